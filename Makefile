@@ -1,0 +1,33 @@
+# Everything runs in its own virtual environment; `make demo` and `make test` need nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test test-all check fmt clean
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e ".[dev]"
+	touch $@
+
+demo: $(READY)  ## train TaMatch on the embedded digits and open the report's path
+	$(BIN)/tamatch train --out runs/demo --overwrite
+
+check: $(READY)  ## style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: check  ## everything that fits in ten minutes on two cores
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m "not slow and not gpu" -n 2
+
+test-all: check  ## the long versions too, under an hour
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m "not gpu" -n 2
+
+fmt: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) runs build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,32 @@
+"""tamatch: learn an image classifier from a few labels and many unlabelled images."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from .methods.base import Method
+    from .model import Model
+    from .run import Finished, resume, train
+    from .use import load
+
+__all__ = ["Finished", "Method", "Model", "__version__", "load", "resume", "train"]
+
+_HOMES = {
+    "Finished": "run",
+    "Method": "methods.base",
+    "Model": "model",
+    "load": "use",
+    "resume": "run",
+    "train": "run",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use: `import tamatch` stays fast and does not load torch."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'tamatch' has no attribute {name!r}")
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)

@@ -1,0 +1,5 @@
+"""`python -m tamatch` is `tamatch`."""
+
+from .cli import main
+
+raise SystemExit(main())

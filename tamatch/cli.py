@@ -1,0 +1,262 @@
+"""The command line: one thin function a command. Nothing here imports torch by itself."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from . import __version__
+from .config import RUN_OPTIONS, configure, dump, method_options
+from .errors import TamatchError, UsageError
+from .methods import METHODS, entry
+from .nets import FAMILIES, NETS
+from .options import Option
+
+COMMON = (
+    "data", "root", "method", "net", "labels_per_class", "steps", "seed", "lr", "batch",
+    "unlabelled", "ema", "baseline", "device", "precision",
+)  # fmt: skip
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse whose errors are ours: one line, exit code 2."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message[:1].lower()}{message[1:]}. `{self.prog} --help` tells more.")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; errors a user can cause are one line, never a stack trace."""
+    try:
+        arguments, extra = parser().parse_known_args(argv)
+        if arguments.command is None:
+            parser().print_help()
+            return 0
+        if extra and arguments.command != "train":
+            raise UsageError(f"{extra[0]} is not an option of `tamatch {arguments.command}`.")
+        arguments.extra = extra
+        status: int = arguments.run(arguments)
+        return status
+    except TamatchError as error:
+        print(f"tamatch: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("tamatch: stopped.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def parser() -> Parser:
+    top = Parser(
+        prog="tamatch", allow_abbrev=False,
+        description="Learn an image classifier from a few labels and many unlabelled images.",
+    )  # fmt: skip
+    top.add_argument("--version", action="version", version=f"tamatch {__version__}")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
+
+    def command(name: str, run: Callable[[Any], int], summary: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=summary, description=summary, allow_abbrev=False)
+        sub.set_defaults(run=run)
+        return sub
+
+    add_train_options(command("train", train, "train a classifier"))
+    sub = command("resume", resume, "continue a stopped run exactly where it was")
+    sub.add_argument("path", metavar="RUN", type=Path)
+    sub = command("evaluate", evaluate, "test a run's model")
+    sub.add_argument("path", metavar="RUN", type=Path)
+    sub.add_argument("--data", help="other data, by name or folder (default: the run's own)")
+    sub.add_argument("--root", help="folder that holds a named data set")
+    sub.add_argument("--json", action="store_true", help="print JSON")
+    sub = command("predict", predict, "label images with a run's model")
+    sub.add_argument("path", metavar="RUN", type=Path)
+    sub.add_argument("images", metavar="IMAGE", nargs="+", type=Path, help="files or folders")
+    sub.add_argument("--csv", type=Path, metavar="FILE", help="write here instead of the screen")
+    sub = command("report", report, "write report.html for a run, or compare several")
+    sub.add_argument("paths", metavar="RUN", nargs="+", type=Path)
+    sub.add_argument("--out", type=Path, help="file of a comparison (default: comparison.html)")
+    sub = command("methods", methods, "list the methods, or the options of one")
+    sub.add_argument("name", nargs="?")
+    sub.add_argument("--json", action="store_true", help="print JSON")
+    sub = command("nets", nets, "list the nets")
+    sub.add_argument("--json", action="store_true", help="print JSON")
+    return top
+
+
+def add_train_options(sub: argparse.ArgumentParser) -> None:
+    sub.epilog = "A method's own options (--tau, …) are listed by `tamatch methods NAME`."
+    sub.add_argument("--out", type=Path, metavar="RUN", help="run folder (default: runs/…)")
+    sub.add_argument("--overwrite", action="store_true", help="delete an older run in --out")
+    sub.add_argument("--config", type=Path, metavar="FILE", help="YAML of options; options win")
+    sub.add_argument("--print-config", action="store_true", help="print all settings and stop")
+    common = sub.add_argument_group("common")
+    rare = sub.add_argument_group("finer control")
+    for name, option in RUN_OPTIONS.items():
+        add_option(common if name in COMMON else rare, option)
+
+
+def add_option(group: Any, option: Option) -> None:
+    default = "by the data's recipe" if option.required else option.default
+    about = {"help": f"{option.help} (default: {default})", "default": argparse.SUPPRESS}
+    if option.type is bool:
+        group.add_argument(option.flag, action=argparse.BooleanOptionalAction, **about)
+        return
+    what = "{" + ",".join(option.choices) + "}" if option.choices else option.type.__name__.upper()
+    group.add_argument(option.flag, dest=option.name, metavar=what, **about)
+
+
+def given_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What the user set: declared options, and the rest as the method's own."""
+    given = {k: v for k, v in vars(arguments).items() if k in RUN_OPTIONS}
+    words = iter(arguments.extra)
+    for word in words:
+        if not word.startswith("--"):
+            raise UsageError(f"{word!r} is no option; options are --name value.")
+        name, equals, value = word[2:].partition("=")
+        if not equals:
+            value = next(words, "--")
+            if value.startswith("--"):
+                configure({**given, name.replace("-", "_"): None})  # says if it is unknown
+                raise UsageError(f"--{name} needs a value.")
+        given[name.replace("-", "_")] = value
+    return given
+
+
+def train(arguments: Any) -> int:
+    given = given_options(arguments)
+    if arguments.print_config:
+        print(dump(configure(given, arguments.config)), end="")
+        return 0
+    configure(given, arguments.config)  # complain before the long import
+    from . import run
+
+    finished = run.train(
+        out=arguments.out, overwrite=arguments.overwrite, config=arguments.config, **given
+    )
+    show_end(finished.path)
+    return 0
+
+
+def resume(arguments: Any) -> int:
+    from . import run
+
+    show_end(run.resume(arguments.path).path)
+    return 0
+
+
+def show_end(path: Path) -> None:
+    """The small table at the end of a run."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from .report import summary_table
+
+    header, *rows = summary_table(path)
+    table = Table(*header)
+    for row in rows:
+        table.add_row(*row)
+    console = Console()
+    console.print(table)
+    console.print(f"Report: {path / 'report.html'}", highlight=False, soft_wrap=True)
+
+
+def evaluate(arguments: Any) -> int:
+    from .use import evaluate as measure
+
+    found = measure(arguments.path, arguments.data, arguments.root)
+    per_class = dict(zip(found.classes, found.marks.per_class, strict=True))
+    if arguments.json:
+        row = {"data": found.data, "images": found.images, "error": found.marks.error}
+        print(json.dumps({**row, "per_class_accuracy": per_class}))
+        return 0
+    print(f"{found.data}: error {found.marks.error:.2f} % on {found.images:,} images")
+    for name, accuracy in per_class.items():
+        print(f"  {name}: " + ("no images" if accuracy is None else f"{accuracy:.1f} % right"))
+    return 0
+
+
+def predict(arguments: Any) -> int:
+    from .use import load
+
+    model = load(arguments.path)
+    names = model.facts.classes
+    out = arguments.csv.open("w", newline="") if arguments.csv else sys.stdout
+    try:
+        rows = csv.writer(out)
+        rows.writerow(["path", "label", "confidence", *(f"p_{name}" for name in names)])
+        for files, probabilities in model.stream(image_files(arguments.images)):
+            for file, p in zip(files, probabilities, strict=True):
+                best = int(p.argmax())
+                rows.writerow([file, names[best], f"{p[best]:.6f}", *(f"{v:.6f}" for v in p)])
+    finally:
+        if arguments.csv:
+            out.close()
+    return 0
+
+
+def image_files(paths: Sequence[Path]) -> Iterator[Path]:
+    """Files as given; folders with all that is in them, in order."""
+    for path in paths:
+        if path.is_dir():
+            yield from sorted(p for p in path.rglob("*") if p.is_file())
+        elif path.exists():
+            yield path
+        else:
+            raise UsageError(f"{path} does not exist.")
+
+
+def report(arguments: Any) -> int:
+    from .folder import RunFolder
+    from .report import write_comparison, write_report
+
+    for path in arguments.paths:
+        RunFolder(path).read()
+    if len(arguments.paths) == 1 and arguments.out is None:
+        print(write_report(arguments.paths[0]))
+    else:
+        print(write_comparison(arguments.paths, arguments.out or Path("comparison.html")))
+    return 0
+
+
+def methods(arguments: Any) -> int:
+    if arguments.name:
+        return method_page(arguments.name, as_json=arguments.json)
+    if arguments.json:
+        rows = [{"name": k, "title": e.title, "summary": e.summary} for k, e in METHODS.items()]
+        print(json.dumps(rows, indent=1, ensure_ascii=False))
+        return 0
+    for name, row in METHODS.items():
+        print(f"{name:24} {row.title:24} {row.summary}")
+    return 0
+
+
+def method_page(name: str, *, as_json: bool) -> int:
+    row, options = entry(name), method_options(name)
+    if as_json:
+        own = {k: {"default": o.default, "help": o.help} for k, o in options.items()}
+        print(json.dumps({"name": name, "title": row.title, "options": own}, ensure_ascii=False))
+        return 0
+    print(f"{row.title}: {row.summary}\n")
+    for option in options.values():
+        takes = " | ".join(option.choices) or (str(option.bounds) if option.bounds else "")
+        print(f"  {option.flag:18} {option.help} (default {option.default})  {takes}")
+    return 0
+
+
+def nets(arguments: Any) -> int:
+    rows = {**NETS, **{name: found for name, (_, found) in FAMILIES.items()}}
+    if arguments.json:
+        keys = ("summary", "size", "parameters")
+        listed = [{"name": n, **{k: getattr(e, k) for k in keys}} for n, e in rows.items()]
+        print(json.dumps(listed, indent=1, ensure_ascii=False))
+        return 0
+    for name, row in rows.items():
+        print(f"{name:32} {row.parameters:28} {row.summary}")
+    return 0

@@ -1,0 +1,153 @@
+"""The whole configuration of a run: one flat record, validated in one place."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+
+from . import recipes
+from .errors import UsageError
+from .kinds import AT_LEAST_ONE, AT_LEAST_ZERO, POSITIVE, SHARE, Between
+from .methods import entry, get
+from .options import Option, of_class, of_dataclass, unknown
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """All that decides a run's result. What has no default here, the data set's recipe decides."""
+
+    data: Annotated[str, "data set by name, or a folder of images"] = "digits"
+    root: Annotated[str, "folder that holds a named data set"] | None = None
+    size: Annotated[int, Between(8, 512), "side of the images in pixels"] | None = None
+    method: Annotated[str, "method by name, or FILE.py:CLASS"] = "tamatch"
+    net: Annotated[str, "net by name; `tamatch nets` lists them"]
+    seed: Annotated[int, Between(0, 2**32 - 1), "seed of the split, the start and every draw"] = 0
+
+    labels_per_class: Annotated[int, AT_LEAST_ONE, "labelled images of each class"] | None = None
+    head_labelled: Annotated[int, AT_LEAST_ONE, "labelled images of the largest class"] | None = None
+    head_unlabelled: (
+        Annotated[int, AT_LEAST_ONE, "unlabelled images of the largest class"] | None
+    ) = None
+    gamma: Annotated[float, "largest class over smallest; negative: reversed"] = 1.0
+    gamma_unlabelled: Annotated[float, "the same for the unlabelled pool"] | None = None
+    validation_per_class: Annotated[int, AT_LEAST_ZERO, "labelled images held out of each class"] = 0
+    labelled_in_pool: Annotated[
+        Literal["yes", "no"], "are the labelled images in the unlabelled pool too?"
+    ]
+    prior: Annotated[tuple[float, ...], "known class shares of the pool"] | None = None
+
+    steps: Annotated[int, AT_LEAST_ONE, "training steps"]
+    warmup: Annotated[int, AT_LEAST_ZERO, "steps over which the learning rate grows"]
+    batch: Annotated[int, AT_LEAST_ONE, "labelled images a step"]
+    unlabelled: Annotated[int, AT_LEAST_ONE, "unlabelled images a step"]
+    optimizer: Annotated[Literal["sgd", "adamw"], "optimizer"]
+    lr: Annotated[float, POSITIVE, "learning rate"]
+    weight_decay: Annotated[float, AT_LEAST_ZERO, "weight decay"]
+    layer_decay: Annotated[float, Between(0, 1, open_low=True), "learning rate factor per layer"]
+    ema: Annotated[float, SHARE, "momentum of the averaged weights; 0 for none"]
+
+    log_every: Annotated[int, AT_LEAST_ONE, "steps between two log lines"]
+    test_every: Annotated[int, AT_LEAST_ONE, "steps between two tests"]
+    save_every: Annotated[int, AT_LEAST_ONE, "steps between two checkpoints"]
+
+    baseline: Annotated[Literal["supervised", "none"], "also train this on the same labels"]
+    device: Annotated[str, "auto, cpu, cuda or cuda:N"] = "auto"
+    threads: Annotated[int, AT_LEAST_ONE, "CPU threads; more change the last bits"] | None = None
+    precision: Annotated[Literal["auto", "fp32", "tf32", "bf16"], "arithmetic"] = "auto"
+    compile: Annotated[bool, "compile the net (CUDA)"] = True
+    graph: Annotated[bool, "capture the step in a CUDA graph"] = True
+
+    options: dict[str, Any] = field(default_factory=dict)  # the method's own
+
+    def flat(self) -> dict[str, Any]:
+        """Every setting by its option's name, the method's own among them."""
+        mine = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return {**{k: v for k, v in mine.items() if k != "options"}, **self.options}
+
+
+RUN_OPTIONS: dict[str, Option] = of_dataclass(Run)
+
+
+def method_options(method: str) -> dict[str, Option]:
+    """The options a method has of its own, with the defaults its table row fixes."""
+    fixed = entry(method).options
+    own = {k: o for k, o in of_class(get(method)).items() if k not in RUN_OPTIONS}
+    return {
+        k: dataclasses.replace(o, default=fixed[k]) if k in fixed else o for k, o in own.items()
+    }
+
+
+def configure(given: dict[str, Any], config_file: Path | None = None) -> Run:
+    """A complete, valid `Run` from what the user gave; `given` wins over the file.
+
+    Names are those of the options; values may be texts. Everything not given comes from the
+    recipe of the data set and, for the method's own options, from its signature.
+    """
+    values = {**(read_config(config_file) if config_file else {}), **given}
+    run_values = {k: RUN_OPTIONS[k].parse(v) for k, v in values.items() if k in RUN_OPTIONS}
+    method = run_values.get("method", Run.method)
+    entry(method)  # a wrong name is the first thing to say, before torch is imported
+    data = run_values.get("data", Run.data)
+    recipe = recipes.defaults(data, method, named="method" in run_values)
+    filled = {**recipe.run, **{k: v for k, v in run_values.items() if v is not None}}
+
+    allowed = method_options(method)
+    own = {k: v for k, v in values.items() if k not in RUN_OPTIONS}
+    for name in own:
+        if name not in allowed:
+            raise unknown(name, {**RUN_OPTIONS, **allowed})
+    if "target" in allowed and "target" in own:
+        own["target"], prior = read_target(str(own["target"]))
+        filled["prior"] = prior or filled.get("prior")
+    chosen = {
+        **{k: o.default for k, o in allowed.items()},
+        **recipe.options,
+        **entry(method).options,
+    }
+    chosen.update({k: allowed[k].parse(v) for k, v in own.items()})
+    missing = [o.flag for k, o in RUN_OPTIONS.items() if o.required and k not in filled]
+    if missing:
+        raise UsageError(f"--data {data} has no recipe: please give {', '.join(missing)}.")
+    return Run(**filled, options={k: chosen[k] for k in allowed})
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """A YAML file of option names and values, as `--print-config` writes it."""
+    try:
+        content = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise UsageError(f"--config {path} cannot be read: {error.strerror}.") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"--config {path} is not valid YAML: {error}") from None
+    if not isinstance(content, dict):
+        raise UsageError(f"--config {path} must hold lines of `option: value`.")
+    return {str(k).replace("-", "_"): v for k, v in content.items()}
+
+
+def read_target(text: str) -> tuple[str, tuple[float, ...] | None]:
+    """`--target` as a keyword, or the class shares in a file."""
+    path = Path(text)
+    if path.suffix not in (".json", ".yaml", ".yml", ".txt"):
+        return text, None
+    try:
+        content = yaml.safe_load(path.read_text())
+        shares = [float(v) for v in (content.values() if isinstance(content, dict) else content)]
+    except OSError as error:
+        raise UsageError(f"--target {path} cannot be read: {error.strerror}.") from None
+    except (yaml.YAMLError, TypeError, ValueError, AttributeError):
+        raise UsageError(
+            f"--target {path} must hold one number a class, as a list or as `class: share` lines."
+        ) from None
+    if not shares or min(shares) < 0 or sum(shares) <= 0:
+        raise UsageError(f"--target {path}: the class shares must be non-negative, not all zero.")
+    return "prior", tuple(s / sum(shares) for s in shares)
+
+
+def dump(run: Run) -> str:
+    """The configuration as YAML that `--config` reads back."""
+    flat = {k: list(v) if isinstance(v, tuple) else v for k, v in run.flat().items()}
+    return str(yaml.safe_dump({k: v for k, v in flat.items() if v is not None}, sort_keys=False))

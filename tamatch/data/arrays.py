@@ -1,0 +1,107 @@
+"""Images that are NumPy arrays already; a label of -1 means unlabelled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import DataError
+from .dataset import UNKNOWN, DataSet, Indices, Pixels
+from .decode import resized
+from .statistics import mean_std
+
+
+def from_arrays(
+    images: npt.NDArray[Any],
+    labels: npt.NDArray[Any],
+    test_images: npt.NDArray[Any] | None = None,
+    test_labels: npt.NDArray[Any] | None = None,
+    size: int | None = None,
+    name: str = "arrays",
+) -> DataSet:
+    """A data set of arrays: images (N, H, W) or (N, H, W, 1 or 3), integer labels, -1 unlabelled.
+
+    Pixels are bytes, or floats in 0 … 1. The classes are the labels that occur, in order. Images
+    that are not square are cropped to their central square.
+    """
+    pixels, given = _pixels(images, "images"), _labels(labels, len(images), "labels")
+    train = len(pixels)
+    if test_images is not None and test_labels is not None:
+        more, known = _pixels(test_images, "test_images"), np.asarray(test_labels)
+        if more.shape[1:] != pixels.shape[1:]:
+            raise DataError(
+                f"test_images are {more.shape[1]} × {more.shape[2]}, images "
+                f"{pixels.shape[1]} × {pixels.shape[2]}."
+            )
+        pixels = np.concatenate([pixels, more])
+        given = np.concatenate([given, _labels(known, len(more), "test_labels")])
+    classes = np.unique(given[given != UNKNOWN])
+    side = size if size is not None else min(pixels.shape[1:3])
+    pixels = resized(pixels, side)
+    is_train, is_known = np.arange(len(given)) < train, given != UNKNOWN
+    parts = (
+        np.flatnonzero(is_train & is_known),
+        np.flatnonzero(is_train & ~is_known),
+        np.empty(0, np.int64),
+        np.flatnonzero(~is_train & is_known),
+    )
+    mean, std = mean_std(pixels, np.flatnonzero(is_train))
+    return DataSet(
+        name=name,
+        classes=tuple(str(c) for c in classes),
+        images=pixels,
+        labels=np.where(is_known, np.searchsorted(classes, given), UNKNOWN),
+        parts=parts,
+        files=[f"train/{i}" for i in range(train)]
+        + [f"test/{i}" for i in range(len(given) - train)],
+        mean=mean,
+        std=std,
+        given_labels=True,
+    )
+
+
+def read(path: Path, size: int | None = None) -> DataSet:
+    """An .npz file with `images` and `labels`, and `test_images` and `test_labels` if there are."""
+    try:
+        with np.load(path, allow_pickle=False) as found:
+            arrays = {key: found[key] for key in found.files}
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(f"{path} cannot be read: {error}") from None
+    if not {"images", "labels"} <= arrays.keys():
+        raise DataError(f"{path} needs the arrays images and labels, found {', '.join(arrays)}.")
+    return from_arrays(
+        arrays["images"],
+        arrays["labels"],
+        arrays.get("test_images"),
+        arrays.get("test_labels"),
+        size,
+        path.stem,
+    )
+
+
+def _pixels(images: npt.NDArray[Any], name: str) -> Pixels:
+    """(N, H, W, 3) bytes."""
+    images = np.asarray(images)
+    if images.ndim == 3:
+        images = images[..., None]
+    if images.ndim != 4 or images.shape[-1] not in (1, 3) or 0 in images.shape:
+        raise DataError(f"{name} must be (N, H, W) or (N, H, W, 1 or 3), got {images.shape}.")
+    if np.issubdtype(images.dtype, np.floating):
+        if not (np.isfinite(images).all() and images.min() >= 0 and images.max() <= 1):
+            raise DataError(f"{name} are floats, which must lie in 0 … 1.")
+        images = np.rint(images * 255).astype(np.uint8)
+    if images.dtype != np.uint8:
+        raise DataError(f"{name} must be bytes (uint8) or floats in 0 … 1, got {images.dtype}.")
+    return np.broadcast_to(images, (*images.shape[:3], 3))
+
+
+def _labels(labels: npt.NDArray[Any], count: int, name: str) -> Indices:
+    labels = np.asarray(labels)
+    if labels.shape != (count,) or not np.issubdtype(labels.dtype, np.integer):
+        raise DataError(f"{name} must be {count} integers, got {labels.dtype} {labels.shape}.")
+    if labels.min() < UNKNOWN:
+        raise DataError(f"{name} must be 0 or more, or {UNKNOWN} for unlabelled images.")
+    return labels.astype(np.int64)

@@ -1,0 +1,186 @@
+"""Describe a data set before anything is trained on it: `tamatch check`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import DataError
+from . import load
+from .dataset import PARTS, UNKNOWN, DataSet, Indices, Progress, Sizes, Split
+from .duplicates import equal_images
+from .splitfile import ROLES
+from .splits import SplitPlan, make_split
+
+SHOWN = 20  # unreadable files and duplicates printed; the JSON has all
+Counts = dict[str, dict[str, int]]  # of each part or role: images of each class, "" without label
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """What `tamatch check` found."""
+
+    name: str
+    classes: tuple[str, ...]
+    images: int
+    size: int  # side of the images as they are trained on
+    file_sizes: dict[str, tuple[int, int]] | None  # smallest, median and largest file
+    parts: Counts
+    checksums: str
+    memory: int  # bytes of pixels that training holds
+    skipped: tuple[tuple[str, str], ...]  # (file, reason)
+    notes: tuple[str, ...]
+    duplicates: tuple[tuple[str, ...], ...]  # groups of files with equal pixels
+    leaks: tuple[tuple[str, ...], ...]  # those of them that are both in training and in test
+    contradictions: tuple[tuple[str, ...], ...]  # those with different labels
+    roles: Counts | None  # what a run with this split would use
+    labelled_in_pool: bool | None
+    problems: tuple[str, ...]  # why it cannot be trained on as it is
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields as plain values for `json.dumps`."""
+        return dataclasses.asdict(self)
+
+    def lines(self) -> list[str]:
+        """The report for the terminal."""
+        side = f"{self.size} × {self.size}"
+        return [
+            f"{self.name}: {len(self.classes)} classes, {self.images:,} images at {side} pixels",
+            *_table(self.parts, self.classes),
+            *self._file_size_lines(),
+            f"checksums: {self.checksums}",
+            f"memory: {self.memory / 2**20:,.1f} MiB of pixels",
+            *self.notes,
+            *_listed("files cannot be used", [f"{f}: {why}" for f, why in self.skipped]),
+            *_listed("groups of equal images", _joined(self.duplicates)),
+            *_listed("of them both in training and in test", _joined(self.leaks)),
+            *_listed("of them with different labels", _joined(self.contradictions)),
+            *self._role_lines(),
+            *(f"problem: {problem}" for problem in self.problems),
+        ]
+
+    def _file_size_lines(self) -> list[str]:
+        if self.file_sizes is None:
+            return []
+        shown = (f"{what} {w:,} × {h:,}" for what, (w, h) in self.file_sizes.items())
+        return ["files: " + ", ".join(shown) + " pixels"]
+
+    def _role_lines(self) -> list[str]:
+        if self.roles is None:
+            return []
+        also = "also" if self.labelled_in_pool else "not"
+        return [
+            f"split (the labelled images are {also} in the unlabelled pool):",
+            *_table(self.roles, self.classes),
+        ]
+
+
+def check(
+    name: str | Path,
+    root: Path | None = None,
+    plan: SplitPlan | None = None,
+    size: int | None = None,
+    progress: Progress | None = None,
+) -> CheckReport:
+    """Read a data set whole, and say what is in it; with a plan, what each role would get."""
+    data = load(name, root, size, progress)
+    problems: list[str] = []
+    split: Split | None = None
+    if plan is not None:
+        split = make_split(data, plan)
+    elif data.given_labels:
+        try:
+            split = make_split(data, SplitPlan())
+        except DataError as error:
+            problems.append(str(error))
+    groups = equal_images(data.images)
+    in_test = np.zeros(len(data.images), bool)
+    in_test[data.part("test")] = True
+    return CheckReport(
+        name=data.name,
+        classes=data.classes,
+        images=len(data.images),
+        size=data.size,
+        file_sizes=None if data.original_sizes is None else _extremes(data.original_sizes),
+        parts=_counts(data, dict(zip(PARTS, data.parts, strict=True))),
+        checksums=data.checksums,
+        memory=data.images.nbytes,
+        skipped=data.skipped,
+        notes=data.notes,
+        duplicates=_named(data, groups),
+        leaks=_named(data, [g for g in groups if in_test[g].any() and not in_test[g].all()]),
+        contradictions=_named(data, [g for g in groups if _disagree(data.labels[g])]),
+        roles=None if split is None else _roles(data, split),
+        labelled_in_pool=None if split is None else _overlap(split),
+        problems=tuple(problems),
+    )
+
+
+def _counts(data: DataSet, groups: Mapping[str, Indices]) -> Counts:
+    counts: Counts = {}
+    for group, indices in groups.items():
+        labels = data.labels[indices]
+        own = {c: int((labels == i).sum()) for i, c in enumerate(data.classes)}
+        unknown = int((labels == UNKNOWN).sum())
+        counts[group] = {**own, "": unknown} if unknown else own
+    return counts
+
+
+def _roles(data: DataSet, split: Split) -> Counts:
+    return _counts(data, {role: getattr(split, role) for role in ROLES})
+
+
+def _overlap(split: Split) -> bool:
+    return bool(np.isin(split.labelled, split.unlabelled).any())
+
+
+def _extremes(sizes: Sizes) -> dict[str, tuple[int, int]]:
+    ordered = sizes[np.argsort(sizes.astype(np.int64).prod(axis=1), kind="stable")]
+    picks = {"smallest": 0, "median": len(ordered) // 2, "largest": -1}
+    return {what: (int(ordered[i][0]), int(ordered[i][1])) for what, i in picks.items()}
+
+
+def _disagree(labels: Indices) -> bool:
+    return len(np.unique(labels[labels != UNKNOWN])) > 1
+
+
+def _named(data: DataSet, groups: list[Indices]) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(data.files[i] for i in group) for group in groups)
+
+
+def _joined(groups: tuple[tuple[str, ...], ...]) -> list[str]:
+    return [" = ".join(group) for group in groups]
+
+
+def _listed(what: str, items: list[str]) -> list[str]:
+    if not items:
+        return []
+    more = [f"  … and {len(items) - SHOWN:,} more (--json lists all)"] if len(items) > SHOWN else []
+    return [f"{len(items):,} {what}:", *(f"  {item}" for item in items[:SHOWN]), *more]
+
+
+def _table(counts: Counts, classes: tuple[str, ...]) -> list[str]:
+    """One line a class, one column a part; classes that are all alike share a line."""
+    columns = [column for column, own in counts.items() if sum(own.values())]
+    rows = {c: [counts[column].get(c, 0) for column in columns] for c in (*classes, "")}
+    without = rows.pop("")
+    if len(classes) > 1 and len({tuple(row) for row in rows.values()}) == 1:
+        rows = {"each class": rows[classes[0]]}
+    if any(without):
+        rows["no label"] = without
+    rows["all"] = [sum(counts[column].values()) for column in columns]
+    width = max(map(len, rows))
+    cells = [max(len(column), 10) for column in columns]
+    head = " " * (width + 2) + "".join(
+        f"  {column:>{cell}}" for column, cell in zip(columns, cells, strict=True)
+    )
+    return [head] + [
+        f"  {name:<{width}}"
+        + "".join(f"  {count:>{cell},}" for count, cell in zip(row, cells, strict=True))
+        for name, row in rows.items()
+    ]

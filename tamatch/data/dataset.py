@@ -1,0 +1,70 @@
+"""A data set and how its images are shared out: plain arrays, whatever they were read from."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+Pixels = npt.NDArray[np.uint8]
+Indices = npt.NDArray[np.int64]
+Sizes = npt.NDArray[np.int32]
+Progress = Callable[[int, int], None]  # called with (done, total)
+
+UNKNOWN = -1  # the label of an image that has none
+PARTS = ("train", "unlabelled", "validation", "test")  # where the publisher or the user put it
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """All images of a data set at one size, with what its publisher says of each."""
+
+    name: str
+    classes: tuple[str, ...]
+    images: Pixels  # (N, H, W, 3), may be a memory map
+    labels: Indices  # (N,), UNKNOWN where there is none
+    parts: tuple[Indices, ...]  # indices of the images in each of PARTS
+    files: Sequence[str]  # (N,) file name relative to the root, or "train/17"
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+    flips: tuple[str, ...] = ("horizontal",)  # of "horizontal", "vertical": what keeps the class
+    skipped: tuple[tuple[str, str], ...] = ()  # (file, reason) of the unreadable ones
+    given_labels: bool = False  # True: train on the labels as they are (a person's own folder)
+    shuffled_first: bool = False  # the benchmark draws from a shuffled order (EuroSAT)
+    train_in_pool: bool = False  # the benchmark's pool holds the whole training part (STL-10)
+    original_sizes: Sizes | None = None  # (N, 2) width and height of the files, where they differ
+    checksums: str = "not needed"  # what is known of the files' integrity
+    notes: tuple[str, ...] = ()  # remarks for the user on what was read and what was not
+
+    def part(self, name: str) -> Indices:
+        return self.parts[PARTS.index(name)]
+
+    @property
+    def size(self) -> int:
+        return int(self.images.shape[1])
+
+    def sha256(self) -> str:
+        """Fingerprint of pixels and labels: a resumed run must see the same data."""
+        digest = hashlib.sha256(np.ascontiguousarray(self.labels).tobytes())
+        for start in range(0, len(self.images), 4096):
+            digest.update(np.ascontiguousarray(self.images[start : start + 4096]).tobytes())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Split:
+    """Which image plays which role in a run: indices into `DataSet.images`."""
+
+    labelled: Indices
+    unlabelled: Indices
+    validation: Indices = field(default_factory=lambda: np.empty(0, np.int64))
+    test: Indices = field(default_factory=lambda: np.empty(0, np.int64))
+
+
+def shares(labels: Indices, classes: int) -> tuple[float, ...]:
+    """The share of each class among these labels."""
+    counts = np.bincount(labels, minlength=classes)
+    return tuple(float(c) for c in counts / max(1, counts.sum()))

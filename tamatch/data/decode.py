@@ -1,0 +1,141 @@
+"""One image file to one square of RGB bytes, or the reason why it cannot be used."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+from .dataset import Pixels
+
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF")  # no parser beyond these is ever started
+SUFFIXES = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif")
+MAX_PIXELS = 50_000_000
+ORIENTATION = 0x0112  # the EXIF tag
+UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+DRAFT = 2  # a JPEG may be decoded at a smaller scale, if still this many times the wanted size
+
+
+_TOO_LARGE = f"more than {MAX_PIXELS // 1_000_000} megapixels"
+
+
+class Unreadable(Exception):
+    """Why a file cannot be used, in words for the user."""
+
+
+def decode(file: Path | IO[bytes], size: int, draft: bool = True) -> tuple[Pixels, tuple[int, int]]:
+    """The central square of an image at `size` × `size`, and the file's own width and height.
+
+    The shorter side is scaled to `size` (bilinear) and the longer one cropped on both ends alike:
+    shapes keep their proportions, which classes often depend on. With `draft`, a large JPEG is
+    decoded at 1/2, 1/4 or 1/8 scale directly. The whole file is decoded, so a damaged one is
+    found, and nothing is written to it.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # on odd metadata; what matters arrives as an exception
+        try:
+            with Image.open(file, formats=FORMATS) as image:
+                own = image.size
+                return _square(image, size, draft), own
+        except Unreadable:
+            raise
+        except UnidentifiedImageError:
+            raise Unreadable(_unidentified(file)) from None
+        except Image.DecompressionBombError:
+            raise Unreadable(_TOO_LARGE) from None
+        except Exception as error:  # decoders raise many kinds on hostile bytes
+            raise Unreadable(_in_one_line(error)) from None
+
+
+def header_size(file: Path) -> tuple[int, int] | None:
+    """Width and height from the header alone, or None."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            with Image.open(file, formats=FORMATS) as image:
+                return image.size
+        except Exception:  # whatever is wrong with it, `decode` will say
+            return None
+
+
+def resized(images: Pixels, size: int) -> Pixels:
+    """Square images of a set at another size (bilinear), in one block of memory."""
+    if images.shape[1:3] == (size, size):
+        return np.ascontiguousarray(images)
+    out = np.empty((len(images), size, size, 3), np.uint8)
+    for i, image in enumerate(images):
+        out[i] = _cropped(Image.fromarray(np.ascontiguousarray(image)), size)
+    return out
+
+
+def _square(image: Image.Image, size: int, draft: bool) -> Pixels:
+    if image.width * image.height > MAX_PIXELS:
+        raise Unreadable(f"{image.width} × {image.height} pixels: {_TOO_LARGE}")
+    if draft:
+        image.draft(None, (DRAFT * size, DRAFT * size))
+    turn = UPRIGHT.get(_orientation(image))
+    image.load()
+    return _cropped(_rgb(image if turn is None else image.transpose(turn)), size)
+
+
+def _orientation(image: Image.Image) -> int:
+    try:
+        return int(image.getexif().get(ORIENTATION, 1))
+    except Exception:  # broken metadata are no reason to lose the image
+        return 1
+
+
+def _cropped(image: Image.Image, size: int) -> Pixels:
+    """Scale the central square only: a strip of 20,000 × 1 pixels must not become a huge image."""
+    side = min(image.size)
+    left, top = (image.width - side) / 2, (image.height - side) / 2
+    box = (left, top, left + side, top + side)
+    if image.size != (size, size):
+        image = image.resize((size, size), Image.Resampling.BILINEAR, box=box)
+    return np.asarray(image)
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    """Any mode to RGB: transparency over white, 16 bits by their upper byte, 32 stretched."""
+    if image.mode == "RGB" and "transparency" not in image.info:
+        return image
+    if image.mode.startswith("I;16"):
+        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8)).convert("RGB")
+    if image.mode in ("I", "F"):
+        return _stretched(np.asarray(image, np.float64)).convert("RGB")
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        white = Image.new("RGBA", image.size, "white")
+        return Image.alpha_composite(white, image).convert("RGB")
+    return image.convert("RGB")
+
+
+def _stretched(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> Image.Image:
+    """32-bit values have no fixed range: the least becomes black, the greatest white."""
+    values = np.nan_to_num(values, posinf=0, neginf=0)
+    low, high = values.min(), values.max()
+    grey = (values - low) * (255 / (high - low) if high > low else 0)
+    return Image.fromarray(np.rint(grey).astype(np.uint8))
+
+
+def _unidentified(file: Path | IO[bytes]) -> str:
+    if isinstance(file, Path) and file.stat().st_size == 0:
+        return "the file is empty"
+    return "not an image in the formats " + ", ".join(FORMATS)
+
+
+def _in_one_line(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return " ".join(str(error).split()) or type(error).__name__

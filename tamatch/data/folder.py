@@ -1,0 +1,73 @@
+"""A person's own images: any folder or table of them, decoded once and read from the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ..errors import DataError
+from .bulk import decode_all
+from .dataset import PARTS, UNKNOWN, DataSet, Progress
+from .decode import header_size
+from .layout import Found, list_images
+from .statistics import mean_std
+
+SIZES = (32, 64, 96)  # no larger by default: without a GPU, training needs small images
+SAMPLE = 200  # files whose headers decide the size
+
+
+def read(place: Path, size: int | None = None, progress: Progress | None = None) -> DataSet:
+    """Read a folder or CSV file; see `layout` for what may be in it.
+
+    Files that cannot be used are listed with their reasons in `skipped`; none is ever changed.
+    """
+    listing = list_images(place)
+    images = listing.images
+    if not images:
+        raise DataError(
+            f"{place} holds no images that can be used. Expected: {place}/<class>/*.jpg and "
+            f"{place}/unlabelled/*.jpg, or a labels.csv with the columns file_name,label."
+            + _first_reasons(listing.skipped)
+        )
+    side = size if size is not None else choose_size([found.path for found in images])
+    decoded = decode_all([found.path for found in images], side, progress=progress)
+    unreadable = [(listing.name(images[i].path), reason) for i, reason in decoded.unreadable]
+    skipped = sorted(listing.skipped + unreadable)
+    if not len(decoded.images):
+        raise DataError(f"none of the images in {place} can be read." + _first_reasons(skipped))
+
+    classes = tuple(sorted(listing.labels))
+    number = {label: c for c, label in enumerate(classes)}
+    kept: list[Found] = [images[i] for i in decoded.kept]
+    part = np.array([PARTS.index(found.part) for found in kept])
+    parts = tuple(np.flatnonzero(part == p) for p in range(len(PARTS)))
+    seen_in_training = np.concatenate(parts[:2])
+    mean, std = mean_std(decoded.images, seen_in_training)
+    return DataSet(
+        name=place.resolve().name,
+        classes=classes,
+        images=decoded.images,
+        labels=np.array([number.get(found.label or "", UNKNOWN) for found in kept], np.int64),
+        parts=parts,
+        files=[listing.name(found.path) for found in kept],
+        mean=mean,
+        std=std,
+        skipped=tuple(skipped),
+        given_labels=True,
+        original_sizes=decoded.sizes,
+        notes=listing.notes(),
+    )
+
+
+def choose_size(files: Sequence[Path]) -> int:
+    """The smallest of SIZES that the median shorter side does not exceed, or else the largest."""
+    step = max(1, len(files) // SAMPLE)
+    found = [size for file in files[::step] if (size := header_size(file)) is not None]
+    median = float(np.median([min(size) for size in found])) if found else 0
+    return next((size for size in SIZES if median <= size), SIZES[-1])
+
+
+def _first_reasons(skipped: Sequence[tuple[str, str]]) -> str:
+    return "".join(f" {file}: {reason}." for file, reason in skipped[:3])

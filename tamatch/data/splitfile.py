@@ -1,0 +1,70 @@
+"""split.csv of a run: which image played which role, and what it looked like."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from ..errors import DataError
+from ..files import write_bytes
+from .cells import neutralise, restore
+from .dataset import UNKNOWN, DataSet, Indices, Split
+
+COLUMNS = ("image", "hash", "role", "label")
+ROLES = ("labelled", "unlabelled", "validation", "test")
+
+
+def image_hash(data: DataSet, index: int) -> str:
+    """A short SHA-256 of an image's pixels as the net sees them."""
+    pixels = np.ascontiguousarray(data.images[index])
+    return hashlib.sha256(pixels.tobytes()).hexdigest()[:16]
+
+
+def write_split(path: Path, data: DataSet, split: Split) -> None:
+    """One row an image and role; an image that is labelled and in the pool has two.
+
+    The label is the one known of the image: with the role `unlabelled`, the run did not see it.
+    """
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(COLUMNS)
+    hashes: dict[int, str] = {}
+    for role in ROLES:
+        for i in getattr(split, role).tolist():
+            if i not in hashes:
+                hashes[i] = image_hash(data, i)
+            known = data.labels[i] != UNKNOWN
+            label = data.classes[data.labels[i]] if known else ""
+            rows.writerow((neutralise(data.files[i]), hashes[i], role, neutralise(label)))
+    write_bytes(path, text.getvalue().encode())
+
+
+def read_split(path: Path, data: DataSet) -> Split:
+    """The split that a run wrote, if every image of it is still there and the same."""
+    position = {file: i for i, file in enumerate(data.files)}
+    found: dict[str, list[int]] = defaultdict(list)
+    checked: set[int] = set()
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            for row in csv.DictReader(file):
+                name = restore(row["image"])
+                i = position.get(name)
+                if i is None:
+                    raise DataError(f"{path} lists {name}, which {data.name} no longer has.")
+                if i not in checked and image_hash(data, i) != row["hash"]:
+                    raise DataError(f"{path}: the image {name} has changed since.")
+                checked.add(i)
+                found[row["role"]].append(i)
+    except (OSError, KeyError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path} is no split.csv: {error!r}") from None
+    return Split(**{role: _indices(found[role]) for role in ROLES})
+
+
+def _indices(rows: Iterable[int]) -> Indices:
+    return np.array(list(rows), np.int64)

@@ -1,0 +1,174 @@
+"""Who is labelled, who is not: the benchmark's sampling rules, to the index."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..errors import DataError, UsageError
+from .dataset import UNKNOWN, DataSet, Indices, Split
+
+SEEDS = 2**32  # what RandomState accepts
+
+
+@dataclass(frozen=True)
+class SplitPlan:
+    """What to draw. `None` counts mean all there is.
+
+    Balanced: `labels_per_class`. Long-tailed: `head_labelled` images of the largest class and
+    `gamma` times fewer of the smallest; the pool likewise, with `head_unlabelled` and its own
+    `gamma_unlabelled` (None: as `gamma`; negative: the last class is the largest).
+    """
+
+    labels_per_class: int | None = None
+    labelled_in_pool: bool = True
+    seed: int = 0
+    head_labelled: int | None = None
+    head_unlabelled: int | None = None
+    gamma: float = 1.0
+    gamma_unlabelled: float | None = None
+    validation_per_class: int = 0  # taken out of the labelled images, never out of the test part
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed < SEEDS:
+            raise UsageError(f"--seed must lie in 0 … {SEEDS - 1}, got {self.seed}.")
+        if self.labels_per_class is not None and self.head_labelled is not None:
+            raise UsageError("--labels-per-class and --head-labelled exclude each other.")
+        if self.gamma != 1 and self.head_labelled is None:
+            raise UsageError("--gamma needs --head-labelled, the size of the largest class.")
+        if self.gamma_unlabelled is not None and self.head_unlabelled is None:
+            raise UsageError("--gamma-unlabelled needs --head-unlabelled.")
+        for option, value in (("gamma", self.gamma), ("gamma-unlabelled", self.gamma_unlabelled)):
+            if value is not None and not 1 <= abs(value) < np.inf:
+                raise UsageError(f"--{option} must be 1 or more, or -1 or less, got {value}.")
+        for option, count, least in (
+            ("labels-per-class", self.labels_per_class, 1),
+            ("head-labelled", self.head_labelled, 1),
+            ("head-unlabelled", self.head_unlabelled, 1),
+            ("validation-per-class", self.validation_per_class, 0),
+        ):
+            if count is not None and count < least:
+                raise UsageError(f"--{option} must be at least {least}, got {count}.")
+
+
+def long_tail(head: int, gamma: float, classes: int) -> list[int]:
+    """n_c = floor(head · μ^c) with μ = |γ|^(-1/(C-1)), the last one floor(head / |γ|)."""
+    if classes == 1:
+        return [head]
+    ratio = abs(gamma)
+    mu = np.power(1 / ratio, 1 / (classes - 1))
+    counts = [int(head * np.power(mu, c)) for c in range(classes - 1)] + [int(head / ratio)]
+    return counts if gamma > 0 else counts[::-1]
+
+
+def make_split(data: DataSet, plan: SplitPlan) -> Split:
+    """Draw each class's labelled images from the training part, and the pool from the rest.
+
+    For each class in order, its ascending indices are shuffled; the first n_c are labelled and
+    the following ones unlabelled. This consumes a fresh `RandomState(seed)` exactly as the
+    reference benchmark does, so that our 40 labels are its 40 labels.
+    """
+    if not data.classes:
+        raise DataError(f"{data.name} has no labelled image. Label a few of each class.")
+    labelled_counts, pool_counts = _counts(data, plan)
+    random = np.random.RandomState(plan.seed)
+    train = data.part("train")
+    if data.shuffled_first:
+        order = np.arange(len(train))
+        random.shuffle(order)
+        train = train[order]
+
+    labelled: list[Indices] = []
+    validation: list[Indices] = []
+    rest: list[Indices] = []
+    for c, (count, pool) in enumerate(zip(labelled_counts, pool_counts, strict=True)):
+        own = train[data.labels[train] == c]
+        taken = len(own) if count is None else count
+        end = len(own) if pool is None else taken + pool
+        _check_supply(data, plan, c, len(own), taken, end)
+        random.shuffle(own)
+        kept = taken - plan.validation_per_class
+        labelled.append(own[:kept])
+        validation.append(own[kept:taken])
+        rest.append(own[taken:end])
+
+    chosen, carved = np.concatenate(labelled), np.concatenate(validation)
+    hidden = _hidden(data, np.concatenate(rest), chosen, carved, plan.labelled_in_pool)
+    return Split(
+        labelled=chosen,
+        unlabelled=np.concatenate([chosen, hidden]) if plan.labelled_in_pool else hidden,
+        validation=np.concatenate([data.part("validation"), carved]),
+        test=data.part("test"),
+    )
+
+
+def _counts(data: DataSet, plan: SplitPlan) -> tuple[list[int | None], list[int | None]]:
+    """How many images of each class are asked for, labelled and in the pool."""
+    classes = len(data.classes)
+    labelled: list[int | None] = [plan.labels_per_class] * classes
+    pool: list[int | None] = [None] * classes
+    if plan.head_labelled is not None:
+        labelled = _tail(data, "gamma", plan.head_labelled, plan.gamma)
+    if plan.head_unlabelled is not None:
+        if data.train_in_pool or (data.labels[_unlabelled_images(data)] == UNKNOWN).any():
+            raise DataError(
+                f"--head-unlabelled needs the label of every image of the pool, but {data.name} "
+                "has images without one. Leave it out."
+            )
+        own = plan.gamma if plan.gamma_unlabelled is None else plan.gamma_unlabelled
+        pool = _tail(data, "gamma-unlabelled", plan.head_unlabelled, own)
+    return labelled, pool
+
+
+def _tail(data: DataSet, option: str, head: int, gamma: float) -> list[int | None]:
+    counts: list[int | None] = [*long_tail(head, gamma, len(data.classes))]
+    if 0 in counts:
+        raise DataError(
+            f"--{option} {gamma:g} with {head} images of the largest class leaves none of class "
+            f'"{data.classes[counts.index(0)]}". Ask for more, or for a smaller imbalance.'
+        )
+    return counts
+
+
+def _check_supply(data: DataSet, plan: SplitPlan, c: int, own: int, taken: int, end: int) -> None:
+    """Every class needs a labelled image, and as many images as the plan asks for."""
+    name = data.classes[c]
+    if own == 0:
+        train = data.labels[data.part("train")]
+        known = ", ".join(f"{k} {int((train == i).sum())}" for i, k in enumerate(data.classes))
+        raise DataError(
+            f'class "{name}" has no labelled image ({known[:200]}). '
+            "Add at least 1, or remove the class."
+        )
+    if own < end or own < taken:
+        raise DataError(
+            f'class "{name}" has {own} labelled images in {data.name}, '
+            f"{max(taken, end)} are asked for. Ask for fewer, or add some."
+        )
+    if taken <= plan.validation_per_class:
+        raise DataError(
+            f'class "{name}" has {taken} labelled images: --validation-per-class '
+            f"{plan.validation_per_class} would leave none to learn from."
+        )
+
+
+def _unlabelled_images(data: DataSet) -> Indices:
+    """Images that come without a label, or whose label the publisher keeps out of training."""
+    train = data.part("train")
+    return np.concatenate([train[data.labels[train] == UNKNOWN], data.part("unlabelled")])
+
+
+def _hidden(
+    data: DataSet, rest: Indices, labelled: Indices, validation: Indices, labelled_in_pool: bool
+) -> Indices:
+    """The pool without the labelled images that `labelled_in_pool` puts in front of it.
+
+    STL-10's benchmark pool is the publisher's unlabelled images and then the whole training
+    part, so that a labelled image is in it twice; asked to keep them apart, we do.
+    """
+    if not data.train_in_pool:
+        return np.concatenate([rest, _unlabelled_images(data)])
+    out = validation if labelled_in_pool else np.concatenate([labelled, validation])
+    train = data.part("train")
+    return np.concatenate([data.part("unlabelled"), train[~np.isin(train, out)]])

@@ -1,0 +1,112 @@
+"""STL-10 (binary) from the archive or its unpacked folder, streamed once into the cache."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from ..errors import DataError
+from .archives import Archive, locate, members, verify
+from .bulk import fingerprint
+from .cache import Facts, open_or_build
+from .dataset import UNKNOWN, DataSet, Pixels, Progress
+from .decode import resized
+from .pixelfile import PixelFile
+
+SIDE = 96
+IMAGE = 3 * SIDE * SIDE
+BATCH = 500  # images in memory while reading
+FOLDER = "stl10_binary"
+ARCHIVE = Archive(
+    "stl10_binary.tar.gz",
+    "91f7769df0f17e558f3565bffb0c7dfb",
+    "http://ai.stanford.edu/~acoates/stl10/stl10_binary.tar.gz",
+)
+MD5 = {
+    "train_X.bin": "918c2871b30a85fa023e0c44e0bee87f",
+    "train_y.bin": "5a34089d4802c674881badbb80307741",
+    "unlabeled_X.bin": "5242ba1fed5e4be9e1e742405eb56ca4",
+    "test_X.bin": "7f263ba9f9e0b06b93213547f721ac82",
+    "test_y.bin": "36f9794fa4beb8a2c72628de14fa638e",
+}
+PIXELS = "pixels.npy"
+LABELS = "labels.npy"
+COUNTS = {"train": 5_000, "unlabeled": 100_000, "test": 8_000}
+CLASSES = ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck")
+
+
+def read(root: Path | None, size: int | None, progress: Progress | None = None) -> DataSet:
+    """5,000 training images, 100,000 unlabelled ones and 8,000 test images, in this order."""
+    path = locate(root, "stl10", (FOLDER, ARCHIVE.file), ARCHIVE)
+    side = SIDE if size is None else size
+    files = [path / name for name in MD5] if path.is_dir() else [path]
+    # the cache knows these files as they are, so they are verified only when it is built
+    entry, _ = open_or_build(
+        fingerprint(files, f"stl10 {side}"), partial(_build, path, side, progress)
+    )
+    begin = _begin()
+    parts = {name: np.arange(begin[name], begin[name] + count) for name, count in COUNTS.items()}
+    return DataSet(
+        name="stl10",
+        classes=CLASSES,
+        images=PixelFile(entry / PIXELS, side).open(),
+        labels=np.load(entry / LABELS),
+        parts=(parts["train"], parts["unlabeled"], np.empty(0, np.int64), parts["test"]),
+        files=[f"{name}/{i}" for name, count in COUNTS.items() for i in range(count)],
+        mean=(112.4 / 255, 109.1 / 255, 98.6 / 255),
+        std=(68.4 / 255, 66.6 / 255, 68.5 / 255),
+        train_in_pool=True,
+        checksums="every file has the published MD5",
+    )
+
+
+def _begin() -> dict[str, int]:
+    """The first row of each part."""
+    ends = np.cumsum(list(COUNTS.values())).tolist()
+    return dict(zip(COUNTS, [0, *ends], strict=False))
+
+
+def _build(path: Path, size: int, progress: Progress | None, folder: Path) -> Facts:
+    """Verify the files, then read them part by part in whatever order the archive has them."""
+    if path.is_dir():
+        for name, md5 in MD5.items():
+            verify(path / name, [md5], ARCHIVE)
+    else:
+        verify(path, [ARCHIVE.md5], ARCHIVE)
+    begin, total = _begin(), sum(COUNTS.values())
+    pixels = PixelFile(folder / PIXELS, size)
+    pixels.create(total)
+    labels = np.full(total, UNKNOWN, np.int64)
+    done = 0
+    for name, file in members(path, list(MD5)):
+        part, kind = name.removesuffix(".bin").split("_")
+        first, count = begin[part], COUNTS[part]
+        if kind == "y":
+            own = np.frombuffer(file.read(), np.uint8).astype(np.int64) - 1
+            _check(path / name, len(own) == count and own.min() >= 0 and own.max() < len(CLASSES))
+            labels[first : first + count] = own
+            continue
+        for at in range(0, count, BATCH):
+            images = _images(file, min(BATCH, count - at))
+            _check(path / name, len(images) == min(BATCH, count - at))
+            pixels.write(first + at, resized(images, size))
+            done += len(images)
+            if progress is not None:
+                progress(done, total)
+    np.save(folder / LABELS, labels)
+    return {}
+
+
+def _images(file: IO[bytes], count: int) -> Pixels:
+    """The next images: three colour planes each, stored column by column."""
+    content = np.frombuffer(file.read(count * IMAGE), np.uint8)
+    whole = content[: len(content) // IMAGE * IMAGE]
+    return whole.reshape(-1, 3, SIDE, SIDE).transpose(0, 3, 2, 1)
+
+
+def _check(where: Path, right: bool) -> None:
+    if not right:
+        raise DataError(f"{where} does not hold what STL-10's publisher says. Unpack it again.")

@@ -1,0 +1,131 @@
+"""One training step and what surrounds it: batch, loss, update, capture, evaluation, state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import dist
+from .augment import Augment
+from .meter import Meter
+from .methods.base import Method
+from .optim import Optimizer, schedule, set_lr_
+from .sampler import keyed
+from .source import Source
+from .types import Batch
+
+WARM_STEPS = 3  # real eager steps before the capture: lazy initialisation must not be recorded
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long the run is and how its learning rate moves."""
+
+    steps: int
+    warmup: int = 0
+    seed: int = 0
+
+
+class Engine:
+    """Trains a method. A step is a pure function of (seed, step) and the saved state."""
+
+    def __init__(
+        self,
+        method: Method,
+        optimizer: Optimizer,
+        source: Source,
+        augment: Augment,
+        pace: Pace,
+        *,
+        autocast: torch.dtype | None = None,
+        graph: bool = False,
+    ) -> None:
+        self.method, self.optimizer, self.source, self.augment = method, optimizer, source, augment
+        self.pace, self.autocast, self.use_graph = pace, autocast, graph
+        self.device = source.device
+        self.at = torch.zeros((), dtype=torch.int64, device=self.device)  # the step, on the device
+        self.done = 0  # the same on the host
+        self.eager_steps = 0  # in this process
+        self.meter = Meter().to(self.device)
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.slots = [torch.arange(s.batch, device=self.device) for s in source.samplers]
+
+    def step(self) -> None:
+        """Everything that happens to a batch; nothing in here waits for the device."""
+        set_lr_(self.optimizer, schedule(self.at, self.pace.steps, self.pace.warmup))
+        with torch.autocast(self.device.type, self.autocast, enabled=self.autocast is not None):
+            loss = self.method(self.batch())
+        loss.total.backward()
+        dist.mean_grads_(self.method.parameters())
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=False)
+        self.method.after_step()
+        self.meter.add_({"total": loss.total.detach(), **loss.parts})
+        self.at.add_(1)
+
+    def batch(self) -> Batch:
+        """The images of this step, gathered and augmented on the device."""
+        id_x, id_u = self.source.ids(self.at)
+        views = self.method.views
+        x = self.views(0, id_x, views.x)
+        u = self.views(1, id_u, views.u) if views.u else ()
+        progress = self.at.float() / self.pace.steps
+        return Batch(x, self.source.labels[id_x], u, id_x, id_u, self.at, progress)
+
+    def views(self, pool: int, ids: Tensor, names: tuple[str, ...]) -> tuple[Tensor, ...]:
+        images = self.source.images(pool, ids)
+        return tuple(
+            self.augment(name, images, self.at, self.slots[pool], stream=16 * pool + i)
+            for i, name in enumerate(names)
+        )
+
+    def advance(self) -> None:
+        """Do one step: replay it where it is captured, run it eagerly elsewhere."""
+        self.source.prepare(self.done)
+        torch.manual_seed(keyed(self.pace.seed, self.done) >> 1)
+        if self.graph is None and self.use_graph and self.eager_steps == WARM_STEPS:
+            self.capture()
+        if self.graph is None:
+            self.step()
+            self.eager_steps += 1
+        else:
+            self.graph.replay()
+        self.done += 1
+
+    def capture(self) -> None:
+        """Record the step once; recording does not run it."""
+        torch.cuda.synchronize()
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.step()
+
+    @torch.no_grad()
+    def probabilities(self, images: Tensor, batch: int = 512) -> Tensor:
+        """Class probabilities of uint8 images by the final net, as at deployment."""
+        net = self.method.final.eval()
+        with torch.autocast(self.device.type, self.autocast, enabled=self.autocast is not None):
+            rows = [
+                net(self.augment("plain", part.to(self.device), self.at, self.at, 0)).logits
+                for part in torch.split(images, batch)
+            ]
+        net.train()
+        return torch.cat(rows).softmax(-1)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that a resumed run needs: the random streams need nothing."""
+        return {
+            "step": self.done,
+            "method": self.method.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "meter": self.meter.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.done = state["step"]
+        self.at.fill_(self.done)
+        self.method.load_state_dict(state["method"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.meter.load_sums(state["meter"])

@@ -1,0 +1,27 @@
+"""Errors that a user can cause: one line that says what happened, where, and what to do."""
+
+from __future__ import annotations
+
+
+class TamatchError(Exception):
+    """Base of all errors meant for the user; the command line prints it without a traceback."""
+
+    exit_code = 1
+
+
+class UsageError(TamatchError):
+    """A wrong option, name or value."""
+
+    exit_code = 2
+
+
+class DataError(TamatchError):
+    """Images, labels or files that cannot be used."""
+
+    exit_code = 3
+
+
+class NumericError(TamatchError):
+    """Training left the numbers it can go on from."""
+
+    exit_code = 4

@@ -1,0 +1,60 @@
+"""Held-out images and the marks a net gets on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .data import DataSet
+from .source import to_device
+
+
+@dataclass(frozen=True)
+class Marks:
+    """Error and accuracy by class, in percent; None for a class that is not among the images."""
+
+    error: float
+    per_class: list[float | None]
+
+
+class Exam:
+    """A part of the data that is never trained on."""
+
+    def __init__(self, data: DataSet, indices: np.ndarray, device: torch.device) -> None:
+        self.images = to_device(data.images[indices], device)
+        self.labels = torch.from_numpy(data.labels[indices])
+        self.classes = len(data.classes)
+        self.files = [data.files[i] for i in indices]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def mark(self, probabilities: Tensor) -> Marks:
+        """Compare predictions with the truth."""
+        right = (probabilities.argmax(-1).cpu() == self.labels).double()
+        total = torch.bincount(self.labels, minlength=self.classes).double()
+        hits = torch.bincount(self.labels, weights=right, minlength=self.classes)
+        per_class = [
+            100 * float(h) / float(n) if n else None for h, n in zip(hits, total, strict=True)
+        ]
+        return Marks(100 * (1 - float(right.mean())), per_class)
+
+
+def headline(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """error_last, error_median20 and, picked on the test set and so an oracle, error_best."""
+    tests = [row for row in rows if row["kind"] == "test"]
+    if not tests:
+        return {"error_last": None, "error_median20": None, "error_best": None, "best_step": None}
+    best = min(tests, key=lambda row: (row["error"], row["step"]))
+    return {
+        "error_last": tests[-1]["error"],
+        "error_median20": median(row["error"] for row in tests[-20:]),
+        "error_best": best["error"],
+        "best_step": best["step"],
+    }

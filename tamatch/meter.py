@@ -1,0 +1,49 @@
+"""What is reported of the steps, summed on the device and read once in a while."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class Meter(nn.Module):
+    """Means of named scalars and vectors since the last read; `max_…` names keep the largest."""
+
+    count: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros((), dtype=torch.float64))
+        self.names: list[str] = []
+
+    def add_(self, parts: dict[str, Tensor]) -> None:
+        """Take in one step's values; the names and shapes are those of the first step."""
+        for name, value in parts.items():
+            if name not in self.names:
+                self.names.append(name)
+                self.register_buffer(name, torch.zeros_like(value, dtype=torch.float64))
+            total = self.get_buffer(name)
+            if name.startswith("max_"):
+                torch.maximum(total, value.double(), out=total)
+            else:
+                total.add_(value)
+        self.count.add_(1)
+
+    def read(self) -> dict[str, float | list[float]]:
+        """The means as Python numbers, and a fresh start. The only wait for the device."""
+        count = self.count.clamp(min=1)
+        values: dict[str, float | list[float]] = {}
+        for name in self.names:
+            total = self.get_buffer(name)
+            values[name] = (total if name.startswith("max_") else total / count).tolist()
+            total.zero_()
+        self.count.zero_()
+        return values
+
+    def load_sums(self, sums: dict[str, Tensor]) -> None:
+        """Go on from saved sums, which may come before the first step has named them."""
+        for name, value in sums.items():
+            if name != "count" and name not in self.names:
+                self.names.append(name)
+                self.register_buffer(name, value.clone().to(self.count.device))
+        self.load_state_dict(sums)

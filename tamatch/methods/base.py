@@ -1,0 +1,70 @@
+"""What every method is: a module from a batch to a loss that owns all it needs."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from ..kinds import Momentum, Parity
+from ..types import Batch, Loss, Out, Task, Views
+
+
+class Method(nn.Module):
+    """The engine knows six names of a method: views, forward, after_step, final, parameters
+    and state_dict. Extra heads, teachers and memories are submodules or buffers, so they train,
+    move and checkpoint without anybody else knowing of them.
+    """
+
+    views: ClassVar[Views] = Views()
+
+    def __init__(
+        self, net: nn.Module, task: Task, *, ema: Momentum = 0.0, parity: Parity = "ours"
+    ) -> None:
+        super().__init__()
+        self.net, self.task = net, task
+        self.ema, self.parity = ema, parity
+        self.average = copy.deepcopy(net).requires_grad_(False) if ema > 0 else None
+
+    def forward(self, batch: Batch) -> Loss:
+        raise NotImplementedError
+
+    def predict(self, *images: Tensor) -> tuple[Out, ...]:
+        """One pass over the concatenation, so that BatchNorm sees all views together."""
+        sizes = [len(x) for x in images]
+        parts = (t.split(sizes) for t in self.net(torch.cat(images)))
+        return tuple(Out(*part) for part in zip(*parts, strict=True))
+
+    @torch.no_grad()
+    def after_step(self) -> None:
+        """Move the average: parameters slowly, BatchNorm statistics at once."""
+        if self.average is not None:
+            torch._foreach_lerp_(
+                list(self.average.parameters()), list(self.net.parameters()), 1 - self.ema
+            )
+            for mine, live in zip(self.average.buffers(), self.net.buffers(), strict=True):
+                mine.copy_(live)
+
+    @property
+    def final(self) -> nn.Module:
+        """The net that is evaluated and exported: the average where there is one."""
+        return self.net if self.average is None else self.average
+
+
+@contextmanager
+def frozen_norm(*nets: nn.Module) -> Iterator[None]:
+    """BatchNorm still normalises by the batch, but its running statistics stay as they are."""
+    norms = [m for net in nets for m in net.modules() if isinstance(m, _BatchNorm)]
+    before = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.momentum = 0.0
+    try:
+        yield
+    finally:
+        for norm, momentum in zip(norms, before, strict=True):
+            norm.momentum = momentum

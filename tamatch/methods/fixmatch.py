@@ -1,0 +1,54 @@
+"""FixMatch (Sohn et al., 2020, arXiv:2001.07685)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+
+from ..kinds import Generate, LambdaU, Select, Tau, Weigh
+from ..losses import each_ce
+from ..pseudo import Part, compose
+from ..stats import Status
+from ..types import Batch, Loss, Task
+from .base import Method
+
+
+class FixMatch(Method):
+    """The weak view names the class, if confident; the strong view must agree.
+
+    L = (1/B) Σ H(y, p(x)) + λ_u · (1/Bu) Σ w·m·H(ŷ, p^s),  ŷ = argmax p^w,  m = 1[max p^w ≥ τ].
+
+    How pseudo-labels are made, which are used and how much they count (w = 1 here) are free
+    choices, by name or as parts from `tamatch.pseudo`. The methods that differ from FixMatch in
+    these alone hand down their own choices, `status` and `tuned` parts.
+    """
+
+    def __init__(
+        self,
+        net: nn.Module,
+        task: Task,
+        *,
+        tau: Tau = 0.95,  # their τ
+        lambda_u: LambdaU = 1.0,  # their λ_u
+        generate: Generate | Part = "raw",
+        select: Select | Part = "fixed",
+        weigh: Weigh | Part = "even",
+        status: Status | None = None,
+        tuned: Mapping[str, Part] | None = None,
+        **base: Any,
+    ) -> None:
+        super().__init__(net, task, **base)
+        self.lambda_u = lambda_u
+        status = status or Status(task)
+        parts = {"generate": generate, "select": select, "weigh": weigh}
+        self.labeler = compose(task, status, **parts, tau=tau, tuned=tuned)
+
+    def forward(self, batch: Batch) -> Loss:
+        x, weak, strong = self.predict(*batch.x, *batch.u)
+        pseudo = self.labeler(weak.logits.detach(), x.logits.detach(), batch.id_u)
+        sup = each_ce(x.logits, batch.y).mean()
+        unsup = pseudo.loss(strong.logits)
+        parts = {"sup": sup.detach(), "unsup": unsup.detach(), **self.labeler.report(pseudo)}
+        return Loss(sup + self.lambda_u * unsup, parts)

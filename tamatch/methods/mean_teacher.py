@@ -1,0 +1,53 @@
+"""Mean Teacher (Tarvainen and Valpola, 2017, arXiv:1703.01780)."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from ..errors import UsageError
+from ..kinds import LambdaU, Momentum, Rampup
+from ..losses import each_ce, each_mse, ramp
+from ..types import Batch, Loss, Task, Views
+from .base import Method, frozen_norm
+
+
+class MeanTeacher(Method):
+    """The running average of the weights teaches the weights.
+
+    L = (1/B) Σ H(y, p(x)) + λ_u·R(κ) · (1/Bu) Σ (1/C)‖p(w₂) − p′(w₁)‖²,  p′ by the average θ′ of θ,
+    R(κ) rising from 0 to 1 over the first κ of the run. `parity="usb"`: the published code compared
+    the teacher with itself, so that its term is zero and only the labelled images teach.
+    """
+
+    views = Views(u=("weak", "weak"))
+
+    def __init__(
+        self,
+        net: nn.Module,
+        task: Task,
+        *,
+        lambda_u: LambdaU = 50.0,  # the benchmark's
+        rampup: Rampup = 0.4,  # the benchmark's κ
+        ema: Momentum = 0.999,  # their α
+        **base: object,
+    ) -> None:
+        if ema == 0:
+            raise UsageError(
+                "--ema 0 leaves Mean Teacher without its teacher, which is the running average "
+                "of the weights. Give --ema a value above 0, such as 0.999."
+            )
+        super().__init__(net, task, ema=ema, **base)  # type: ignore[arg-type]
+        self.lambda_u, self.rampup = lambda_u, rampup
+
+    def forward(self, batch: Batch) -> Loss:
+        (x,) = self.predict(*batch.x)
+        teacher, first, second = self.final, *batch.u
+        with frozen_norm(self.net, teacher):
+            with torch.no_grad():
+                q = teacher(first).logits.softmax(-1)
+            p = q if self.parity == "usb" else self.net(second).logits.softmax(-1)
+        sup = each_ce(x.logits, batch.y).mean()
+        unsup = each_mse(p, q).mean()
+        total = sup + self.lambda_u * ramp(batch.progress, self.rampup) * unsup
+        return Loss(total, {"sup": sup.detach(), "unsup": unsup.detach()})

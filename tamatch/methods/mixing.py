@@ -1,0 +1,35 @@
+"""MixUp, and the forward of a mixed batch in chunks, as MixMatch and ReMixMatch need them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from .base import frozen_norm
+
+
+def mixup_draw(count: int, alpha: float, device: torch.device) -> tuple[Tensor, Tensor]:
+    """max(λ, 1−λ) with λ ~ Beta(α, α), and a random partner for each of `count` rows.
+
+    λ = g₁/(g₁ + g₂), g ~ Gamma(α), as logarithms: for a small α the g themselves underflow.
+    Gamma(α) is distributed as Gamma(α + 1)·U^(1/α).
+    """
+    gamma = torch._standard_gamma(torch.full((2,), alpha + 1, device=device))
+    first, second = gamma.log() + torch.rand(2, device=device).neg().log1p() / alpha
+    return (first - second).abs().sigmoid(), torch.rand(count, device=device).argsort()
+
+
+def mixup(images: Tensor, targets: Tensor, alpha: float) -> tuple[Tensor, Tensor]:
+    """λ·a + (1−λ)·a[partner] of images and targets alike, with one λ for all."""
+    lam, partner = mixup_draw(len(images), alpha, images.device)
+    mixed, mixed_targets = (lam * a + (1 - lam) * a[partner] for a in (images, targets))
+    return mixed, mixed_targets
+
+
+def chunked_logits(net: nn.Module, images: Tensor, size: int) -> Tensor:
+    """Logits chunk by chunk: each is normalised by itself, only the first moves the statistics."""
+    first, *rest = torch.split(images, size)
+    logits = [net(first).logits]
+    with frozen_norm(net):
+        logits += [net(chunk).logits for chunk in rest]
+    return torch.cat(logits)

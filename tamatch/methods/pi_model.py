@@ -1,0 +1,45 @@
+"""Π-Model (Laine and Aila, 2017, arXiv:1610.02242; Rasmus et al., 2015, arXiv:1507.02672)."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from ..kinds import LambdaU, Rampup
+from ..losses import each_ce, each_mse, ramp
+from ..types import Batch, Loss, Task, Views
+from .base import Method, frozen_norm
+
+
+class PiModel(Method):
+    """Two weak views of an image must be predicted alike.
+
+    L = (1/B) Σ H(y, p(x)) + λ_u·R(κ) · (1/Bu) Σ (1/C)‖p(w₂) − sg p(w₁)‖²,  R(κ) rises from 0 to 1
+    over the first κ of the run. `parity="usb"` changes nothing.
+    """
+
+    views = Views(u=("weak", "weak"))
+
+    def __init__(
+        self,
+        net: nn.Module,
+        task: Task,
+        *,
+        lambda_u: LambdaU = 10.0,  # the benchmark's
+        rampup: Rampup = 0.4,  # the benchmark's κ
+        **base: object,
+    ) -> None:
+        super().__init__(net, task, **base)  # type: ignore[arg-type]
+        self.lambda_u, self.rampup = lambda_u, rampup
+
+    def forward(self, batch: Batch) -> Loss:
+        (x,) = self.predict(*batch.x)
+        first, second = batch.u
+        with frozen_norm(self.net):
+            with torch.no_grad():
+                q = self.net(first).logits.softmax(-1)
+            p = self.net(second).logits.softmax(-1)
+        sup = each_ce(x.logits, batch.y).mean()
+        unsup = each_mse(p, q).mean()
+        total = sup + self.lambda_u * ramp(batch.progress, self.rampup) * unsup
+        return Loss(total, {"sup": sup.detach(), "unsup": unsup.detach()})

@@ -1,0 +1,90 @@
+"""ReMixMatch (Berthelot et al., 2020, arXiv:1911.09785)."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from ..kinds import Alpha, LambdaU, LossWeight, Momentum, Rampup, Temperature
+from ..losses import each_ce, normalize, one_hot, ramp, sharpen
+from ..stats import Status
+from ..types import Batch, Loss, Task, Views
+from .base import Method, frozen_norm
+from .mixing import chunked_logits, mixup
+
+
+def turn_draw(count: int, device: torch.device) -> Tensor:
+    """How many quarter turns each of `count` images gets: 0, 1, 2 or 3."""
+    return torch.randint(4, (count,), device=device)
+
+
+class ReMixMatch(Method):
+    """MixMatch with aligned guesses, strong views, and a second task: which way up is the image?
+
+    q = Sharpen(Normalize(p(w) ⊙ p_target/p_model), T),  p_target = labelled class shares,
+    (x′, y′) = MixUp([x; s₁; s₂; w], [y; q; q; q]; Beta(α, α)),
+    L = (1/B) Σ_{first B} H(y′, p(x′)) + λ_u·R · mean_{rest} H(y′, p(x′))
+      + λ_s·R · (1/Bu) Σ H(q, p(s₁)) + λ_r · (1/Bu) Σ H(turn, p_r(turned s₁)),
+    R rising from 0 to 1 over the first κ of the run. The paper strengthens by CTAugment, with more
+    strong views. `parity="usb"` changes nothing.
+    """
+
+    views = Views(u=("weak", "strong", "strong"))
+
+    def __init__(
+        self,
+        net: nn.Module,
+        task: Task,
+        *,
+        lambda_u: LambdaU = 1.5,  # their λ_U
+        lambda_strong: LossWeight = 0.5,  # their λ_Û1
+        lambda_rotation: LossWeight = 0.5,  # their λ_r
+        alpha: Alpha = 0.75,  # their α
+        temperature: Temperature = 0.5,  # their T
+        momentum: Momentum = 0.999,  # the benchmark's
+        rampup: Rampup = 1 / 64,  # the benchmark's κ
+        **base: object,
+    ) -> None:
+        super().__init__(net, task, **base)  # type: ignore[arg-type]
+        self.lambda_u, self.lambda_strong = lambda_u, lambda_strong
+        self.lambda_rotation, self.rampup = lambda_rotation, rampup
+        self.alpha, self.temperature = alpha, temperature
+        self.status = Status(task, momentum=momentum, target="labelled", from_first=True)
+        self.rotation = nn.Linear(cast(int, net.width), 4)
+
+    def forward(self, batch: Batch) -> Loss:
+        weak, strong, other = batch.u
+        q = self.guess(weak)
+        turn = turn_draw(len(strong), strong.device)
+        with frozen_norm(self.net):
+            strong_logits = self.net(strong).logits
+            turned = self.rotation(self.net(turned_by(strong, turn)).features)
+        targets = torch.cat([one_hot(batch.y, self.task.classes), q, q, q])
+        images, targets = mixup(torch.cat([*batch.x, strong, other, weak]), targets, self.alpha)
+        size = len(batch.y)
+        mixed = each_ce(chunked_logits(self.net, images, size), targets)
+        sup, unsup = mixed[:size].mean(), mixed[size:].mean()
+        unmixed = each_ce(strong_logits, q).mean()
+        rotation = each_ce(turned, turn).mean()
+        consistency = self.lambda_u * unsup + self.lambda_strong * unmixed
+        total = sup + ramp(batch.progress, self.rampup) * consistency
+        total = total + self.lambda_rotation * rotation
+        terms = {"sup": sup, "unsup": unsup, "strong": unmixed, "rotation": rotation}
+        status = {"p_model": self.status.model.value, "p_target": self.status.target.value}
+        return Loss(total, {**{name: term.detach() for name, term in terms.items()}, **status})
+
+    @torch.no_grad()
+    def guess(self, weak: Tensor) -> Tensor:
+        """q, aligned before it is sharpened."""
+        with frozen_norm(self.net):
+            p = self.net(weak).logits.softmax(-1)
+        self.status.observe_(p, p)
+        return sharpen(normalize(p * self.status.ratio), self.temperature)
+
+
+def turned_by(images: Tensor, turn: Tensor) -> Tensor:
+    """Each image turned counter-clockwise by its own number of quarter turns."""
+    turns = torch.stack([images.rot90(k, (-2, -1)) for k in range(4)])
+    return turns[turn, torch.arange(len(turn), device=turn.device)]

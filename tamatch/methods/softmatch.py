@@ -1,0 +1,43 @@
+"""SoftMatch (Chen et al., 2023, arXiv:2301.10921)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from ..kinds import LearnFrom, Momentum, Parity, Positive, Select, Weigh
+from ..pseudo import Gaussian, Part
+from ..stats import Status
+from ..types import Task
+from .fixmatch import FixMatch
+
+
+class SoftMatch(FixMatch):
+    """Every pseudo-label is used, with a weight that falls below the mean confidence.
+
+    L = E[H(y, p(x))] + λ_u·E[w·H(ŷ, p^s)],  ŷ = argmax p^w, and w from `pseudo.weigh.Gaussian`
+    on predictions aligned to the uniform distribution.
+
+    The paper's own code learns μ̂ and σ̂² before the alignment: `learn_from="raw"`.
+    `parity="usb"` takes the softmax twice before the weights, which flattens them.
+    """
+
+    def __init__(
+        self,
+        net: nn.Module,
+        task: Task,
+        *,
+        momentum: Momentum = 0.999,  # their m, of p_model as well
+        n_sigma: Positive = 2.0,  # the benchmark's n_σ
+        learn_from: LearnFrom = "aligned",
+        select: Select | Part = "all",
+        weigh: Weigh | Part = "gaussian",
+        parity: Parity = "ours",
+        **fixmatch: Any,
+    ) -> None:
+        status = Status(task, momentum=momentum, from_first=True)
+        twice = parity == "usb"
+        gaussian = Gaussian(task, momentum, n_sigma=n_sigma, learn_from=learn_from, twice=twice)
+        fixmatch |= {"status": status, "tuned": {"gaussian": gaussian}, "parity": parity}
+        super().__init__(net, task, select=select, weigh=weigh, **fixmatch)

@@ -1,0 +1,53 @@
+"""TaMatch: debiased generation and debiased utilization of pseudo-labels (Wang, Yin and Li)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from ..kinds import Clip, Generate, Momentum, Target, Weigh
+from ..pseudo import ByClass, Part
+from ..stats import Status
+from ..types import Task
+from .fixmatch import FixMatch
+
+LAMBDA_TARGET = 0.99999  # the paper's value where the class shares are unknown
+
+
+class TaMatch(FixMatch):
+    """FixMatch whose pseudo-labels are rescaled and weighted towards a target distribution.
+
+    p_model ← λm·p_model + (1−λm)·E[p^w]              stats.Status.observe_
+    p_target ← λt·p_target + (1−λt)·p_model           stats.Status.observe_
+    r = p_target / p_model                            stats.Status.ratio
+    RE(p^w) = Normalize(p^w ⊙ r)                      pseudo.generate.rescale
+    ŷ = argmax RE(p^w)                                pseudo.guess.Guess.label
+    m = 1[max RE(p^w) ≥ τ]                            pseudo.select.Threshold
+    w = r(ŷ), clipped to [1, r_max]                   pseudo.weigh.ByClass
+    r_max = 1 + KL[p_model‖p_target]/(H(p_model)/C)   stats.Status.bound
+    L^u = (1/Bu) Σ w·m·H(ŷ, p^s)                      pseudo.guess.Pseudo.loss
+
+    τ = 0.95 and λ_u = 1 as in FixMatch. Ablations: generate="raw" (no rescaling), weigh="even"
+    (no weighting), clip="none" (no bound), lambda_target=1 (target does not move).
+    """
+
+    def __init__(
+        self,
+        net: nn.Module,
+        task: Task,
+        *,
+        lambda_model: Momentum = 0.999,  # the paper, section "TaMatch Settings"
+        lambda_target: Momentum | None = None,  # 1, but 0.99999 for target="adaptive"
+        target: Target = "uniform",
+        clip: Clip = "literal",
+        generate: Generate | Part = "rescale",
+        weigh: Weigh | Part = "class",
+        **fixmatch: Any,
+    ) -> None:
+        if lambda_target is None:
+            lambda_target = LAMBDA_TARGET if target == "adaptive" else 1.0
+        start = "uniform" if target == "adaptive" else target
+        status = Status(task, momentum=lambda_model, target=start, target_momentum=lambda_target)
+        fixmatch |= {"status": status, "tuned": {"class": ByClass(clip)}}
+        super().__init__(net, task, generate=generate, weigh=weigh, **fixmatch)

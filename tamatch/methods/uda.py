@@ -1,0 +1,42 @@
+"""Unsupervised Data Augmentation, UDA (Xie et al., 2019, arXiv:1904.12848)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from ..kinds import Tau, Temperature
+from ..losses import each_ce, sharpen
+from ..types import Batch, Loss, Task
+from .fixmatch import FixMatch
+
+
+class UDA(FixMatch):
+    """The strong view must agree with the sharpened prediction on the weak view, if confident.
+
+    L = E[H(y, p(x))] + λ_u·E[m·H(q, p^s)],  q = Normalize((p^w)^(1/T)),  m = 1[max p^w ≥ τ].
+
+    The paper also releases the labelled signal step by step (TSA). `parity="usb"` does not
+    sharpen: q = p^w.
+    """
+
+    def __init__(
+        self,
+        net: nn.Module,
+        task: Task,
+        *,
+        tau: Tau = 0.8,  # their β
+        temperature: Temperature = 0.4,  # their τ
+        **fixmatch: Any,
+    ) -> None:
+        super().__init__(net, task, tau=tau, **fixmatch)
+        self.temperature = 1.0 if self.parity == "usb" else temperature
+
+    def forward(self, batch: Batch) -> Loss:
+        x, weak, strong = self.predict(*batch.x, *batch.u)
+        pseudo = self.labeler(weak.logits.detach(), x.logits.detach(), batch.id_u)
+        sup = each_ce(x.logits, batch.y).mean()
+        unsup = pseudo.loss(strong.logits, sharpen(pseudo.p, self.temperature))
+        parts = {"sup": sup.detach(), "unsup": unsup.detach(), **self.labeler.report(pseudo)}
+        return Loss(sup + self.lambda_u * unsup, parts)

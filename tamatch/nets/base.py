@@ -1,0 +1,49 @@
+"""What every net of this package is: images in, `Out` out, and a few facts about itself."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import torch
+from torch import Tensor, nn
+
+from tamatch.types import Out
+
+
+class Net(nn.Module):
+    """A classifier that also shows its features. Subclasses compute features; `finish` the rest."""
+
+    head: nn.Linear
+
+    def __init__(self, *, classes: int, width: int, map_width: int) -> None:
+        super().__init__()
+        self.classes = classes
+        self.width = width  # length of Out.features rows
+        self.map_width = map_width  # length of Out.map rows
+
+    def forward(self, images: Tensor) -> Out:
+        """Classify (N, 3, H, W) images."""
+        raise NotImplementedError
+
+    def depth_of(self, parameter: str) -> tuple[int, int]:
+        """The layer a parameter belongs to, counted from the stem (0), and the head's layer."""
+        raise NotImplementedError
+
+    def unused_parameters(self) -> set[str]:
+        """Names of parameters that exist but take no part in the computation."""
+        return set()
+
+    def loadable(self) -> nn.Module:
+        """The part whose parameter names are those of weight files."""
+        return self
+
+    def finish(self, features: Tensor, feature_map: Tensor) -> Out:
+        """Apply the head in the parameters' own precision, also where the net ran in bfloat16.
+
+        Thresholds compare probabilities with 0.95; bfloat16 logits would blur that by about 0.002.
+        """
+        dtype, device = self.head.weight.dtype, features.device.type
+        autocast = torch.is_autocast_enabled(device)  # else export would record an empty region
+        with torch.autocast(device, enabled=False) if autocast else nullcontext():
+            features = features.to(dtype)
+            return Out(self.head(features), features, feature_map.to(dtype))

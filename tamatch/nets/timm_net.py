@@ -1,0 +1,71 @@
+"""Any net of the timm package, if the user has it, behind this package's interface."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from functools import cached_property
+from typing import Any
+
+from torch import Tensor, nn
+
+from tamatch.errors import UsageError
+from tamatch.nets.base import Net
+from tamatch.types import Out
+
+
+def build(name: str, classes: int, size: int) -> TimmNet:
+    """Build `timm/NAME` with fresh weights."""
+    try:
+        timm = importlib.import_module("timm")
+    except ImportError as error:
+        raise UsageError(
+            f"{name} needs the timm package, which cannot be imported here ({error}); "
+            "`pip install timm`, or choose a net that `tamatch nets` lists"
+        ) from error
+    wanted = name.removeprefix("timm/")
+    if not timm.is_model(wanted):
+        near = difflib.get_close_matches(wanted.split(".")[0], timm.list_models(), n=3, cutoff=0.5)
+        hint = f"; did you mean {' or '.join(f'timm/{n}' for n in near)}?" if near else ""
+        raise UsageError(f"timm {timm.__version__} has no net {wanted!r}{hint}")
+    return TimmNet(_create(timm, wanted, size), classes)
+
+
+class TimmNet(Net):
+    """A timm net without its classifier, and a linear head of our own. `map` is the features."""
+
+    def __init__(self, model: Any, classes: int) -> None:
+        width = getattr(model, "head_hidden_size", model.num_features)
+        super().__init__(classes=classes, width=width, map_width=width)
+        self.model: nn.Module = model
+        self.head = nn.Linear(width, classes)
+
+    def forward(self, images: Tensor) -> Out:
+        """Classify (N, 3, H, W) images."""
+        features = self.model(images)
+        return self.finish(features, features)
+
+    def depth_of(self, parameter: str) -> tuple[int, int]:
+        """As timm groups the net's parameters; the head comes after its last group."""
+        head = 1 + max(self._layers.values())
+        return self._layers.get(parameter.removeprefix("model."), head), head
+
+    def loadable(self) -> nn.Module:
+        """Weight files name the parameters without our wrapper."""
+        return self.model
+
+    @cached_property
+    def _layers(self) -> dict[str, int]:
+        group = importlib.import_module("timm.models").group_parameters
+        matcher: Any = self.model.group_matcher
+        layers: dict[str, int] = group(self.model, matcher(coarse=False), reverse=True)
+        return layers
+
+
+def _create(timm: Any, name: str, size: int) -> nn.Module:
+    model: nn.Module
+    try:
+        model = timm.create_model(name, pretrained=False, num_classes=0, img_size=size)
+    except TypeError:  # convolutional nets take images of any size and no such argument
+        model = timm.create_model(name, pretrained=False, num_classes=0)
+    return model

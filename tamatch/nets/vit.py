@@ -1,0 +1,140 @@
+"""Vision transformers with timm's parameter names, so that its weight files fit."""
+
+from __future__ import annotations
+
+import re
+from typing import cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tamatch.errors import UsageError
+from tamatch.nets.base import Net
+from tamatch.types import Out
+
+SHAPES = {"tiny": (192, 12, 3), "small": (384, 12, 6), "base": (768, 12, 12)}
+MAX_DROP = 0.2  # rate of stochastic depth in the last block; 0 in the first, linear between
+
+
+def build(name: str, classes: int, size: int) -> ViT:
+    """Build `vit_SHAPE_pPATCH_SIZE` for images of `size`, the one in its name or another."""
+    match = re.fullmatch(r"vit_(tiny|small|base)_p(\d+)_(\d+)", name)
+    if match is None:
+        raise UsageError(f"{name!r} is not of the form vit_small_p2_32")
+    patch = int(match[2])
+    if patch < 1 or size % patch:
+        raise UsageError(
+            f"{name} cuts images into patches of {patch} × {patch} pixels, which does not work "
+            f"out for {size} × {size}; choose an image size that is a multiple of {patch}"
+        )
+    width, depth, heads = SHAPES[match[1]]
+    return ViT(classes, size=size, patch=patch, width=width, depth=depth, heads=heads)
+
+
+class ViT(Net):
+    """Pre-norm transformer over patches; the class token after the last norm is the feature."""
+
+    def __init__(
+        self, classes: int, *, size: int, patch: int, width: int, depth: int, heads: int
+    ) -> None:
+        super().__init__(classes=classes, width=width, map_width=width)
+        tokens = (size // patch) ** 2 + 1
+        self.cls_token = nn.Parameter(torch.empty(1, 1, width))
+        self.pos_embed = nn.Parameter(torch.empty(1, tokens, width))
+        self.patch_embed = PatchEmbed(patch, width)
+        self.blocks = nn.ModuleList(
+            Block(width, heads, drop=MAX_DROP * i / max(depth - 1, 1)) for i in range(depth)
+        )
+        self.norm = nn.LayerNorm(width, eps=1e-6)
+        self.head = nn.Linear(width, classes)
+        # The reference leaves both at 0, where the first LayerNorm has a slope of 1000 for the
+        # class token: harmless under loaded weights, which replace them, but not without.
+        nn.init.trunc_normal_(self.cls_token, std=0.02)
+        nn.init.trunc_normal_(self.pos_embed, std=0.02)
+
+    def forward(self, images: Tensor) -> Out:
+        """Classify (N, 3, size, size) images."""
+        patches = self.patch_embed(images)
+        x = torch.cat([self.cls_token.expand(images.shape[0], -1, -1), patches], dim=1)
+        x = x + self.pos_embed
+        for block in self.blocks[:-1]:
+            x = block(x)
+        x = self.blocks[-1](x, 1)  # of the last block only the class token is read
+        features = self.norm(x[:, 0])
+        return self.finish(features, features)
+
+    def depth_of(self, parameter: str) -> tuple[int, int]:
+        """Tokens and patches 0, then a layer per block; the last norm goes with the last block."""
+        blocks = len(self.blocks)
+        part, *rest = parameter.split(".")
+        stem = dict.fromkeys(("cls_token", "pos_embed", "patch_embed"), 0)
+        layer = {**stem, "norm": blocks}.get(part, blocks + 1)
+        if part == "blocks":
+            layer = 1 + int(rest[0])
+        return layer, blocks + 1
+
+
+class PatchEmbed(nn.Module):
+    """One token per patch, a linear function of its pixels."""
+
+    def __init__(self, patch: int, width: int) -> None:
+        super().__init__()
+        self.proj = nn.Conv2d(3, width, patch, stride=patch)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Map (N, 3, H, W) to (N, patches, width)."""
+        return cast(Tensor, self.proj(images).flatten(2).transpose(1, 2))
+
+
+class Block(nn.Module):
+    """x + attention, then x + MLP; in training either may be dropped for a whole sample."""
+
+    def __init__(self, width: int, heads: int, drop: float) -> None:
+        super().__init__()
+        self.drop = drop
+        self.norm1 = nn.LayerNorm(width, eps=1e-6)
+        self.attn = Attention(width, heads)
+        self.norm2 = nn.LayerNorm(width, eps=1e-6)
+        self.mlp = Mlp(width)
+
+    def forward(self, x: Tensor, first: int | None = None) -> Tensor:
+        """Map (N, tokens, width) to the same, or to the `first` so many tokens alone."""
+        x = x[:, :first] + self._maybe_drop(self.attn(self.norm1(x), first))
+        return x + self._maybe_drop(self.mlp(self.norm2(x)))
+
+    def _maybe_drop(self, branch: Tensor) -> Tensor:
+        if not self.training or self.drop == 0:
+            return branch
+        keep = 1 - self.drop
+        kept = torch.rand(branch.shape[0], 1, 1, device=branch.device) < keep
+        return branch * (kept / keep).to(branch.dtype)
+
+
+class Attention(nn.Module):
+    """Multi-head self-attention by torch's fused kernel."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.qkv = nn.Linear(width, 3 * width)
+        self.proj = nn.Linear(width, width)
+
+    def forward(self, x: Tensor, first: int | None = None) -> Tensor:
+        """Let the `first` so many tokens (or all) look at all tokens."""
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        seen = F.scaled_dot_product_attention(q[:, :, :first], k, v)
+        return cast(Tensor, self.proj(seen.transpose(1, 2).flatten(2)))
+
+
+class Mlp(nn.Module):
+    """Two linear layers with four times the width between them."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(width, 4 * width)
+        self.fc2 = nn.Linear(4 * width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (..., width) to the same shape."""
+        return cast(Tensor, self.fc2(F.gelu(self.fc1(x))))

@@ -1,0 +1,56 @@
+"""Reading named tensors from a file without running anything that is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from tamatch.errors import UsageError
+
+NESTED = ("model", "state_dict")  # keys under which training scripts keep the weights
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Read every named tensor of a weight file, as it is; pickled code is refused, not run."""
+    reader = READERS.get(path.suffix)
+    if reader is None:
+        raise UsageError(f"{path}: weights are read from {', '.join(READERS)} files")
+    if not path.is_file():
+        raise UsageError(f"{path}: there is no such weight file")
+    try:
+        return reader(path)
+    except Exception as error:  # a foreign or damaged file may fail in any way
+        reason = str(error).strip().split("\n")[0]
+        raise UsageError(
+            f"{path} cannot be read as weights ({reason}); a complete file that holds tensors "
+            "alone is needed: fetch it again, or save it anew as safetensors"
+        ) from error
+
+
+def _read_npz(path: Path) -> dict[str, Tensor]:
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        return {name: torch.from_numpy(arrays[name]) for name in arrays.files}
+
+
+def _read_torch(path: Path) -> dict[str, Tensor]:
+    content: Any = torch.load(path, map_location="cpu", weights_only=True)
+    while isinstance(content, Mapping):
+        inner = next((content[k] for k in NESTED if isinstance(content.get(k), Mapping)), None)
+        if inner is None:
+            return {str(k): v for k, v in content.items() if isinstance(v, Tensor)}
+        content = inner
+    raise ValueError(f"it holds a {type(content).__name__}, not named tensors")
+
+
+READERS: dict[str, Callable[[Path], dict[str, Tensor]]] = {
+    ".safetensors": load_file,
+    ".npz": _read_npz,
+    ".pth": _read_torch,
+    ".pt": _read_torch,
+}

@@ -1,0 +1,155 @@
+"""Pretrained weights from a local file, fitted to a net of another image or patch size."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tamatch.errors import UsageError
+from tamatch.nets.weight_file import read_tensors
+
+Shape = tuple[int, ...]
+
+PREFIXES = ("module.", "backbone.")  # what wrappers put before every name
+HEADS = {"head", "fc", "classifier", "mlp"}  # first part of the names of another task's head
+WRN_NAMES = (  # the names that other wide residual nets use, and ours
+    (re.compile(r"^conv1\."), "stem."),
+    (re.compile(r"^bn1\."), "norm."),
+    (re.compile(r"^block(\d+)\.layer\."), lambda match: f"stages.{int(match[1]) - 1}."),
+    (re.compile(r"\.convShortcut\."), ".shortcut."),
+)
+
+
+@dataclass(frozen=True)
+class WeightReport:
+    """What became of each tensor of the file and of the net; `str` makes a table of it."""
+
+    path: Path
+    loaded: tuple[str, ...]  # taken over, among them the resized ones
+    resized: dict[str, tuple[Shape, Shape]]  # shape in the file, shape in the net
+    missing: tuple[str, ...]  # in the net but not in the file: they keep their fresh values
+    extra: tuple[str, ...]  # in the file but not in the net
+    dropped: tuple[str, ...]  # another task's head
+    misfits: dict[str, tuple[Shape, Shape]]  # of a shape that cannot be resized: not loaded
+
+    def __str__(self) -> str:
+        rows = {
+            "resized": _shapes(self.resized),
+            "misfit": _shapes(self.misfits),
+            "missing": self.missing,
+            "extra": self.extra,
+            "dropped": self.dropped,
+        }
+        tensors = len(self.loaded) + len(self.missing) + len(self.misfits)
+        lines = [f"loaded  {len(self.loaded):5}  of {tensors} tensors from {self.path.name}"]
+        lines += [f"{key:8}{len(row):5}  {_some(row)}" for key, row in rows.items() if row]
+        return "\n".join(lines)
+
+
+def load_weights(net: nn.Module, path: str | Path) -> WeightReport:
+    """Load a `.safetensors`, `.npz` or `.pth` file into a net, in place, without running code.
+
+    The head stays fresh. A position embedding of another grid and a patch embedding of another
+    patch size are resized. A file that fits less than half of the net is refused.
+    """
+    path = Path(path)
+    loadable = getattr(net, "loadable", None)
+    own = (loadable() if loadable else net).state_dict()
+    theirs = _named(read_tensors(path), own)
+
+    fitted: dict[str, Tensor] = {}
+    resized, misfits = {}, {}
+    dropped = [name for name in theirs if name.split(".")[0] in HEADS]
+    for name in (name for name in own if name in theirs and name not in dropped):
+        shapes = (tuple(theirs[name].shape), tuple(own[name].shape))
+        tensor = _fit(name, theirs[name], shapes[1])
+        if tensor is None:
+            misfits[name] = shapes
+            continue
+        fitted[name] = tensor
+        if shapes[0] != shapes[1]:
+            resized[name] = shapes
+    report = WeightReport(
+        path=path,
+        loaded=tuple(name for name in own if name in fitted),
+        resized=resized,
+        missing=tuple(name for name in own if name not in fitted and name not in misfits),
+        extra=tuple(name for name in theirs if name not in own and name not in dropped),
+        dropped=tuple(dropped),
+        misfits=misfits,
+    )
+    if 2 * len(fitted) < len(own):
+        raise UsageError(
+            f"{path} is not for this net: only {len(fitted)} of its {len(own)} tensors are in "
+            f"the file with a shape that fits. Choose the net the weights were made for.\n{report}"
+        )
+    for name, tensor in fitted.items():
+        own[name].copy_(tensor)
+    return report
+
+
+def resize_positions(embedding: Tensor, tokens: int) -> Tensor:
+    """Bicubic resampling of the (1, 1 + g², width) grid of positions; the class token is kept."""
+    old, new = (math.isqrt(n - 1) for n in (embedding.shape[1], tokens))
+    grid = embedding[:, 1:].transpose(1, 2).reshape(1, -1, old, old)
+    grid = F.interpolate(grid, size=(new, new), mode="bicubic", align_corners=False)
+    return torch.cat([embedding[:, :1], grid.flatten(2).transpose(1, 2)], dim=1)
+
+
+def resize_patches(kernel: Tensor, patch: int) -> Tensor:
+    """Area resampling of a (width, 3, p, p) kernel that keeps its response.
+
+    The values are sums, not means, of the area they replace: a small patch gives the token that
+    the old kernel gives for the same patch enlarged by repeating pixels.
+    """
+    scale = (kernel.shape[-1] / patch) ** 2
+    return F.interpolate(kernel, size=(patch, patch), mode="area") * scale
+
+
+def _named(tensors: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors under the names this net uses."""
+    named = {}
+    for name, tensor in tensors.items():
+        while prefix := next((p for p in PREFIXES if name.startswith(p)), ""):
+            name = name.removeprefix(prefix)
+        renamed = name
+        for pattern, ours in WRN_NAMES:
+            renamed = pattern.sub(ours, renamed)
+        named[renamed if name not in own and renamed in own else name] = tensor
+    return named
+
+
+def _fit(name: str, tensor: Tensor, shape: Shape) -> Tensor | None:
+    """The tensor in the wanted shape, or None if there is no way."""
+    given = tuple(tensor.shape)
+    if given == shape:
+        return tensor
+    if name == "pos_embed" and _is_grid(given) and _is_grid(shape) and given[2] == shape[2]:
+        return resize_positions(tensor.float(), shape[1])
+    if name == "patch_embed.proj.weight" and len(given) == 4 and given[:2] == shape[:2]:
+        return resize_patches(tensor.float(), shape[-1])
+    return None
+
+
+def _is_grid(shape: Shape) -> bool:
+    """Whether it is (1, 1 + g², width): a class token and a square of positions."""
+    return len(shape) == 3 and shape[1] > 1 and math.isqrt(shape[1] - 1) ** 2 == shape[1] - 1
+
+
+def _shapes(tensors: Mapping[str, tuple[Shape, Shape]]) -> list[str]:
+    return [
+        f"{name} {'×'.join(map(str, old))} → {'×'.join(map(str, new))}"
+        for name, (old, new) in sorted(tensors.items())
+    ]
+
+
+def _some(names: Sequence[str], most: int = 6) -> str:
+    more = f", … and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

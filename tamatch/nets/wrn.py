@@ -1,0 +1,136 @@
+"""Wide residual nets: the reference one with its quirks, and a clean variant."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import cast
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tamatch.errors import UsageError
+from tamatch.nets.base import Net
+from tamatch.types import Out
+
+STAGES = 3
+
+
+@dataclass(frozen=True)
+class Style:
+    """How normalisation is done; the fields are where the two variants differ."""
+
+    momentum: float  # weight of the new batch in BatchNorm's running statistics
+    final_eps: float  # eps of the last BatchNorm; all others have 1e-5
+    raw_widening: bool  # in stages 2 and 3 the widening block skips its first normalisation
+
+
+REFERENCE = Style(momentum=0.001, final_eps=1e-3, raw_widening=True)
+CLEAN = Style(momentum=0.1, final_eps=1e-5, raw_widening=False)
+
+
+def build(name: str, classes: int, size: int) -> WideResNet:
+    """Build `wrn_DEPTH_WIDTH` or `wrn_DEPTH_WIDTH_clean`."""
+    match = re.fullmatch(r"wrn_(\d+)_(\d+)(_clean)?", name)
+    if match is None:
+        raise UsageError(f"{name!r} is not of the form wrn_DEPTH_WIDTH, for example wrn_28_2")
+    depth, width = int(match[1]), int(match[2])
+    if depth < 10 or (depth - 4) % 6 or width < 1:
+        raise UsageError(
+            f"there is no {name}: the depth of a wide residual net is 10, 16, 22, 28, … "
+            "(three stages of equal length) and its width at least 1"
+        )
+    style = CLEAN if match[3] else REFERENCE
+    return WideResNet(depth, width, classes=classes, size=size, style=style)
+
+
+def activate(x: Tensor) -> Tensor:
+    """The activation used throughout."""
+    return F.leaky_relu(x, 0.1)
+
+
+class Block(nn.Module):
+    """Pre-activation residual block: conv2(act(bn2(conv1(h)))) + shortcut, h = act(bn1(x)).
+
+    A block that changes the width projects h in its shortcut; with `raw` it takes h = x and `bn1`
+    is there only because the reference has it, neither computed nor trained.
+    """
+
+    def __init__(self, inner: int, outer: int, stride: int, *, raw: bool, momentum: float) -> None:
+        super().__init__()
+        self.raw = raw
+        self.bn1 = nn.BatchNorm2d(inner, momentum=momentum)
+        self.conv1 = nn.Conv2d(inner, outer, 3, stride, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outer, momentum=momentum)
+        self.conv2 = nn.Conv2d(outer, outer, 3, padding=1, bias=False)
+        self.shortcut = nn.Conv2d(inner, outer, 1, stride, bias=False) if inner != outer else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (N, inner, H, W) to (N, outer, H/stride, W/stride)."""
+        h = x if self.raw else activate(self.bn1(x))
+        skip = x if self.shortcut is None else self.shortcut(h)
+        return cast(Tensor, self.conv2(activate(self.bn2(self.conv1(h)))) + skip)
+
+
+class WideResNet(Net):
+    """WRN-depth-width with widths 16, 16k, 32k, 64k; `map` is the last feature map, flattened."""
+
+    def __init__(self, depth: int, width: int, *, classes: int, size: int, style: Style) -> None:
+        channels = (16, 16 * width, 32 * width, 64 * width)
+        side = math.ceil(math.ceil(size / 2) / 2)
+        super().__init__(classes=classes, width=channels[-1], map_width=channels[-1] * side * side)
+        self.blocks_per_stage = (depth - 4) // 6
+        self.stem = nn.Conv2d(3, channels[0], 3, padding=1)
+        self.stages = nn.Sequential(
+            *(self._stage(stage, channels, style) for stage in range(STAGES))
+        )
+        self.norm = nn.BatchNorm2d(channels[-1], eps=style.final_eps, momentum=style.momentum)
+        self.head = nn.Linear(self.width, classes)
+        self._initialise()
+
+    def forward(self, images: Tensor) -> Out:
+        """Classify (N, 3, H, W) images."""
+        last = activate(self.norm(self.stages(self.stem(images))))
+        return self.finish(last.mean((2, 3), dtype=self.head.weight.dtype), last.flatten(1))
+
+    def depth_of(self, parameter: str) -> tuple[int, int]:
+        """Stem 0, then one layer per block; the last norm goes with the last block."""
+        blocks = STAGES * self.blocks_per_stage
+        part, *rest = parameter.split(".")
+        layer = {"stem": 0, "norm": blocks}.get(part, blocks + 1)
+        if part == "stages":
+            layer = 1 + int(rest[0]) * self.blocks_per_stage + int(rest[1])
+        return layer, blocks + 1
+
+    def unused_parameters(self) -> set[str]:
+        """`bn1` of the blocks that take their input raw."""
+        blocks = ((name, block) for name, block in self.named_modules() if isinstance(block, Block))
+        return {
+            f"{name}.bn1.{parameter}"
+            for name, block in blocks
+            if block.raw
+            for parameter, _ in block.bn1.named_parameters()
+        }
+
+    def _stage(self, stage: int, channels: tuple[int, ...], style: Style) -> nn.Sequential:
+        inner, outer = channels[stage], channels[stage + 1]
+        first = Block(
+            inner,
+            outer,
+            stride=1 if stage == 0 else 2,
+            raw=style.raw_widening and stage > 0,
+            momentum=style.momentum,
+        )
+        others = (
+            Block(outer, outer, stride=1, raw=False, momentum=style.momentum)
+            for _ in range(self.blocks_per_stage - 1)
+        )
+        return nn.Sequential(first, *others)
+
+    def _initialise(self) -> None:
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        nn.init.xavier_normal_(self.head.weight)
+        nn.init.zeros_(self.head.bias)

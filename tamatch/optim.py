@@ -1,0 +1,109 @@
+"""Optimizers whose learning rates are tensors, so that a captured CUDA graph can change them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, AdamW, Optimizer
+
+from tamatch.errors import UsageError
+
+__all__ = ["Optimizer", "build_optimizer", "parameter_groups", "schedule", "set_lr_"]
+
+Group = dict[str, Any]
+DepthOf = Callable[[str], tuple[int, int]]
+
+NEVER_DECAYED = {"pos_embed", "cls_token"}
+
+
+def parameter_groups(
+    module: nn.Module,
+    *,
+    lr: float,
+    weight_decay: float,
+    layer_decay: float = 1.0,
+    depth_of: DepthOf | None = None,
+) -> list[Group]:
+    """Sort the trainable parameters by learning rate and weight decay.
+
+    `depth_of(name)` gives a parameter's layer and the head's layer; its rate is lr · d^(head −
+    layer) with d = `layer_decay`. It is asked about the names below `module.net` if the module has
+    a `net`, and the parameters beside the net (extra heads) keep the full rate.
+    """
+    if layer_decay != 1.0 and depth_of is None:
+        raise UsageError(
+            f"layer decay {layer_decay} was asked for, but this net does not say how deep its "
+            "layers are; give it a method depth_of(parameter_name) or set the layer decay to 1"
+        )
+    prefix = "net." if isinstance(getattr(module, "net", None), nn.Module) else ""
+    groups: dict[tuple[int, bool], Group] = {}
+    for name, parameter in module.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        above = 0  # layers between this one and the head
+        if layer_decay != 1.0 and depth_of is not None and name.startswith(prefix):
+            layer, head = depth_of(name.removeprefix(prefix))
+            above = head - layer
+        decayed = parameter.ndim > 1 and name.rpartition(".")[2] not in NEVER_DECAYED
+        group = {
+            "params": [],
+            "base_lr": lr * layer_decay**above,
+            "weight_decay": weight_decay if decayed else 0.0,
+        }
+        groups.setdefault((above, decayed), group)["params"].append(parameter)
+    return [groups[key] for key in sorted(groups, reverse=True)]
+
+
+def schedule(progress_step: Tensor, steps: int, warmup: int = 0) -> Tensor:
+    """λ(t): linear from 0 over the warm-up, then cos(7π/16 · progress), which ends at 0.195."""
+    t = progress_step.double()
+    progress = (t - warmup) / max(steps - warmup, 1)
+    cosine = torch.cos(7 / 16 * math.pi * progress).clamp(min=0)
+    return torch.where(t < warmup, t / max(warmup, 1), cosine)
+
+
+def build_optimizer(name: str, groups: list[Group], momentum: float = 0.9) -> Optimizer:
+    """SGD with Nesterov momentum, or AdamW; fused, each group's `lr` a tensor on the device."""
+    groups = [dict(group, lr=_lr_tensor(group)) for group in groups]
+    optimizer: Optimizer
+    if name == "sgd":
+        optimizer = SGD(groups, momentum=momentum, nesterov=momentum > 0, fused=True)
+    elif name == "adamw":
+        cuda = all(group["lr"].is_cuda for group in groups)
+        optimizer = AdamW(groups, betas=(0.9, 0.999), eps=1e-8, fused=True, capturable=cuda)
+        # The steps before the capture are meant; torch would warn about them.
+        optimizer._warned_capturable_if_run_uncaptured = True
+    else:
+        raise UsageError(f"unknown optimizer {name!r}; there are 'sgd' and 'adamw'")
+    _keep_settings_on_load(optimizer)
+    return optimizer
+
+
+def set_lr_(optimizer: Optimizer, multiplier: Tensor) -> None:
+    """Write lr = base_lr · λ into every group, in place."""
+    for group in optimizer.param_groups:
+        torch.mul(multiplier, group["base_lr"], out=group["lr"])
+
+
+def _lr_tensor(group: Group) -> Tensor:
+    return torch.tensor(group["base_lr"], dtype=torch.float32, device=group["params"][0].device)
+
+
+def _keep_settings_on_load(optimizer: Optimizer) -> None:
+    """Let `load_state_dict` load the state alone.
+
+    Torch would also replace the `lr` tensors, which a graph may have captured, and take over
+    settings that belong to the device the state was saved on.
+    """
+    own = [{k: v for k, v in g.items() if k != "params"} for g in optimizer.param_groups]
+
+    def restore(loaded: Optimizer) -> None:
+        for group, settings in zip(loaded.param_groups, own, strict=True):
+            settings["lr"].copy_(torch.as_tensor(group["lr"]))
+            group.update(settings)
+
+    optimizer.register_load_state_dict_post_hook(restore)

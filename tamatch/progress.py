@@ -1,0 +1,97 @@
+"""What the terminal shows while a run goes on: a live bar, or plain lines where there is none."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+PLAIN_SECONDS = 5.0  # at least this long between two plain lines
+
+
+class Progress:
+    """Receives the rows of metrics.jsonl and shows the newest; everything said goes to the log."""
+
+    def __init__(self, log: Path | None = None, *, quiet: bool = False) -> None:
+        self.console = Console(stderr=True, highlight=False)
+        self.live = self.console.is_terminal and not os.environ.get("CI")
+        self.log, self.quiet = log, quiet
+        self.row: dict[str, Any] = {}
+        self.errors: dict[str, float] = {}
+        self._bar: Bar | None = None
+        self._last_line = -math.inf
+
+    def say(self, text: str) -> None:
+        """A line that stays on the screen."""
+        if self.log is not None and self.log.parent.is_dir():
+            with self.log.open("a") as file:
+                file.write(text + "\n")
+        if not self.quiet:
+            self.console.print(text, markup=False, soft_wrap=True)
+
+    @contextmanager
+    def bar(self, done: int, steps: int) -> Iterator[None]:
+        self.steps, self._first, self._began = steps, done, time.perf_counter()
+        if not self.live or self.quiet:
+            yield
+            return
+        columns = (
+            BarColumn(20), MofNCompleteColumn(), TimeRemainingColumn(compact=True),
+            TextColumn("{task.description}"),
+        )  # fmt: skip
+        with Bar(*columns, console=self.console) as self._bar:
+            self._task = self._bar.add_task("", total=steps, completed=done)
+            yield
+        self._bar = None
+
+    def trained(self, row: dict[str, Any]) -> None:
+        self.row = row
+        self._show(row["step"])
+
+    def tested(self, row: dict[str, Any]) -> None:
+        self.errors[row["kind"]] = row["error"]
+        self._show(row["step"])
+
+    def _show(self, step: int) -> None:
+        if self.quiet:
+            return
+        if self._bar is not None:
+            self._bar.update(self._task, completed=step, description=self._text(step))
+            return
+        now = time.perf_counter()
+        if now - self._last_line >= PLAIN_SECONDS or step == self.steps:
+            self._last_line = now
+            self.say(f"step {step:,}/{self.steps:,} · {self._text(step)}")
+
+    def _text(self, step: int) -> str:
+        rate = (step - self._first) / max(1e-9, time.perf_counter() - self._began)
+        parts = [f"{rate:.3g} steps/s"]
+        if self._bar is None and rate > 0:
+            left = int((self.steps - step) / rate)
+            parts.append(f"ETA {left // 60:02d}:{left % 60:02d}")
+        parts += describe(self.row)
+        parts += [f"{kind} {100 - error:.1f} %" for kind, error in self.errors.items()]
+        return " · ".join(parts)
+
+
+def describe(row: dict[str, Any]) -> list[str]:
+    """The parts of a training row that a person wants to see."""
+    parts: list[str] = []
+    if "sup" in row:
+        unsup = f"+{row['unsup']:.3f}" if "unsup" in row else ""
+        parts.append(f"loss {row['sup']:.3f}{unsup}")
+    if "used" in row:
+        parts.append(f"unlabelled used {100 * row['used']:.0f} %")
+    if "p_model" in row and "p_target" in row:
+        pairs = zip(row["p_model"], row["p_target"], strict=True)
+        kl = sum(p * math.log(p / q) for p, q in pairs if p > 0 and q > 0)
+        parts.append(f"KL(p_model‖target) {max(kl, 0):.3f}")
+    return parts

@@ -1,0 +1,102 @@
+"""The settings each data set is trained with: the paper's protocols, and ours for small data.
+
+The benchmark's two protocols are recorded here once: (a) pre-trained ViTs on few labels, (b) a
+WRN-28-2 from scratch. A method's signature holds its values for (a); what (b) or one data set
+changes is listed below.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+Settings = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Defaults of a `Run`, and of the method's own options."""
+
+    run: Settings
+    options: Settings = field(default_factory=dict)
+
+
+DIGITS: Settings = {
+    "net": "wrn_10_1_clean", "labels_per_class": 4, "labelled_in_pool": "yes",
+    "steps": 1200, "warmup": 0, "batch": 32, "unlabelled": 96,
+    "optimizer": "sgd", "lr": 0.03, "weight_decay": 5e-4, "layer_decay": 1.0, "ema": 0.99,
+    "log_every": 50, "test_every": 100, "save_every": 300,
+    "threads": 1,  # so small a net gains nothing from more, and bits agree on every machine
+}  # fmt: skip
+
+FOLDER: Settings = {
+    "net": "wrn_16_1_clean", "size": 32, "labelled_in_pool": "yes",
+    "steps": 1500, "warmup": 0, "batch": 16, "unlabelled": 48,
+    "optimizer": "sgd", "lr": 0.03, "weight_decay": 5e-4, "layer_decay": 1.0, "ema": 0.99,
+    "log_every": 25, "test_every": 100, "save_every": 100,
+}  # fmt: skip
+
+USB: Settings = {
+    "labelled_in_pool": "yes", "steps": 204_800, "warmup": 5_120, "batch": 8, "unlabelled": 8,
+    "optimizer": "adamw", "weight_decay": 5e-4, "ema": 0.0,
+    "log_every": 512, "test_every": 2_048, "save_every": 4_096,
+}  # fmt: skip
+
+CLASSIC: Settings = {
+    "net": "wrn_28_2", "labelled_in_pool": "yes", "steps": 1_048_576, "warmup": 0,
+    "batch": 64, "unlabelled": 448,
+    "optimizer": "sgd", "lr": 0.03, "weight_decay": 5e-4, "layer_decay": 1.0, "ema": 0.999,
+    "log_every": 1_024, "test_every": 5_120, "save_every": 10_240,
+}  # fmt: skip
+
+LONG_TAIL: Settings = {
+    **CLASSIC, "labelled_in_pool": "no", "steps": 262_144, "unlabelled": 128,
+    "head_labelled": 1500, "head_unlabelled": 3000, "gamma": 100.0,
+    "log_every": 256, "test_every": 1_024, "save_every": 8_192,
+}  # fmt: skip
+
+PROTOCOLS: dict[str, Settings] = {
+    "digits": DIGITS,
+    "cifar10": {**CLASSIC, "labels_per_class": 4},
+    "cifar10-lt": LONG_TAIL,
+    "cifar100": {
+        **USB, "net": "vit_small_p2_32", "lr": 5e-4, "layer_decay": 0.5, "labels_per_class": 2,
+    },
+    "stl10": {
+        # the paper's table prints layer decay 0.95, the benchmark's final configuration 0.65
+        **USB, "net": "vit_base_p16_96", "lr": 1e-4, "layer_decay": 0.65, "labels_per_class": 4,
+    },
+    "eurosat": {
+        **USB, "net": "vit_small_p2_32", "lr": 5e-5, "layer_decay": 1.0, "labels_per_class": 2,
+    },
+}  # fmt: skip
+
+WRN_DATA = ("cifar10", "cifar10-lt")
+AVERAGED = ("mean_teacher", "comatch", "simmatch")  # weight average 0.999 also for the ViTs
+SMALL_POOL = ("pseudo_label", "mean_teacher", "pi_model", "vat", "mixmatch", "remixmatch")
+
+WRN_OPTIONS: dict[str, Settings] = {"mixmatch": {"lambda_u": 100.0}, "comatch": {"queue": 5}}
+DATA_OPTIONS: dict[tuple[str, str], Settings] = {
+    ("stl10", "comatch"): {"lambda_contrast": 5.0},
+    ("eurosat", "simmatch"): {"temperature": 0.2},
+}
+
+
+def defaults(data: str, method: str, *, named: bool) -> Recipe:
+    """The recipe for a data set and a method.
+
+    The supervised baseline runs beside the digits and a person's own images, unless the user
+    named a method: then they are comparing, and want that one alone.
+    """
+    run = dict(PROTOCOLS.get(data, FOLDER))
+    own = data == "digits" or data not in PROTOCOLS
+    run["baseline"] = "supervised" if own and not named else "none"
+    if method in AVERAGED:
+        run["ema"] = max(run["ema"], 0.999 if data in PROTOCOLS and data != "digits" else 0.99)
+    if data == "cifar10" and method in SMALL_POOL:
+        run["unlabelled"] = run["batch"]
+    options = dict(WRN_OPTIONS.get(method, {})) if data in WRN_DATA else {}
+    options |= DATA_OPTIONS.get((data, method), {})
+    if data == "cifar10-lt" and method.startswith("tamatch"):
+        options["target"] = "adaptive"  # λ_target = 0.99999: the class shares are unknown
+    return Recipe(run, options)

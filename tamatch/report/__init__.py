@@ -1,0 +1,9 @@
+"""Reports from result files alone: no torch, no network, one self-contained HTML file each."""
+
+from __future__ import annotations
+
+from .comparison import write_comparison
+from .page import write_report
+from .summary import summary_table
+
+__all__ = ["summary_table", "write_comparison", "write_report"]

@@ -1,0 +1,102 @@
+"""The section on class balance: p_model against target and truth, strong and weak classes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from .bias import Bias, biases, kl_curve, share_curve
+from .classtables import ClassRow, bias_columns, bias_rows, gap_limit
+from .curve import Line
+from .folder import RunFolder
+from .metrics import Log, Points
+from .ranking import Ranking, rank
+from .svg import legend, line_chart, small_chart
+from .ticks import nice_ticks
+from .values import numbers
+from .words import decimal
+
+
+@dataclass(frozen=True)
+class Balance:
+    """What the template shows of it; `rows` is empty where the method keeps no p_model."""
+
+    rows: Ranking[ClassRow]
+    columns: list[str]
+    truth_known: bool
+    strong: int
+    weak: int
+    bar_end: str  # what a full bar stands for
+    kl_chart: Markup
+    legend: Markup
+    charts: list[Markup]
+
+
+def balance_of(run: RunFolder, names: Sequence[str]) -> Balance:
+    """Rank the classes from weakest to strongest and draw their shares."""
+    log = run.metrics.of("train")
+    model, target = log.last_vector("p_model"), log.last_vector("p_target")
+    truth = numbers(run.data.get("true_shares"))
+    truth = truth if len(truth) == len(model) else []
+    ranking = rank(biases(names, model, target, truth), key=lambda bias: bias.gap)
+    kinds = [bias.kind for bias in ranking.everything]
+    charts = [(bias.name, _share_lines(log, bias)) for bias in ranking.shown]
+    return Balance(
+        rows=bias_rows(ranking),
+        columns=bias_columns(ranking),
+        truth_known=bool(truth),
+        strong=kinds.count("strong"),
+        weak=kinds.count("weak"),
+        bar_end=decimal(100 * gap_limit(ranking.everything)),
+        kl_chart=_kl_chart(log, truth),
+        legend=legend([line for _, lines in charts for line in lines]),
+        charts=_share_charts(charts),
+    )
+
+
+def _kl_chart(log: Log, truth: Sequence[float]) -> Markup:
+    """How far the model's class shares are from the target and from the truth."""
+    to_target, to_truth = kl_curve(log), kl_curve(log, truth) if truth else []
+    if _coincide(to_target, to_truth):
+        lines = [Line("KL(p_model ‖ truth), truth = target", to_target)]
+    else:
+        lines = [
+            Line("KL(p_model ‖ truth)", to_truth),
+            Line("KL(p_model ‖ target)", to_target, 2, "dashed"),
+        ]
+    note = "In nats; 0 means the same shares."
+    return line_chart("Distance of the predicted class shares", lines, note=note)
+
+
+def _share_lines(log: Log, bias: Bias) -> list[Line]:
+    """p_model, target and truth of one class over steps."""
+    model = share_curve(log, "p_model", bias.index)
+    target = share_curve(log, "p_target", bias.index)
+    truth = [] if bias.truth is None else [(step, 100 * bias.truth) for step, _ in model]
+    if _coincide(target, truth):
+        return [Line("p_model", model), Line("target = truth", target, 2, "dashed")]
+    lines = [
+        Line("p_model", model),
+        Line("target", target, 2, "dashed"),
+        Line("truth", truth, 8, "dotted"),
+    ]
+    return [line for line in lines if line.points]
+
+
+def _share_charts(charts: Sequence[tuple[str, list[Line]]]) -> list[Markup]:
+    """One small chart a class, all with the same axis."""
+    values = [y for _, lines in charts for line in lines for _, y in line.points]
+    finite = [y for y in values if math.isfinite(y)] or [0.0]
+    ticks = nice_ticks(min(finite), max(finite), 2)
+    ends = (ticks[0], ticks[-1])
+    return [small_chart(name, lines, unit=" %", y_range=ends) for name, lines in charts]
+
+
+def _coincide(a: Points, b: Points) -> bool:
+    """Whether two curves would lie on each other."""
+    return len(a) == len(b) > 0 and all(
+        math.isclose(one[1], other[1], rel_tol=1e-4) for one, other in zip(a, b, strict=True)
+    )

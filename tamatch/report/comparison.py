@@ -1,0 +1,119 @@
+"""The report of several runs side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from markupsafe import Markup
+
+from ..errors import UsageError
+from .charts import error_charts
+from .curve import Line
+from .facts import ORACLE, Facts
+from .folder import read_folder
+from .groups import Group, Member, group_runs, mean_and_spread
+from .html import write_page
+from .svg import COLOURS
+from .words import UNKNOWN, count, duration, percent, share, shortened
+
+_STYLES = ("solid", "dashed", "dotted")
+
+
+@dataclass(frozen=True)
+class Contest:
+    """All groups on one data set: their means, their single runs, their curves."""
+
+    data: str
+    means: list[tuple[str, ...]]
+    runs: list[tuple[str, ...]]
+    charts: list[Markup]
+    several_seeds: bool
+
+
+def write_comparison(runs: Sequence[Path], out: Path) -> Path:
+    """Write one self-contained page that compares the runs; `out` is the file to write."""
+    if not runs:
+        raise UsageError("There is nothing to compare. Name at least one run folder.")
+    folders = [read_folder(path) for path in runs]
+    groups = group_runs(folders)
+    contests = [
+        _contest(name, [group for group in groups if group.data == name])
+        for name in dict.fromkeys(group.data for group in groups)
+    ]
+    notes = [f"{folder.path.name}: {note}" for folder in folders for note in folder.notes]
+    return write_page(
+        "comparison.html.j2",
+        out,
+        contests=contests,
+        total=len(folders),
+        notes=notes,
+        oracle=ORACLE,
+    )
+
+
+def _contest(data: str, groups: Sequence[Group]) -> Contest:
+    members = [(group, member) for group in groups for member in group.members]
+    kinds = {member.facts.measured_on for _, member in members}
+    kind = "test" if "test" in kinds else next((kind for kind in kinds if kind), "")
+    lines = [
+        Line(
+            group.name,
+            member.folder.metrics.of(kind).curve("error"),
+            1 + index % COLOURS,
+            _STYLES[index // COLOURS % len(_STYLES)],
+        )
+        for index, group in enumerate(groups)
+        for member in group.members
+    ]
+    return Contest(
+        data=data,
+        means=[_mean_row(group) for group in groups],
+        runs=[_run_row(group, member) for group, member in members],
+        charts=error_charts(lines, kind),
+        several_seeds=any(len(group.members) > 1 for group in groups),
+    )
+
+
+def _mean_row(group: Group) -> tuple[str, ...]:
+    return (
+        group.name,
+        group.size,
+        mean_and_spread(group.values(lambda facts: facts.error_last)),
+        mean_and_spread(group.values(lambda facts: facts.error_median)),
+        mean_and_spread(group.values(lambda facts: facts.error_best)),
+        mean_and_spread(group.values(_worst_accuracy), 1),
+        mean_and_spread(group.values(_utilization), 1),
+    )
+
+
+def _run_row(group: Group, member: Member) -> tuple[str, ...]:
+    facts = member.facts
+    worst = UNKNOWN
+    if facts.worst is not None:
+        worst = f"{percent(facts.worst[1])} ({shortened(facts.worst[0])})"
+    return (
+        group.name,
+        facts.seed,
+        percent(facts.error_last, 2) if facts.measured_on != "validation" else _validation(facts),
+        percent(facts.error_median, 2),
+        percent(facts.error_best, 2),
+        worst,
+        share(facts.utilization),
+        count(facts.steps),
+        duration(facts.seconds),
+        shortened(member.folder.path.name),
+    )
+
+
+def _validation(facts: Facts) -> str:
+    return f"{percent(facts.error_last, 2)} (validation)"
+
+
+def _worst_accuracy(facts: Facts) -> float | None:
+    return None if facts.worst is None else facts.worst[1]
+
+
+def _utilization(facts: Facts) -> float | None:
+    return None if facts.utilization is None else 100 * facts.utilization

@@ -1,0 +1,100 @@
+"""Read a run folder. Whatever is missing or broken becomes a note in words, not an error."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import DataError, UsageError
+from .metrics import Metrics, read_metrics
+from .values import table, text, whole
+from .words import count
+
+_EXPECTED = ("run.json", "result.json", "metrics.jsonl")
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The contents of one run folder that a report needs."""
+
+    path: Path
+    about: dict[str, object]  # run.json
+    result: dict[str, object]  # result.json, empty until the run has finished
+    metrics: Metrics
+    notes: tuple[str, ...]  # what is missing or broken, in sentences
+    baseline: RunFolder | None = None
+
+    @property
+    def config(self) -> dict[str, object]:
+        """The resolved configuration."""
+        return table(self.about.get("config"))
+
+    @property
+    def data(self) -> dict[str, object]:
+        """What run.json says of the data set."""
+        return table(self.about.get("data"))
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run came to its planned end."""
+        return text(self.about.get("status")) == "finished" or bool(self.result)
+
+
+def read_folder(path: Path) -> RunFolder:
+    """Read a run folder and, where there is one, the supervised baseline inside it."""
+    if not path.is_dir():
+        raise UsageError(f"{path} is not a folder. Name a run folder, such as runs/demo.")
+    if not _is_run(path):
+        raise DataError(
+            f"{path} holds no run: none of {', '.join(_EXPECTED)} is there. "
+            "Name the folder that was given to train as --out."
+        )
+    inner = path / "baseline"
+    return _read(path, _read(inner, None) if _is_run(inner) else None)
+
+
+def _is_run(path: Path) -> bool:
+    return any((path / name).is_file() for name in _EXPECTED)
+
+
+def _read(path: Path, baseline: RunFolder | None) -> RunFolder:
+    notes: list[str] = []
+    about = _read_json(path / "run.json", notes)
+    result = _read_json(path / "result.json", notes) if (path / "result.json").exists() else {}
+    metrics = Metrics({})
+    if (path / "metrics.jsonl").is_file():
+        metrics = read_metrics(path / "metrics.jsonl")
+    else:
+        notes.append("metrics.jsonl is missing, so there are no curves.")
+    if metrics.unreadable:
+        notes.append(f"{metrics.unreadable} lines of metrics.jsonl cannot be read; left out.")
+    notes += _state_of(about, result)
+    return RunFolder(path, about, result, metrics, tuple(notes), baseline)
+
+
+def _read_json(path: Path, notes: list[str]) -> dict[str, object]:
+    try:
+        return table(json.loads(path.read_bytes()))
+    except FileNotFoundError:
+        notes.append(f"{path.name} is missing, so what it records is not known here.")
+    except (OSError, ValueError, RecursionError):
+        notes.append(f"{path.name} cannot be read (it is damaged or not JSON).")
+    return {}
+
+
+def _state_of(about: dict[str, object], result: dict[str, object]) -> list[str]:
+    status = text(about.get("status"))
+    step, steps = whole(about.get("step")), whole(table(about.get("config")).get("steps"))
+    where = "" if step is None else f" at step {count(step)}"
+    where += "" if step is None or steps is None else f" of {count(steps)}"
+    if status == "finished" and not result:
+        return ["The run has finished, but result.json is missing; figures are the last logged."]
+    if status in ("", "finished"):
+        return []
+    so_far = "All figures are the last logged so far."
+    if status == "running":
+        return [f"This run has not finished: it was{where or ' running'} when last saved. {so_far}"]
+    if status == "stopped":
+        return [f"This run was stopped{where}; tamatch resume continues it. {so_far}"]
+    return [f"This run {status}{where}. {so_far}"]

@@ -1,0 +1,98 @@
+"""Group runs that differ in nothing but their seed, and average over each group."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+from .facts import Facts, facts_of
+from .folder import RunFolder
+from .values import table, text
+from .words import UNKNOWN, percent
+
+# Settings that say where and how a run was made, not what was trained.
+_IRRELEVANT = {"seed", "out", "overwrite", "config", "baseline", "device", "threads", "root"}
+
+
+@dataclass(frozen=True)
+class Member:
+    """One run of a comparison."""
+
+    folder: RunFolder
+    facts: Facts
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs with the same method, data and settings; `name` says what sets the group apart."""
+
+    name: str
+    data: str
+    members: list[Member]
+
+    @property
+    def size(self) -> str:
+        """How many runs, and how many of them count so far."""
+        done = sum(member.facts.finished for member in self.members)
+        total = len(self.members)
+        return str(total) if done == total else f"{done} of {total}"
+
+    @property
+    def seeds(self) -> str:
+        """The seeds that were run."""
+        return ", ".join(member.facts.seed for member in self.members)
+
+    def values(self, pick: Callable[[Facts], float | None]) -> list[float]:
+        """One figure of every finished member that has it."""
+        found = [pick(member.facts) for member in self.members if member.facts.finished]
+        return [value for value in found if value is not None]
+
+
+def mean_and_spread(values: Sequence[float], digits: int = 2) -> str:
+    """Mean ± sample standard deviation (ddof = 1); the mean alone for a single value."""
+    if not values:
+        return UNKNOWN
+    mean = percent(fmean(values), digits)
+    return mean if len(values) < 2 else f"{mean[:-2]} ± {stdev(values):.{digits}f} %"
+
+
+def group_runs(folders: Sequence[RunFolder]) -> list[Group]:
+    """Groups by data set, lowest mean error first; groups without an error come last."""
+    members = [Member(folder, facts_of(folder)) for folder in folders]
+    settings = [_settings(member.folder) for member in members]
+    collected: dict[tuple[str, ...], list[int]] = {}
+    for index, member in enumerate(members):
+        key = (member.facts.data, member.facts.method, *map(repr, sorted(settings[index].items())))
+        collected.setdefault(key, []).append(index)
+    groups = []
+    for (data, method, *_), indices in collected.items():
+        rivals = [
+            settings[other[0]]
+            for key, other in collected.items()
+            if key[:2] == (data, method) and other != indices
+        ]
+        name = " · ".join([method, *_differences(settings[indices[0]], rivals)])
+        groups.append(Group(name, data, [members[index] for index in indices]))
+    return sorted(groups, key=_order)
+
+
+def _settings(folder: RunFolder) -> dict[str, str]:
+    """What was trained, flat and in words."""
+    flat = {**folder.config, **table(folder.config.get("options"))}
+    return {k: text(v, "none") for k, v in flat.items() if k not in _IRRELEVANT | {"options"}}
+
+
+def _differences(own: dict[str, str], others: Sequence[dict[str, str]]) -> list[str]:
+    names = dict.fromkeys([*own, *(name for other in others for name in other)])
+    return [
+        f"{name} {own.get(name, 'not set')}"
+        for name in names
+        if any(other.get(name) != own.get(name) for other in others)
+    ]
+
+
+def _order(group: Group) -> tuple[str, float, str]:
+    errors = group.values(lambda facts: facts.error_last)
+    return group.data, fmean(errors) if errors else math.inf, group.name

@@ -1,0 +1,77 @@
+"""The top of the report: a few large figures, and the table of every error figure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .facts import ORACLE, Facts
+from .words import UNKNOWN, count, percent, share
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One large figure with what it is above it and what qualifies it below."""
+
+    label: str
+    value: str
+    detail: str = ""
+    name: str = ""  # a class name, which users choose, so it is set apart
+
+
+def tiles(run: Facts, baseline: Facts | None, labelled: int | None) -> list[Tile]:
+    """Error, accuracy, baseline, worst class and use of the unlabelled images."""
+    shown = [_error_tile(run), _accuracy_tile(run)]
+    if baseline is not None:
+        labels = "the same labels" if labelled is None else f"the same {count(labelled)} labels"
+        detail = f"error of training on {labels} alone"
+        error = "not measured" if baseline.error_last is None else percent(baseline.error_last)
+        shown.append(Tile("Supervised baseline", error, detail))
+    shown.append(_worst_tile(run, baseline))
+    if run.utilization is not None:
+        detail = "accepted as pseudo-labels in the last log window"
+        shown.append(Tile("Unlabelled images used", share(run.utilization), detail))
+    return shown
+
+
+def _error_tile(run: Facts) -> Tile:
+    if run.error_last is None:
+        return Tile("Error", "not measured", "no test set, no validation part")
+    detail = "at the last step" if run.finished else "at the last evaluation so far"
+    if run.error_median is not None:
+        detail += f"; median of the last 20 tests {percent(run.error_median)}"
+    return Tile(f"{run.measured_on.capitalize()} error", percent(run.error_last), detail)
+
+
+def _accuracy_tile(run: Facts) -> Tile:
+    if run.accuracy is None:
+        return Tile("Accuracy", "not measured", "no test set, no validation part")
+    balanced = run.balanced_accuracy
+    detail = "" if balanced is None else f"{percent(balanced)} as the mean over classes"
+    return Tile("Accuracy", percent(run.accuracy), detail)
+
+
+def _worst_tile(run: Facts, baseline: Facts | None) -> Tile:
+    if run.worst is None:
+        return Tile("Worst class", "not measured", "no accuracy per class was written")
+    name, accuracy = run.worst
+    detail = ""
+    if baseline is not None and name in baseline.classes:
+        at = baseline.classes.index(name)
+        if at < len(baseline.per_class):
+            detail = f"{percent(baseline.per_class[at])} in the baseline"
+    return Tile("Worst class", percent(accuracy), detail, name)
+
+
+def error_rows(run: Facts, baseline: Facts | None) -> list[tuple[str, ...]]:
+    """Header and rows: last, median, best; the best says that it was picked on the test set."""
+    runs = [run] if baseline is None else [run, baseline]
+    header = (f"{run.measured_on} error", *(one.method for one in runs))
+    if run.measured_on != "test":
+        return [header, ("last step", *(percent(one.error_last, 2) for one in runs))]
+    rows = [
+        ("last step", *(percent(one.error_last, 2) for one in runs)),
+        ("median of the last 20 tests", *(percent(one.error_median, 2) for one in runs)),
+        (f"best ({ORACLE})", *(percent(one.error_best, 2) for one in runs)),
+        ("step of that best", *(count(one.best_step) for one in runs)),
+    ]
+    return [header, *(row for row in rows if set(row[1:]) != {UNKNOWN})]

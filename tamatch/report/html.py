@@ -1,0 +1,40 @@
+"""Fill a template and put the page where it belongs."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from .words import count, percent, share
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("tamatch.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"count": count, "percent": percent, "share": share, "tidy": tidy}
+    return environment
+
+
+def tidy(text: str) -> str:
+    """Keep a number and its percent sign on one line."""
+    return text.replace(" %", "\u00a0%")
+
+
+def write_page(template: str, out: Path, **values: object) -> Path:
+    """Write the page whole or not at all, so that a reader never sees half of it."""
+    page = _environment().get_template(template).render(**values)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = out.with_name(out.name + ".tmp")
+    # A file name may hold bytes that are no text; "replace" writes them as question marks.
+    unfinished.write_bytes(page.encode("utf-8", "replace"))
+    os.replace(unfinished, out)
+    return out

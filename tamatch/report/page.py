@@ -1,0 +1,82 @@
+"""The report of one run: everything its template shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from . import provenance
+from .balance import balance_of
+from .charts import error_charts, error_lines, loss_charts, other_charts
+from .classtables import accuracy_rows, label_counts
+from .facts import Facts, facts_of
+from .folder import RunFolder, read_folder
+from .headline import error_rows, tiles
+from .html import write_page
+from .mistakes import mistakes_of
+from .picture import data_url
+from .usage import usage_of
+from .values import numbers, text, whole
+from .verdict import verdict
+from .words import count, duration
+
+
+def write_report(run: Path) -> Path:
+    """Write RUN/report.html, one self-contained file, from the result files in RUN."""
+    folder = read_folder(run)
+    facts = facts_of(folder)
+    baseline = None if folder.baseline is None else facts_of(folder.baseline)
+    labelled = whole(folder.data.get("labelled"))
+    labels = label_counts(numbers(folder.data.get("labelled_shares")), labelled)
+    train = folder.metrics.of("train")
+    lines = error_lines(folder, facts, baseline)
+    return write_page(
+        "report.html.j2",
+        run / "report.html",
+        run=facts,
+        baseline=baseline,
+        summary=_summary(folder, facts),
+        notes=_notes(folder),
+        verdict=verdict(facts, baseline, labelled),
+        tiles=tiles(facts, baseline, labelled),
+        errors=error_rows(facts, baseline),
+        error_charts=error_charts(lines, facts.measured_on),
+        accuracies=accuracy_rows(facts, baseline, labels),
+        mistakes=mistakes_of(run / "predictions" / "test.csv", facts.classes),
+        balance=balance_of(folder, facts.classes),
+        usage=usage_of(train, facts.classes),
+        loss_charts=loss_charts(train),
+        other_charts=other_charts(train),
+        views=data_url(run / "batch.png"),
+        data=provenance.data_facts(folder),
+        split_stored=(run / "split.csv").is_file(),
+        skipped=provenance.skipped_files(run / "skipped.csv"),
+        configuration=provenance.configuration(folder),
+        options=provenance.method_options(folder),
+        circumstances=provenance.circumstances(folder),
+        command=text(folder.about.get("command")),
+        train=train,
+    )
+
+
+def _summary(folder: RunFolder, facts: Facts) -> list[str]:
+    """The line under the title."""
+    net = text(folder.config.get("net"))
+    device = text(folder.about.get("device"))
+    facts_in_words = [
+        text(folder.about.get("status"), "status unknown"),
+        f"seed {facts.seed}",
+        f"{count(facts.steps)} steps" if facts.steps is not None else "",
+        net,
+        f"{duration(facts.seconds)} on {device or 'an unknown device'}"
+        if facts.seconds is not None
+        else device,
+    ]
+    return [fact for fact in facts_in_words if fact]
+
+
+def _notes(folder: RunFolder) -> list[str]:
+    """What is missing, of the run and of its baseline."""
+    notes = list(folder.notes)
+    if folder.baseline is not None:
+        notes += [f"Baseline: {note}" for note in folder.baseline.notes]
+    return notes

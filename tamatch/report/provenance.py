@@ -1,0 +1,67 @@
+"""Where the numbers come from: data, configuration, versions, skipped files."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+from .folder import RunFolder
+from .values import number, table, text, whole
+from .words import UNKNOWN, count, duration
+
+Pairs = list[tuple[str, str]]
+SKIPPED_LISTED = 50
+
+
+def data_facts(run: RunFolder) -> Pairs:
+    """Sizes of the parts, and what is known of the unlabelled pool."""
+    data = run.data
+    if not data:
+        return []
+    pool = data.get("labelled_in_pool")
+    known = "yes" if data.get("true_shares") else "no, so they are compared with the target instead"
+    rows = [("Data set", text(data.get("name"), UNKNOWN))]
+    for part in ("labelled", "unlabelled", "validation", "test"):
+        rows.append((f"{part.capitalize()} images", count(whole(data.get(part)))))
+    rows += [
+        ("Labelled images are also in the unlabelled pool", text(pool, UNKNOWN)),
+        ("True class shares of the pool are known", known),
+        ("SHA-256", text(data.get("sha256"), UNKNOWN)),
+    ]
+    return rows
+
+
+def configuration(run: RunFolder) -> Pairs:
+    """The resolved configuration but for the method's own options."""
+    return [(k, text(v, "none")) for k, v in run.config.items() if k != "options"]
+
+
+def method_options(run: RunFolder) -> Pairs:
+    """The method's own hyper-parameters."""
+    return [(k, text(v, "none")) for k, v in table(run.config.get("options")).items()]
+
+
+def circumstances(run: RunFolder) -> Pairs:
+    """Versions, device and times."""
+    about = run.about
+    rows = [(name, text(version)) for name, version in table(about.get("versions")).items()]
+    rows += [(name, text(about.get(name), UNKNOWN)) for name in ("device", "threads", "precision")]
+    rows.append(("parameters of the net", count(whole(about.get("parameters")))))
+    rows += [(name, text(when, UNKNOWN)) for name, when in table(about.get("times")).items()]
+    rows.append(("training time", duration(number(run.result.get("seconds")))))
+    return rows
+
+
+def skipped_files(path: Path) -> tuple[int, Pairs]:
+    """How many images were left out, and the first of them with the reason."""
+    total, listed = 0, []
+    try:
+        with path.open(newline="", encoding="utf-8", errors="replace") as file:
+            for row in csv.reader(file):
+                if row and row[:2] != ["file", "reason"]:
+                    total += 1
+                    if total <= SKIPPED_LISTED:
+                        listed.append((row[0], row[1] if len(row) > 1 else ""))
+    except (OSError, csv.Error):
+        pass
+    return total, listed

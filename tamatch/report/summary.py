@@ -1,0 +1,40 @@
+"""The small table at the end of training, as plain text cells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .facts import Facts, facts_of
+from .folder import read_folder
+from .words import UNKNOWN, percent, share
+
+
+def summary_table(run: Path) -> list[tuple[str, ...]]:
+    """Header and rows: errors, worst class, share of unlabelled images used.
+
+    Each row is a name, the run's value and, where a baseline was trained, the baseline's.
+    """
+    folder = read_folder(run)
+    columns = [facts_of(folder)]
+    if folder.baseline is not None:
+        columns.append(facts_of(folder.baseline))
+    measured_on = columns[0].measured_on or "test"
+    rows = [
+        ("", *(facts.method for facts in columns)),
+        (f"{measured_on} error, last step", *(_error(facts) for facts in columns)),
+    ]
+    if any(facts.error_median is not None for facts in columns):
+        rows.append(
+            ("median of the last 20 tests", *(percent(facts.error_median) for facts in columns))
+        )
+    rows.append(("worst class", *(_worst(facts) for facts in columns)))
+    rows.append(("unlabelled images used", *(share(facts.utilization) for facts in columns)))
+    return rows
+
+
+def _error(facts: Facts) -> str:
+    return "not measured" if facts.error_last is None else percent(facts.error_last)
+
+
+def _worst(facts: Facts) -> str:
+    return UNKNOWN if facts.worst is None else f'"{facts.worst[0]}" {percent(facts.worst[1])}'

@@ -1,0 +1,70 @@
+"""Numbers as a reader wants them."""
+
+from __future__ import annotations
+
+import math
+
+UNKNOWN = "–"
+_NARROW_SPACE = "\u202f"  # does not break, so 12 000 stays on one line
+
+
+def percent(value: float | None, digits: int = 1) -> str:
+    """A value already in percent: 2.1 %."""
+    return UNKNOWN if value is None or not math.isfinite(value) else f"{value:.{digits}f} %"
+
+
+def share(value: float | None, digits: int = 1) -> str:
+    """A share of one, in percent: 0.713 is 71.3 %."""
+    return percent(None if value is None else 100 * value, digits)
+
+
+def points(value: float | None, digits: int = 1) -> str:
+    """A difference of percentages with its sign."""
+    if value is None or not math.isfinite(value):
+        return UNKNOWN
+    rounded = round(value, digits)
+    return (
+        f"{abs(rounded):.{digits}f}" if rounded == 0 else f"{rounded:+.{digits}f}".replace("-", "−")
+    )
+
+
+def count(value: int | None) -> str:
+    """A whole number with thin spaces between thousands."""
+    return UNKNOWN if value is None else f"{value:,}".replace(",", _NARROW_SPACE)
+
+
+def decimal(value: float | None) -> str:
+    """Three significant digits, in scientific form only where plain digits would be unreadable."""
+    if value is None or math.isnan(value):
+        return UNKNOWN
+    if math.isinf(value):
+        return "∞"
+    if value != 0 and not 1e-3 <= abs(value) < 1e5:
+        mantissa, exponent = f"{value:.1e}".split("e")
+        return f"{mantissa.removesuffix('.0')}e{int(exponent)}"
+    return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+
+
+def duration(seconds: float | None) -> str:
+    """45 s, 3 min 20 s, 5 h 12 min."""
+    if seconds is None:
+        return UNKNOWN
+    whole = round(seconds)
+    if whole < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def shortened(name: str, most: int = 28) -> str:
+    """A name that fits into a table cell."""
+    return name if len(name) <= most else name[: most - 1] + "…"
+
+
+def compact(value: float) -> str:
+    """A short axis label: 500, 20k, 1.5M."""
+    for size, letter in ((1e6, "M"), (1e3, "k")):
+        if abs(value) >= 10 * size or (abs(value) >= size and value % (size / 10) == 0):
+            return f"{value / size:.1f}".removesuffix(".0") + letter
+    return f"{value:g}"

@@ -1,0 +1,56 @@
+"""Which images a step sees: a pure function of (seed, step), with nothing to save."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+U64 = npt.NDArray[np.uint64]
+
+
+def mix64(x: U64) -> U64:
+    """The finaliser of splitmix64: every bit of the input moves every bit of the output."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def keyed(*numbers: int) -> int:
+    """One 64-bit number from several: the key of an independent random stream."""
+    key = np.zeros(1, np.uint64)
+    with np.errstate(over="ignore"):
+        for number in numbers:
+            key = mix64(key + np.uint64(0x9E3779B97F4A7C15) + np.uint64(number & (2**64 - 1)))
+    return int(key[0])
+
+
+def permutation(count: int, key: int) -> npt.NDArray[np.int64]:
+    """A random order of 0 … count-1. Our own, since NumPy may change its stream some day."""
+    with np.errstate(over="ignore"):
+        ranks = mix64(
+            np.arange(count, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(key)
+        )
+    return np.argsort(ranks, kind="stable")
+
+
+class Sampler:
+    """Walks through a pool pass after pass, each pass a fresh permutation without replacement."""
+
+    def __init__(self, count: int, batch: int, seed: int, stream: int) -> None:
+        self.count, self.batch, self.seed, self.stream = count, batch, seed, stream
+        self._order: tuple[int, npt.NDArray[np.int64]] = (-1, np.empty(0, np.int64))
+
+    def ids(self, step: int, steps: int) -> npt.NDArray[np.int64]:
+        """(steps, batch): the positions in the pool that each of these steps sees."""
+        at = np.arange(step * self.batch, (step + steps) * self.batch)
+        ids = np.empty_like(at)
+        passes = at // self.count
+        for number in range(int(passes[0]), int(passes[-1]) + 1):
+            here = passes == number
+            ids[here] = self._pass(number)[at[here] % self.count]
+        return ids.reshape(steps, self.batch)
+
+    def _pass(self, number: int) -> npt.NDArray[np.int64]:
+        if self._order[0] != number:
+            self._order = (number, permutation(self.count, keyed(self.seed, self.stream, number)))
+        return self._order[1]

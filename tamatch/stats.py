@@ -1,0 +1,161 @@
+"""Everything that outlives a step: buffers of fixed shape, written in place, checkpointed."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from . import dist
+from .errors import UsageError
+from .losses import entropy, kl
+from .types import Task
+
+EPS = 1e-6
+
+
+class Ema(nn.Module):
+    """value ← m·value + (1−m)·x, in float64: in float32 a slow average stops moving."""
+
+    value: Tensor
+    fresh: Tensor
+
+    def __init__(self, init: Tensor | float, momentum: float, *, from_first: bool = False) -> None:
+        super().__init__()
+        self.momentum = momentum
+        self.register_buffer("value", torch.as_tensor(init, dtype=torch.float64).detach().clone())
+        self.register_buffer("fresh", torch.tensor(from_first))  # the first x replaces `init`
+
+    def update_(self, x: Tensor) -> Tensor:
+        rate = torch.where(self.fresh, self.value.new_ones(()), 1.0 - self.momentum)
+        self.fresh.zero_()
+        return self.value.lerp_(x.detach().double(), rate)
+
+
+class Window(nn.Module):
+    """The mean of the last `length` observations; rows not yet written count as zero."""
+
+    rows: Tensor
+    at: Tensor
+
+    def __init__(self, length: int, width: int) -> None:
+        super().__init__()
+        self.register_buffer("rows", torch.zeros(length, width, dtype=torch.float64))
+        self.register_buffer("at", torch.zeros(1, dtype=torch.int64))
+
+    @property
+    def value(self) -> Tensor:
+        return self.rows.mean(0)
+
+    def update_(self, x: Tensor) -> Tensor:
+        self.rows.index_copy_(0, self.at, x.detach().double()[None])
+        self.at.add_(1).remainder_(len(self.rows))
+        return self.value
+
+
+class Ring(nn.Module):
+    """A first-in-first-out memory of named rows: `Ring(512, z=64, p=10)` has .z and .p."""
+
+    at: Tensor
+
+    def __init__(self, length: int, **widths: int) -> None:
+        super().__init__()
+        self.length = length
+        for name, width in widths.items():
+            self.register_buffer(name, torch.zeros(length, width))
+        self.register_buffer("at", torch.zeros((), dtype=torch.int64))
+
+    def push_(self, **rows: Tensor) -> None:
+        count = len(next(iter(rows.values())))
+        where = (self.at + torch.arange(count, device=self.at.device)) % self.length
+        for name, new in rows.items():
+            self.get_buffer(name).index_copy_(0, where, new.detach())
+        self.at.add_(count).remainder_(self.length)
+
+
+def last_position(ids: Tensor, size: int, keep: Tensor | None = None) -> Tensor:
+    """For each position the last one, among those kept, with the same id in 0 … size-1; or -1."""
+    position = torch.arange(len(ids), device=ids.device)
+    if keep is not None:
+        position = torch.where(keep.bool(), position, -1)
+    last = torch.full((size,), -1, dtype=torch.int64, device=ids.device)
+    return last.scatter_reduce_(0, ids, position, "amax")[ids]
+
+
+def write_by_id_(memory: Tensor, ids: Tensor, rows: Tensor, keep: Tensor | None = None) -> None:
+    """memory[ids[i]] ← rows[i] where keep[i]; of equal ids the last position wins, on any device.
+
+    Plain `index_copy_` leaves the winner of a repeated id open. Here each id first finds the
+    last position that writes it, and every writer then writes that position's row.
+    """
+    winner = last_position(ids, len(memory), keep)  # -1: nobody may write this id
+    row = rows[winner.clamp(min=0)]
+    written = (winner >= 0).view(-1, *[1] * (rows.dim() - 1))
+    memory.index_copy_(0, ids, torch.where(written, row, memory[ids]))
+
+
+def ratio(target: Tensor, model: Tensor, eps: float = EPS) -> Tensor:
+    """r = p_target / p_model; ε keeps it finite for a class that is never predicted."""
+    return (target + eps) / (model + eps)
+
+
+def start_of_target(task: Task, target: Literal["uniform", "labelled", "prior"]) -> Tensor:
+    """The class shares p_target begins with."""
+    if target == "prior" and task.prior is None:
+        raise UsageError("target=prior needs the class shares of the pool, and none are known.")
+    shares = {
+        "uniform": (1 / task.classes,) * task.classes,
+        "labelled": task.labelled_shares,
+        "prior": task.prior,
+    }
+    return torch.tensor(shares[target], dtype=torch.float64)
+
+
+class Status(nn.Module):
+    """The learning status: what the model predicts on average against what it should.
+
+    p_model ← λm·p_model + (1−λm)·mean(p^w), or the mean of the last `window` batches;
+    p_target ← λt·p_target + (1−λt)·(p_model, or the mean labelled prediction).
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        *,
+        momentum: float = 0.999,
+        target: Literal["uniform", "labelled", "prior"] = "uniform",
+        target_momentum: float = 1.0,
+        follow: Literal["model", "labelled"] = "model",
+        window: int = 0,
+        from_first: bool = False,
+    ) -> None:
+        super().__init__()
+        uniform = torch.full((task.classes,), 1 / task.classes, dtype=torch.float64)
+        self.model: Ema | Window = (
+            Window(window, task.classes)
+            if window
+            else Ema(uniform, momentum, from_first=from_first)
+        )
+        self.target = Ema(start_of_target(task, target), target_momentum)
+        self.follow = follow
+
+    def observe_(self, p: Tensor, p_x: Tensor) -> None:
+        """Update p_model, then p_target; both are global over all processes."""
+        self.model.update_(dist.mean_(p.detach().double().mean(0)))
+        if self.target.momentum < 1:
+            followed = self.model.value
+            if self.follow == "labelled":
+                followed = dist.mean_(p_x.detach().double().mean(0))
+            self.target.update_(followed)
+
+    @property
+    def ratio(self) -> Tensor:
+        """r = p_target / p_model, float32 (C,)."""
+        return ratio(self.target.value, self.model.value).float()
+
+    @property
+    def bound(self) -> Tensor:
+        """r_max = 1 + KL[p_model ‖ p_target] / (H(p_model) / C), float32 scalar."""
+        p, q = self.model.value, self.target.value.clamp(min=EPS)
+        return (1 + kl(p, q) / (entropy(p).clamp(min=1e-12) / len(p))).float()

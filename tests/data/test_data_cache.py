@@ -1,0 +1,223 @@
+"""The cache of decoded images: right, whole, rebuilt when damaged, and flat in memory."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tamatch.data import bulk, cache
+from tamatch.data.bulk import decode_all, fingerprint
+from tamatch.data.decode import decode
+from tamatch.data.pixelfile import PixelFile
+from tamatch.errors import DataError
+from tests.data.memory import resident
+from tests.data.pictures import put
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    return [put(tmp_path / "pics" / f"{i}.png", 5 * i) for i in range(20)]
+
+
+def entries(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir())
+
+
+def test_first_decoded_then_read(files: list[Path], own_cache: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    first = decode_all(files, 16, progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (20, 20)
+    seen.clear()
+    again = decode_all(files, 16, progress=lambda done, total: seen.append((done, total)))
+    assert not seen and isinstance(again.images, np.memmap)
+    assert (first.images == again.images).all() and (first.sizes == again.sizes).all()
+    for file, image in zip(files, first.images, strict=True):
+        assert (image == decode(file, 16)[0]).all()
+    assert not first.images.flags.writeable
+    assert len(entries(own_cache)) == 1
+
+
+def test_many_files_use_worker_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [put(tmp_path / f"{i}.jpg", i % 256, (10 + i % 7, 9)) for i in range(300)]
+    files[77].write_bytes(b"broken")
+    files[299].write_bytes(b"")
+    monkeypatch.setattr(bulk, "cores", lambda: 2)
+    used: list[int] = []
+    start = bulk.ProcessPoolExecutor
+
+    def counted(workers: int, **options: object) -> object:
+        used.append(workers)
+        return start(workers, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(bulk, "ProcessPoolExecutor", counted)
+    found = decode_all(files, 8)
+    assert used == [2]
+    assert [i for i, _ in found.unreadable] == [77, 299]
+    assert found.kept.tolist() == [i for i in range(300) if i not in (77, 299)]
+    assert found.sizes[:3].tolist() == [[10, 9], [11, 9], [12, 9]]
+    for i, image in zip(found.kept, found.images, strict=True):
+        assert (image == decode(files[i], 8)[0]).all()
+
+
+def test_a_script_without_a_main_guard_still_works(tmp_path: Path, own_cache: Path) -> None:
+    for i in range(210):
+        put(tmp_path / "pics" / "a" / f"{i}.png", i)
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from tamatch.data import bulk, load\n"
+        "bulk.cores = lambda: 2\n"
+        f"print(len(load({str(tmp_path / 'pics')!r}, size=8).images))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": os.getcwd()},
+    )
+    assert done.returncode == 0 and done.stdout.strip().endswith("210")
+
+
+@pytest.mark.parametrize("fault", ["flip", "cut", "gone", "manifest", "rubbish"])
+def test_a_damaged_entry_is_built_again(fault: str, files: list[Path], own_cache: Path) -> None:
+    good = np.array(decode_all(files, 16).images)
+    (entry,) = entries(own_cache)
+    pixels = entry / "pixels.npy"
+    if fault == "flip":
+        content = bytearray(pixels.read_bytes())
+        content[1000] ^= 4
+        pixels.write_bytes(content)
+    elif fault == "cut":
+        pixels.write_bytes(pixels.read_bytes()[:-1])
+    elif fault == "gone":
+        pixels.unlink()
+    else:
+        (entry / "manifest.json").write_text("{" if fault == "rubbish" else '{"files": 3}')
+    assert (decode_all(files, 16).images == good).all()
+    assert entries(own_cache) == [entry]
+    assert cache._read(entry) is not None
+
+
+def test_key_follows_content_list_and_size(files: list[Path]) -> None:
+    keys = {fingerprint(files, "16"), fingerprint(files, "32"), fingerprint(files[:-1], "16")}
+    before = files[3].stat()
+    content = bytearray(files[3].read_bytes())
+    content[-20] ^= 1
+    time.sleep(0.02)
+    files[3].write_bytes(content)
+    os.utime(files[3], ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert files[3].stat().st_size == before.st_size
+    keys.add(fingerprint(files, "16"))
+    files[4].unlink()
+    keys.add(fingerprint(files, "16"))
+    assert len(keys) == 5
+
+
+def test_a_changed_image_is_seen(files: list[Path]) -> None:
+    assert decode_all(files, 16).images[2, 0, 0, 0] == 10
+    put(files[2], 200)
+    assert decode_all(files, 16).images[2, 0, 0, 0] == 200
+
+
+def test_interrupted_building_leaves_nothing(files: list[Path], own_cache: Path) -> None:
+    def stop(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        decode_all(files, 16, progress=stop)
+    assert entries(own_cache) == []
+    assert len(decode_all(files, 16).images) == 20
+
+
+def test_what_a_killed_process_left_is_swept_after_a_day(
+    files: list[Path], own_cache: Path
+) -> None:
+    old, new = own_cache / "building-old", own_cache / "building-new"
+    for folder in (old, new):
+        folder.mkdir()
+    os.utime(old, (0, 0))
+    decode_all(files, 16)
+    assert not old.exists() and new.exists()
+
+
+def test_another_process_may_be_faster(own_cache: Path) -> None:
+    def build(folder: Path) -> dict[str, str]:
+        (folder / "file").write_text("the same")
+        return {"by": "the other"}
+
+    def build_late(folder: Path) -> dict[str, str]:
+        cache.open_or_build("key", build)
+        (folder / "file").write_text("the same")
+        return {"by": "us"}
+
+    entry, _ = cache.open_or_build("key", build_late)
+    assert entries(own_cache) == [entry]
+    assert json.loads((entry / "manifest.json").read_text())["facts"] == {"by": "the other"}
+
+
+def test_a_full_disk_is_one_sentence(
+    files: list[Path], own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: PixelFile, first: int, images: np.ndarray) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(PixelFile, "write", full)
+    with pytest.raises(
+        DataError, match=r"No space left on device. Make room, or set TAMATCH_CACHE"
+    ):
+        decode_all(files, 16)
+    assert entries(own_cache) == []
+
+
+def test_a_cache_folder_that_cannot_be_made(
+    files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("TAMATCH_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.raises(DataError, match="cannot be written"):
+        decode_all(files, 16)
+
+
+def test_default_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TAMATCH_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    assert cache.cache_folder() == Path("/somewhere/tamatch")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache.cache_folder() == Path.home() / ".cache" / "tamatch"
+
+
+def test_pixel_file_rows_in_any_order(tmp_path: Path) -> None:
+    images = np.random.RandomState(0).randint(0, 256, (9, 4, 4, 3)).astype(np.uint8)
+    file = PixelFile(tmp_path / "p.npy", 4)
+    file.create(9)
+    for first in (6, 0, 3):
+        file.write(first, images[first : first + 3])
+    assert (file.open() == images).all()
+    file.keep(np.array([1, 2, 5, 8]))
+    assert (file.open() == images[[1, 2, 5, 8]]).all()
+    file.keep(np.array([], np.int64))
+    assert file.open().shape == (0, 4, 4, 3)
+
+
+def test_memory_stays_flat(tmp_path: Path) -> None:
+    """3,000 images at 96 pixels are 83 MB; building and checking the cache holds far less."""
+    source = put(tmp_path / "0.png", 9, (96, 96))
+    files = [source] * 3000
+    decode_all(files[:10], 96)
+    before = resident()
+    peak = before
+
+    def watch(done: int, total: int) -> None:
+        nonlocal peak
+        peak = max(peak, resident())
+
+    decode_all(files, 96, progress=watch)
+    assert peak - before < 40e6

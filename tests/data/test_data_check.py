@@ -1,0 +1,118 @@
+"""`tamatch check`: what it says of named sets and of folders."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tamatch.data import DATASETS, SplitPlan
+from tamatch.data.check import check
+from tamatch.data.duplicates import equal_images
+from tamatch.errors import DataError
+from tests.data.pictures import put
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    root = tmp_path / "photos"
+    for part, shift in (("train", 0), ("test", 100)):
+        for i in range(4):
+            put(root / part / f"kind{i % 2}" / f"{i}.png", shift + 10 * i, (40 + i, 30))
+    put(root / "train" / "kind0" / "twin.png", 10)  # equals train/kind1/1.png
+    put(root / "test" / "kind0" / "seen.png", 0)  # equals train/kind0/0.png
+    (root / "train" / "kind1" / "broken.jpg").write_bytes(b"<html>")
+    put(root / "train" / "unlabelled" / "u.png", 77)
+    return root
+
+
+def test_a_folder(folder: Path) -> None:
+    report = check(folder)
+    assert report.classes == ("kind0", "kind1") and report.images == 11
+    assert report.parts["train"] == {"kind0": 3, "kind1": 2}
+    assert report.parts["unlabelled"] == {"kind0": 0, "kind1": 0, "": 1}
+    assert report.parts["test"] == {"kind0": 3, "kind1": 2}
+    assert report.file_sizes == {"smallest": (24, 24), "median": (41, 30), "largest": (43, 30)}
+    assert [file for file, _ in report.skipped] == ["train/kind1/broken.jpg"]
+    assert set(report.duplicates) == {
+        ("test/kind0/seen.png", "train/kind0/0.png"),
+        ("train/kind0/twin.png", "train/kind1/1.png"),
+    }
+    assert report.leaks == (("test/kind0/seen.png", "train/kind0/0.png"),)
+    assert report.contradictions == (("train/kind0/twin.png", "train/kind1/1.png"),)
+    assert report.memory == 11 * report.size**2 * 3
+    assert report.roles is not None and report.roles["labelled"] == {"kind0": 3, "kind1": 2}
+    assert not report.problems
+
+
+def test_lines_and_json_say_the_same(folder: Path) -> None:
+    report = check(folder, plan=SplitPlan(labels_per_class=1, labelled_in_pool=False))
+    text = "\n".join(report.lines())
+    for words in (
+        "photos: 2 classes, 11 images at 32 × 32 pixels",
+        "train/kind1/broken.jpg: not an image",
+        "2 groups of equal images:",
+        "1 of them both in training and in test:",
+        "the labelled images are not in the unlabelled pool",
+        "largest 43 × 30",
+    ):
+        assert words in text
+    stored = json.loads(json.dumps(report.to_json()))
+    assert stored["roles"]["labelled"] == {"kind0": 1, "kind1": 1}
+    assert stored["leaks"] == [["test/kind0/seen.png", "train/kind0/0.png"]]
+
+
+def test_a_class_without_images_is_a_problem_not_an_end(folder: Path) -> None:
+    (folder / "train" / "rust").mkdir()
+    report = check(folder)
+    assert report.roles is None
+    assert '"rust" has no labelled image' in report.problems[0]
+    assert report.lines()[-1].startswith('problem: class "rust"')
+    with pytest.raises(DataError, match="rust"):
+        check(folder, plan=SplitPlan(labels_per_class=1))
+
+
+def test_a_named_set_with_split_options() -> None:
+    report = check("digits", plan=SplitPlan(head_labelled=20, head_unlabelled=60, gamma=10))
+    assert report.roles is not None
+    assert list(report.roles["labelled"].values())[::9] == [20, 2]
+    assert report.checksums == "not needed" and report.labelled_in_pool
+    assert "each class" not in "\n".join(report.lines())
+    assert check("digits").roles is None
+
+
+def test_long_lists_are_cut_on_the_screen_only(tmp_path: Path) -> None:
+    put(tmp_path / "a" / "fine.png")
+    for i in range(30):
+        (tmp_path / "a" / f"{i}.jpg").write_bytes(b"")
+    report = check(tmp_path)
+    assert len(report.skipped) == 30
+    assert "  … and 10 more (--json lists all)" in report.lines()
+
+
+def test_equal_images() -> None:
+    images = np.random.RandomState(0).randint(0, 256, (50, 4, 4, 3)).astype(np.uint8)
+    images[[7, 31, 44]] = images[2]
+    images[20] = images[19]
+    assert [group.tolist() for group in equal_images(images)] == [[2, 7, 31, 44], [19, 20]]
+    assert equal_images(images[:0]) == []
+
+
+def test_presets() -> None:
+    assert list(DATASETS) == ["digits", "cifar10", "cifar10-lt", "cifar100", "stl10", "eurosat"]
+    apart = [name for name, entry in DATASETS.items() if not entry.labelled_in_pool]
+    assert apart == ["cifar10-lt"]
+    plan = DATASETS["cifar10-lt"].plan
+    assert (plan.head_labelled, plan.head_unlabelled, plan.gamma) == (1500, 3000, 100)
+
+
+def test_the_package_does_not_load_torch() -> None:
+    code = (
+        "import sys, tamatch.data.check, tamatch.data.download, tamatch.data.folder\n"
+        "sys.exit('torch' in sys.modules or 'sklearn' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,301 @@
+"""A person's own images: layouts, hostile files and names, and that nothing of it is changed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tamatch.data import SplitPlan, load, make_split
+from tamatch.errors import DataError, UsageError
+from tests.data.pictures import picture, png_header, put, saved
+
+
+def test_class_folders_and_unlabelled(tmp_path: Path) -> None:
+    for i in range(3):
+        put(tmp_path / "mould" / f"{i}.png", i)
+        put(tmp_path / "leaf" / "deep" / "er" / f"{i}.jpg", i)
+        put(tmp_path / "unlabelled" / "a" / f"{i}.bmp", i)
+    data = load(tmp_path)
+    assert data.classes == ("leaf", "mould")
+    assert [len(part) for part in data.parts] == [6, 3, 0, 0]
+    assert data.labels.tolist() == [0, 0, 0, 1, 1, 1, -1, -1, -1]
+    assert data.files[0] == "leaf/deep/er/0.jpg"
+    assert data.given_labels and data.images.shape == (9, 32, 32, 3)
+    split = make_split(data, SplitPlan())
+    assert len(split.labelled) == 6 and len(split.unlabelled) == 9
+
+
+@pytest.mark.parametrize("name", ["unlabeled", "_unlabelled", "Unlabelled"])
+def test_other_spellings_of_unlabelled(name: str, tmp_path: Path) -> None:
+    put(tmp_path / "a" / "1.png")
+    put(tmp_path / name / "2.png")
+    data = load(tmp_path)
+    assert data.classes == ("a",) and len(data.part("unlabelled")) == 1
+
+
+def test_train_val_test_folders(tmp_path: Path) -> None:
+    for part, count in (("train", 3), ("val", 2), ("test", 1)):
+        for label in ("cat", "dog"):
+            for i in range(count):
+                put(tmp_path / part / label / f"{i}.png", i)
+    put(tmp_path / "train" / "unlabelled" / "x.png")
+    put(tmp_path / "unlabelled" / "y.png")
+    put(tmp_path / "test" / "unlabelled" / "z.png")
+    data = load(str(tmp_path))
+    assert [len(part) for part in data.parts] == [6, 2, 4, 2]
+    assert data.skipped == (
+        ("test/unlabelled/z.png", "without a label it is of no use in the test part"),
+    )
+
+
+def test_a_class_may_be_called_train(tmp_path: Path) -> None:
+    for label in ("train", "ship"):
+        put(tmp_path / label / "1.png")
+    assert load(tmp_path).classes == ("ship", "train")
+
+
+@pytest.mark.parametrize("table", ["labels.csv", "metadata.csv"])
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_table_of_labels(table: str, separator: str, tmp_path: Path) -> None:
+    for i in range(4):
+        put(tmp_path / "pics" / f"{i}.png", i)
+    rows = ["label,file_name,note", "cat,pics/0.png,x", ",pics/1.png,", "dog,pics/2.png,y"]
+    text = "\n".join([*rows, "cat,pics/gone.png,", "cat,../../etc/passwd,"])
+    (tmp_path / table).write_text("\ufeff" + text.replace(",", separator), encoding="utf-8")
+    for place in (tmp_path, tmp_path / table):
+        data = load(place)
+        assert data.classes == ("cat", "dog")
+        assert data.files == ["pics/0.png", "pics/1.png", "pics/2.png"]
+        assert data.labels.tolist() == [0, -1, 1]
+        assert dict(data.skipped) == {
+            "../../etc/passwd": f"lies outside {tmp_path}",
+            "pics/gone.png": f"listed in {table} but not there",
+        }
+        assert data.notes == ("images that the table of labels does not list, left out: 1",)
+
+
+def test_table_in_each_part(tmp_path: Path) -> None:
+    for part in ("train", "test"):
+        for i in range(2):
+            put(tmp_path / part / f"{i}.png", i)
+        (tmp_path / part / "metadata.csv").write_text("file_name,label\n0.png,a\n1.png,b\n")
+    data = load(tmp_path)
+    assert [len(part) for part in data.parts] == [2, 0, 0, 2]
+    assert data.files == ["test/0.png", "test/1.png", "train/0.png", "train/1.png"]
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"name,class\nx.png,a\n", "needs the columns file_name and label"),
+        (b"", "needs the columns"),
+        (b"file_name,label\nx.png,a\nx.png,b\n", 'line 3: x.png is listed as "b" and as "a"'),
+        (b"file_name,label\n\xff\xfe.png,a\n", "not in UTF-8"),
+        (b'file_name,label\n"' + b"x" * 200_000 + b'",a\n', "cannot be read as CSV"),
+    ],
+)
+def test_tables_that_cannot_be_read(content: bytes, says: str, tmp_path: Path) -> None:
+    put(tmp_path / "x.png")
+    (tmp_path / "labels.csv").write_bytes(content)
+    with pytest.raises(DataError, match=says):
+        load(tmp_path)
+
+
+def test_hidden_files_other_files_and_loose_images(tmp_path: Path) -> None:
+    put(tmp_path / "a" / "1.png")
+    put(tmp_path / "a" / "._1.png")
+    put(tmp_path / ".thumbs" / "2.png")
+    put(tmp_path / "__MACOSX" / "a" / "3.png")
+    put(tmp_path / "loose.png")
+    (tmp_path / "a" / "readme.txt").write_text("no image")
+    (tmp_path / "a" / "phone.HEIC").write_bytes(b"x")
+    data = load(tmp_path)
+    assert data.files == ["a/1.png"] and data.classes == ("a",)
+    assert data.skipped == (
+        ("a/phone.HEIC", ".heic files are not read: convert it to JPEG or PNG"),
+    )
+    assert data.notes == (
+        "images in no class folder, left out: 1",
+        "files that are no images, ignored: 1",
+    )
+
+
+def test_links_in_a_circle_end_and_links_to_folders_are_followed(tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    put(root / "a" / "1.png", 1)
+    put(root / "b" / "2.png", 2)
+    put(tmp_path / "elsewhere" / "3.png", 3)
+    (root / "a" / "loop").symlink_to(root)
+    (root / "a" / "self.png").symlink_to(root / "a" / "self.png")
+    (root / "a" / "nowhere.png").symlink_to(root / "none.png")
+    (root / "b" / "up").symlink_to(root / "b")
+    (root / "b" / "more").symlink_to(tmp_path / "elsewhere")
+    data = load(root)
+    assert data.files == ["a/1.png", "b/2.png", "b/more/3.png"]
+    assert dict(data.skipped) == {
+        "a/nowhere.png": "a link to nothing",
+        "a/self.png": "a link to nothing",
+    }
+
+
+def test_a_pipe_does_not_hang(tmp_path: Path) -> None:
+    put(tmp_path / "a" / "1.png")
+    os.mkfifo(tmp_path / "a" / "pipe.png")
+    assert load(tmp_path).skipped == (("a/pipe.png", "not a file"),)
+
+
+def test_folders_nested_beyond_any_recursion_limit(tmp_path: Path) -> None:
+    top, depth = put(tmp_path / "a" / "1.png"), 1010
+    with contextlib.chdir(top.parent):
+        for _ in range(depth):
+            os.mkdir("d")
+            os.chdir("d")
+        Path("deep.png").write_bytes(top.read_bytes())
+        try:
+            data = load(tmp_path)
+        finally:  # step by step, because clean-up by recursion would fail
+            os.remove("deep.png")
+            for _ in range(depth):
+                os.chdir("..")
+                os.rmdir("d")
+    assert len(data.files) == 2 and data.files[0] == "a/1.png"
+
+
+HOSTILE = [
+    "<script>alert(1)<script>",
+    "=cmd|' /C calc'!A0",
+    "line\nbreak",
+    "\x1b[31mred",
+    "emoji 🐈",
+    "ä" * 100,
+    "x" * 255,
+    "-rf",
+    "'quoted",
+    "a,b;c\td",
+    "%s{0}",
+    "‮evil",
+]
+
+
+def test_hostile_names_survive(tmp_path: Path) -> None:
+    for i, name in enumerate(HOSTILE):
+        put(tmp_path / name / f"{name[:60]}.png", i)
+    odd = os.fsencode(tmp_path / "bytes") + b"\xff\xe9"
+    os.mkdir(odd)
+    with open(odd + b"/\xfe.png", "wb") as file:
+        file.write(saved(picture(), "PNG").getvalue())
+    data = load(tmp_path)
+    assert len(data.classes) == len(HOSTILE) + 1 == len(data.files)
+    assert not data.skipped
+    for text in (*data.classes, *data.files):
+        assert text.isprintable() and text.encode("utf-8")
+
+
+def corpus(folder: Path) -> dict[str, bytes]:
+    """The kinds of files that break image pipelines."""
+    folder.mkdir(parents=True)
+    noise = Image.fromarray(np.random.RandomState(1).randint(0, 256, (64, 64, 3)).astype(np.uint8))
+    jpeg, png, webp = (saved(noise, kind).getvalue() for kind in ("JPEG", "PNG", "WEBP"))
+    frames = [Image.new("RGB", (20, 20), c) for c in ("red", "blue")]
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    palette = picture().quantize(16)
+    files = {
+        "empty.jpg": b"",
+        "text.png": b"just some text, nothing else\n",
+        "page.jpg": b"<!doctype html><html><body>404 not found</body></html>",
+        "cut.jpg": jpeg[: len(jpeg) // 2],
+        "cut.png": png[: len(png) // 2],
+        "cut.webp": webp[: len(webp) // 2],
+        "cmyk.jpg": saved(noise.convert("CMYK"), "JPEG").getvalue(),
+        "deep.png": saved(Image.new("I;16", (30, 30), 40_000), "PNG").getvalue(),
+        "palette.png": saved(palette, "PNG", transparency=0).getvalue(),
+        "turned.jpg": saved(picture(), "JPEG", exif=exif).getvalue(),
+        "moving.gif": saved(frames[0], "GIF", save_all=True, append_images=frames[1:]).getvalue(),
+        "dot.png": saved(Image.new("RGB", (1, 1), "red"), "PNG").getvalue(),
+        "strip.png": saved(Image.new("RGB", (20_000, 1), "red"), "PNG").getvalue(),
+        "bomb.png": png_header(10_000, 10_000),
+    }
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return files
+
+
+UNUSABLE = {"empty.jpg", "text.png", "page.jpg", "cut.jpg", "cut.png", "cut.webp", "bomb.png"}
+
+
+def test_broken_images_are_listed_and_never_touched(tmp_path: Path) -> None:
+    files = corpus(tmp_path / "odd")
+    times = {name: (tmp_path / "odd" / name).stat().st_mtime_ns for name in files}
+    put(tmp_path / "fine" / "1.png")
+    data = load(tmp_path)
+    reasons = dict(data.skipped)
+    assert set(reasons) == {f"odd/{name}" for name in UNUSABLE}
+    assert all(reasons.values())
+    assert reasons["odd/empty.jpg"] == "the file is empty"
+    assert "truncated" in reasons["odd/cut.jpg"]
+    assert "megapixels" in reasons["odd/bomb.png"]
+    used = {Path(file).name for file in data.files}
+    assert used == {"1.png"} | (set(files) - UNUSABLE)
+    for name, content in files.items():
+        path = tmp_path / "odd" / name
+        assert path.read_bytes() == content and path.stat().st_mtime_ns == times[name]
+    assert sorted(p.name for p in (tmp_path / "odd").iterdir()) == sorted(files)
+
+
+def test_images_stay_with_their_labels_when_others_are_unreadable(tmp_path: Path) -> None:
+    for i in range(10):
+        put(tmp_path / f"class{i % 2}" / f"{i}.png", 20 * i)
+    (tmp_path / "class0" / "2.png").write_bytes(b"broken")
+    data = load(tmp_path, size=24)
+    for file, image, label in zip(data.files, data.images, data.labels, strict=True):
+        i = int(Path(file).stem)
+        assert label == i % 2 and image[0, 0, 0] == 20 * i
+    assert data.original_sizes is not None and data.original_sizes.tolist() == [[24, 24]] * 9
+
+
+@pytest.mark.parametrize(("side", "size"), [(8, 32), (32, 32), (40, 64), (64, 64), (300, 96)])
+def test_size_follows_the_median_shorter_side(side: int, size: int, tmp_path: Path) -> None:
+    for i in range(5):
+        put(tmp_path / "a" / f"{i}.png", i, (2 * side, side))
+    put(tmp_path / "a" / "huge.png", 1, (900, 900))
+    assert load(tmp_path).size == size
+    assert load(tmp_path, size=20).size == 20
+
+
+def test_mean_and_std_are_those_of_the_training_images(tmp_path: Path) -> None:
+    put(tmp_path / "train" / "a" / "1.png", 0)
+    put(tmp_path / "train" / "a" / "2.png", 200)
+    put(tmp_path / "test" / "a" / "3.png", 90)
+    data = load(tmp_path)
+    assert data.mean == pytest.approx((100 / 255, 50 / 255, 10 / 255), abs=1e-4)
+    assert data.std[:2] == pytest.approx((100 / 255, 50 / 255), abs=1e-4)
+    assert data.std[2] == pytest.approx(1 / 255, abs=1e-4)
+
+
+def test_an_empty_folder_explains_the_layout(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"labels.csv with the columns file_name,label"):
+        load(tmp_path)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "x.jpg").write_bytes(b"")
+    with pytest.raises(DataError, match=r"none of the images .* a/x.jpg: the file is empty"):
+        load(tmp_path)
+
+
+def test_unknown_names_get_a_near_miss(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="Perhaps you meant cifar10"):
+        load("cifar-10", tmp_path)
+    with pytest.raises(UsageError, match="Known: digits"):
+        load("/no/such/folder")
+
+
+def test_the_same_folder_reads_the_same_twice(tmp_path: Path) -> None:
+    for i in range(6):
+        put(tmp_path / f"c{i % 3}" / f"{i}.png", 30 * i)
+    first, again = load(tmp_path), load(tmp_path)
+    assert first.sha256() == again.sha256() and first.files == again.files

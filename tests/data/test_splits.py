@@ -1,0 +1,256 @@
+"""The benchmark's sampling rules, against a slow second computation and the reference's hashes."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tamatch.data import UNKNOWN, DataSet, SplitPlan, make_split, shares
+from tamatch.data.splits import long_tail
+from tamatch.errors import DataError, UsageError
+
+EMPTY = np.empty(0, np.int64)
+
+
+def make_set(labels: np.ndarray, test: int = 0, **fields: object) -> DataSet:
+    """A set of one-pixel images with these training labels, and some test images after them."""
+    count = len(labels)
+    classes = int(labels.max()) + 1
+    every = np.concatenate([labels, np.arange(test) % classes]).astype(np.int64)
+    data = DataSet(
+        name="made",
+        classes=tuple(f"class {c}" for c in range(classes)),
+        images=np.zeros((count + test, 1, 1, 3), np.uint8),
+        labels=every,
+        parts=(np.arange(count), EMPTY, EMPTY, np.arange(count, count + test)),
+        files=[str(i) for i in range(count + test)],
+        mean=(0.5, 0.5, 0.5),
+        std=(0.5, 0.5, 0.5),
+    )
+    return replace(data, **fields)  # type: ignore[arg-type]
+
+
+def sha(indices: np.ndarray) -> str:
+    return hashlib.sha256(indices.astype("<i8").tobytes()).hexdigest()
+
+
+class Words:
+    """The 32-bit words of the Mersenne twister, drawn in blocks."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = np.random.RandomState(seed)
+        self.block: list[int] = []
+
+    def next(self) -> int:
+        if not self.block:
+            self.block = self.random.randint(0, 2**32, 4096, dtype=np.uint32).tolist()[::-1]
+        return self.block.pop()
+
+
+def slowly_shuffled(items: list[int], words: Words) -> list[int]:
+    """Fisher and Yates from the back; each partner by masking and rejecting words."""
+    items = list(items)
+    for i in range(len(items) - 1, 0, -1):
+        mask = (1 << i.bit_length()) - 1
+        while (j := words.next() & mask) > i:
+            pass
+        items[i], items[j] = items[j], items[i]
+    return items
+
+
+def slow_split(
+    labels: list[int], counts: list[int], pool: list[int] | None, seed: int, shuffled: bool = False
+) -> tuple[list[int], list[int]]:
+    words = Words(seed)
+    order = list(range(len(labels)))
+    if shuffled:
+        order = slowly_shuffled(order, words)
+    labelled: list[int] = []
+    rest: list[int] = []
+    for c, count in enumerate(counts):
+        own = slowly_shuffled([i for i in order if labels[i] == c], words)
+        labelled += own[:count]
+        rest += own[count : None if pool is None else count + pool[c]]
+    return labelled, rest
+
+
+@pytest.fixture(scope="module")
+def cifar_like() -> DataSet:
+    """Ten classes of 5,000 in a mixed order, as CIFAR-10 has them."""
+    labels = np.random.RandomState(2009).permutation(np.repeat(np.arange(10), 5000))
+    return make_set(labels, test=100)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_forty_labels_equal_a_second_computation(cifar_like: DataSet, seed: int) -> None:
+    split = make_split(cifar_like, SplitPlan(labels_per_class=4, seed=seed))
+    labelled, rest = slow_split(cifar_like.labels[:50_000].tolist(), [4] * 10, None, seed)
+    assert split.labelled.tolist() == labelled
+    assert split.unlabelled.tolist() == labelled + rest
+    assert split.test.tolist() == list(range(50_000, 50_100))
+
+
+@pytest.mark.parametrize("gamma_unlabelled", [None, 150, -100, 1])
+def test_long_tail_equals_a_second_computation(
+    cifar_like: DataSet, gamma_unlabelled: float | None
+) -> None:
+    plan = SplitPlan(
+        head_labelled=500,
+        head_unlabelled=4000,
+        gamma=100,
+        gamma_unlabelled=gamma_unlabelled,
+        labelled_in_pool=False,
+        seed=1,
+    )
+    pool = long_tail(4000, gamma_unlabelled or 100, 10)
+    labels = cifar_like.labels[:50_000].tolist()
+    labelled, rest = slow_split(labels, long_tail(500, 100, 10), pool, 1)
+    split = make_split(cifar_like, plan)
+    assert split.labelled.tolist() == labelled
+    assert split.unlabelled.tolist() == rest
+    assert np.bincount(cifar_like.labels[split.unlabelled]).tolist() == pool
+    assert not np.isin(split.labelled, split.unlabelled).any()
+
+
+EUROSAT_COUNTS = [3000, 3000, 3000, 2500, 2500, 2000, 2500, 3000, 2500, 3000]
+# SHA-256 of the index arrays that the reference package's own function draws (0.3.2)
+EUROSAT_REFERENCE = {
+    (2, 0): "82ae07f50d910040aabcdc2fddd87d9222996079f50d22c35d142aca12e0b795",
+    (2, 1): "163a6595546b8bfc377188f80d3f793d616db92ff0d9617eb3876494dd1d7a39",
+    (2, 2): "8145cd297ab0ab8e2ef3f9e6772d83e4f2ad3e2c903f6e2023dc3c097a84b6c4",
+    (4, 0): "d821b8e08038ca8b51423b0af1b007d09130499a39bc707c8477560ca669a771",
+    (4, 1): "e624fa73a525e7f75a53ddd4399b1a64a6840a74b8835ec2287527d7e90bcbf7",
+    (4, 2): "860323c9c2fbda097dea204540a4eaf51ecfdaf808ab31be633c7c191094ddc8",
+}
+
+
+@pytest.mark.parametrize(("per_class", "seed"), EUROSAT_REFERENCE)
+def test_eurosat_is_shuffled_first_as_in_the_reference(per_class: int, seed: int) -> None:
+    labels = np.repeat(np.arange(10), EUROSAT_COUNTS)
+    within = np.concatenate([np.arange(n) for n in EUROSAT_COUNTS])
+    train = np.flatnonzero(within < np.array(EUROSAT_COUNTS)[labels] * 8 // 10)
+    data = make_set(labels, shuffled_first=True)
+    data = replace(data, parts=(train, EMPTY, EMPTY, EMPTY))
+    split = make_split(data, SplitPlan(labels_per_class=per_class, seed=seed))
+    assert sha(split.labelled) == EUROSAT_REFERENCE[per_class, seed]
+    assert len(split.unlabelled) == 21_600
+
+
+def test_stl10_pool_is_the_unlabelled_images_and_the_whole_training_part() -> None:
+    labels = np.concatenate([np.repeat(np.arange(10), 50), np.full(1000, UNKNOWN)])
+    data = make_set(labels, train_in_pool=True)
+    train, hidden = np.arange(500), np.arange(500, 1500)
+    data = replace(data, parts=(train, hidden, EMPTY, EMPTY))
+    split = make_split(data, SplitPlan(labels_per_class=4, seed=0))
+    assert split.unlabelled.tolist() == [*split.labelled, *hidden, *train]
+    apart = make_split(data, SplitPlan(labels_per_class=4, labelled_in_pool=False))
+    assert not np.isin(apart.labelled, apart.unlabelled).any()
+    assert len(apart.unlabelled) == 1500 - 40
+    with pytest.raises(DataError, match="images without one"):
+        make_split(data, SplitPlan(labels_per_class=4, head_unlabelled=10))
+
+
+@pytest.mark.parametrize(
+    ("head", "gamma", "counts"),
+    [
+        (1500, 100, [1500, 899, 539, 323, 193, 116, 69, 41, 25, 15]),
+        (3000, 100, [3000, 1798, 1078, 646, 387, 232, 139, 83, 50, 30]),
+        (1500, 150, [1500, 859, 492, 282, 161, 92, 53, 30, 17, 10]),
+        (3000, 150, [3000, 1719, 985, 564, 323, 185, 106, 60, 34, 20]),
+        (500, 100, [500, 299, 179, 107, 64, 38, 23, 13, 8, 5]),
+        (4000, 100, [4000, 2397, 1437, 861, 516, 309, 185, 111, 66, 40]),
+        (500, 150, [500, 286, 164, 94, 53, 30, 17, 10, 5, 3]),
+        (4000, 150, [4000, 2292, 1313, 752, 431, 247, 141, 81, 46, 26]),
+    ],
+)
+def test_long_tail_counts(head: int, gamma: float, counts: list[int]) -> None:
+    assert long_tail(head, gamma, 10) == counts
+    assert long_tail(head, -gamma, 10) == counts[::-1]
+
+
+def test_long_tail_of_equal_classes_and_of_one() -> None:
+    assert long_tail(7, 1, 4) == [7, 7, 7, 7]
+    assert long_tail(7, 100, 1) == [7]
+
+
+def test_validation_comes_out_of_the_labelled_images_alone() -> None:
+    data = make_set(np.repeat(np.arange(3), 30), test=9)
+    whole = make_split(data, SplitPlan(labels_per_class=10, seed=3))
+    split = make_split(data, SplitPlan(labels_per_class=10, validation_per_class=2, seed=3))
+    assert np.bincount(data.labels[split.validation]).tolist() == [2, 2, 2]
+    assert np.bincount(data.labels[split.labelled]).tolist() == [8, 8, 8]
+    assert set(split.labelled) | set(split.validation) == set(whole.labelled)
+    assert not set(split.validation) & (set(split.unlabelled) | set(split.test))
+    assert len(split.unlabelled) == 90 - 6
+
+
+def test_validation_images_are_not_in_the_pool_of_stl10_either() -> None:
+    data = make_set(np.repeat(np.arange(2), 20), train_in_pool=True)
+    split = make_split(data, SplitPlan(labels_per_class=5, validation_per_class=1))
+    assert not set(split.validation) & set(split.unlabelled)
+
+
+def test_own_labels_are_all_used_and_images_without_one_are_in_the_pool() -> None:
+    labels = np.array([0, 1, UNKNOWN, 0, 1, UNKNOWN])
+    data = make_set(labels, given_labels=True)
+    split = make_split(data, SplitPlan())
+    assert sorted(split.labelled) == [0, 1, 3, 4]
+    assert sorted(split.unlabelled) == [0, 1, 2, 3, 4, 5]
+    assert sorted(make_split(data, SplitPlan(labelled_in_pool=False)).unlabelled) == [2, 5]
+
+
+def test_the_set_is_not_changed_and_a_seed_repeats() -> None:
+    data = make_set(np.repeat(np.arange(3), 30), shuffled_first=True)
+    before = [part.copy() for part in data.parts]
+    first = make_split(data, SplitPlan(labels_per_class=2, seed=5))
+    again = make_split(data, SplitPlan(labels_per_class=2, seed=5))
+    other = make_split(data, SplitPlan(labels_per_class=2, seed=6))
+    assert first.labelled.tolist() == again.labelled.tolist() != other.labelled.tolist()
+    assert all((a == b).all() for a, b in zip(before, data.parts, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("plan", "says"),
+    [
+        (SplitPlan(labels_per_class=31), '"class 0" has 30 labelled images'),
+        (SplitPlan(head_labelled=10, gamma=20), 'leaves none of class "class 2"'),
+        (SplitPlan(head_labelled=10, gamma=-20), 'leaves none of class "class 0"'),
+        (SplitPlan(head_labelled=10, head_unlabelled=21), "31 are asked for"),
+        (SplitPlan(labels_per_class=3, validation_per_class=3), "leave none to learn from"),
+    ],
+)
+def test_plans_that_the_data_cannot_fill(plan: SplitPlan, says: str) -> None:
+    with pytest.raises(DataError, match=says):
+        make_split(make_set(np.repeat(np.arange(3), 30)), plan)
+
+
+def test_a_class_without_labels_is_named_beside_the_others() -> None:
+    data = replace(make_set(np.array([0, 0, 1])), classes=("leaf", "mould", "rust"))
+    with pytest.raises(DataError, match=r'"rust" has no labelled image \(leaf 2, mould 1, rust 0'):
+        make_split(data, SplitPlan())
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"seed": -1},
+        {"seed": 2**32},
+        {"gamma": 100},
+        {"head_labelled": 10, "gamma": 0.5},
+        {"head_labelled": 10, "gamma": float("nan")},
+        {"gamma_unlabelled": 10},
+        {"labels_per_class": 0},
+        {"labels_per_class": 4, "head_labelled": 10},
+        {"validation_per_class": -1},
+    ],
+)
+def test_plans_that_make_no_sense(fields: dict[str, float]) -> None:
+    with pytest.raises(UsageError):
+        SplitPlan(**fields)  # type: ignore[arg-type]
+
+
+def test_shares() -> None:
+    assert shares(np.array([0, 0, 2, 2]), 3) == (0.5, 0.0, 0.5)

@@ -1,0 +1,211 @@
+"""MixMatch and ReMixMatch: guessed labels, mixed images, and what each term is."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from tamatch.methods import mixing, remixmatch
+from tamatch.methods.base import Method
+from tamatch.methods.mixmatch import MixMatch
+from tamatch.methods.remixmatch import ReMixMatch, turned_by
+from tests.methods.miniature import (
+    LABELLED,
+    UNLABELLED,
+    Miniature,
+    batch_of,
+    build,
+    check_contract,
+    check_finite,
+    statistics,
+)
+
+ALL: list[type[Method]] = [MixMatch, ReMixMatch]
+
+
+def fix_mixup(monkeypatch: pytest.MonkeyPatch, lam: float, partner: Tensor) -> None:
+    monkeypatch.setattr(mixing, "mixup_draw", lambda *_: (torch.tensor(lam), partner))
+
+
+def soft_ce(logits: Tensor, target: Tensor) -> Tensor:
+    return F.cross_entropy(logits, target)  # probabilities as targets, mean over rows
+
+
+def sharpened(p: Tensor) -> Tensor:
+    return p.square() / p.square().sum(-1, keepdim=True)  # T = 1/2
+
+
+@pytest.mark.parametrize("cls", ALL)
+def test_contract(cls: type[Method]) -> None:
+    check_contract(build(cls))
+
+
+@pytest.mark.parametrize("cls", ALL)
+@settings(max_examples=12, deadline=None)
+@given(classes=st.integers(2, 1000), reach=st.floats(0.01, 50))
+def test_finite(cls: type[Method], classes: int, reach: float) -> None:
+    check_finite(cls, classes, reach)
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.5, 0.75, 20.0])
+def test_draws(alpha: float) -> None:
+    torch.manual_seed(0)
+    draws = [mixing.mixup_draw(7, alpha, torch.device("cpu")) for _ in range(2000)]
+    lams = torch.stack([lam for lam, _ in draws])
+    assert lams.ge(0.5).all() and lams.le(1).all()
+    orders = torch.stack([partner for _, partner in draws])
+    assert orders.sort(-1).values.eq(torch.arange(7)).all()
+    assert len({tuple(order.tolist()) for order in orders}) > 1000
+    theirs = np.random.default_rng(0).beta(alpha, alpha, 100_000)
+    expected = float(np.maximum(theirs, 1 - theirs).mean())
+    assert abs(lams.mean().item() - expected) < 0.012
+
+
+def test_mixup_mixes_images_and_targets_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    fix_mixup(monkeypatch, 0.75, torch.tensor([2, 0, 1]))
+    images, targets = torch.randn(3, 3, 4, 4), torch.eye(3)
+    mixed, mixed_targets = mixing.mixup(images, targets, 0.5)
+    torch.testing.assert_close(mixed[0], 0.75 * images[0] + 0.25 * images[2])
+    torch.testing.assert_close(mixed_targets[1], torch.tensor([0.25, 0.75, 0.0]))
+
+
+def test_chunks_are_normalised_apart_and_only_the_first_is_remembered() -> None:
+    torch.manual_seed(0)
+    net = Miniature()
+    by_hand = copy.deepcopy(net)
+    images = torch.randn(10, 3, 4, 4) * torch.arange(1.0, 11)[:, None, None, None]
+    logits = mixing.chunked_logits(net, images, 4)
+    expected = [by_hand(images[:4]).logits]
+    remembered = statistics(by_hand)
+    expected += [by_hand(images[4:8]).logits, by_hand(images[8:]).logits]
+    assert torch.equal(logits, torch.cat(expected))
+    torch.testing.assert_close(statistics(net), remembered, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("cls", ALL)
+def test_only_the_first_mixed_chunk_moves_the_running_statistics(
+    cls: type[Method], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = LABELLED + UNLABELLED * len(cls.views.u)
+    fix_mixup(monkeypatch, 1.0, torch.arange(count))
+    method = build(cls)
+    net = copy.deepcopy(method.net)
+    batch = batch_of(method)
+    method(batch)
+    net(batch.x[0])
+    torch.testing.assert_close(statistics(method.net), statistics(net), rtol=0, atol=0)
+
+
+def test_mixmatch_without_mixing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At λ = 1: cross-entropy on the labels, squares on the sharpened guess of both views."""
+    fix_mixup(monkeypatch, 1.0, torch.randperm(LABELLED + 2 * UNLABELLED))
+    method = build(MixMatch, norm=False, lambda_u=3.0)
+    batch = batch_of(method, progress=0.2)  # half of the ramp
+    p1, p2 = (method.net(view).logits.softmax(-1) for view in batch.u)
+    q = sharpened((p1 + p2) / 2).detach()
+    sup = F.cross_entropy(method.net(batch.x[0]).logits, batch.y)
+    unsup = ((p1 - q).square().mean() + (p2 - q).square().mean()) / 2
+    loss = method(batch)
+    torch.testing.assert_close(loss.parts["sup"], sup.detach())
+    torch.testing.assert_close(loss.parts["unsup"], unsup.detach())
+    torch.testing.assert_close(loss.total, sup + 3.0 * 0.5 * unsup)
+    torch.testing.assert_close(
+        torch.autograd.grad(loss.total, method.net.conv.weight),
+        torch.autograd.grad(sup + 1.5 * unsup, method.net.conv.weight),
+    )
+
+
+def test_mixmatch_with_mixing(monkeypatch: pytest.MonkeyPatch) -> None:
+    partner = torch.arange(LABELLED + 2 * UNLABELLED).flip(0)
+    fix_mixup(monkeypatch, 0.6, partner)
+    method = build(MixMatch, norm=False, rampup=0.1)
+    batch = batch_of(method)
+    p1, p2 = (method.net(view).logits.softmax(-1).detach() for view in batch.u)
+    q = sharpened((p1 + p2) / 2)
+    images = torch.cat([batch.x[0], *batch.u])
+    targets = torch.cat([torch.eye(5)[batch.y], q, q])
+    logits = method.net(0.6 * images + 0.4 * images[partner]).logits
+    targets = 0.6 * targets + 0.4 * targets[partner]
+    sup = soft_ce(logits[:LABELLED], targets[:LABELLED])
+    unsup = F.mse_loss(logits[LABELLED:].softmax(-1), targets[LABELLED:])
+    torch.testing.assert_close(method(batch).total, sup + 10 * unsup)
+
+
+def test_each_image_turns_by_itself() -> None:
+    images = torch.randn(4, 3, 4, 4)
+    turned = turned_by(images, torch.tensor([3, 0, 2, 1]))
+    assert torch.equal(turned[1], images[1])
+    assert torch.equal(turned[2], images[2].flip(-1).flip(-2))
+    assert turned[3, 0, 0, 0] == images[3, 0, 0, 3]  # counter-clockwise: top right to top left
+    assert turned[0, 0, 0, 3] == images[0, 0, 0, 0]
+    counts = [remixmatch.turn_draw(400, torch.device("cpu")).eq(k).sum().item() for k in range(4)]
+    assert min(counts) > 50
+
+
+def remix_terms(method: Any, batch: Any, turn: Tensor, ratio: Tensor) -> dict[str, Tensor]:
+    """The four terms at λ = 1, from the formulas."""
+    weak, strong, other = batch.u
+    p = method.net(weak).logits.softmax(-1).detach()
+    aligned = p * ratio
+    q = sharpened(aligned / aligned.sum(-1, keepdim=True))
+    turned = torch.stack(
+        [image.rot90(int(k), (1, 2)) for image, k in zip(strong, turn, strict=True)]
+    )
+    views = [soft_ce(method.net(view).logits, q) for view in (strong, other, weak)]
+    return {
+        "sup": F.cross_entropy(method.net(batch.x[0]).logits, batch.y),
+        "unsup": torch.stack(views).mean(),
+        "strong": views[0],
+        "rotation": F.cross_entropy(method.rotation(method.net(turned).features), turn),
+    }
+
+
+def test_remixmatch_terms_and_alignment(monkeypatch: pytest.MonkeyPatch) -> None:
+    turn = torch.arange(UNLABELLED) % 4
+    fix_mixup(monkeypatch, 1.0, torch.randperm(LABELLED + 3 * UNLABELLED))
+    monkeypatch.setattr(remixmatch, "turn_draw", lambda *_: turn)
+    method = build(ReMixMatch, norm=False, momentum=0.9, rampup=1.0)
+    target = torch.tensor(method.task.labelled_shares)
+    model = torch.zeros(5)
+    for seed in range(2):
+        batch = batch_of(method, seed, progress=0.5)
+        mean = method.net(batch.u[0]).logits.softmax(-1).mean(0).detach()
+        model = mean if seed == 0 else 0.9 * model + 0.1 * mean  # starts at the first batch
+        terms = remix_terms(method, batch, turn, (target + 1e-6) / (model + 1e-6))
+        loss = method(batch)
+        torch.testing.assert_close(loss.parts["p_model"].float(), model)
+        for name, term in terms.items():
+            torch.testing.assert_close(loss.parts[name], term.detach(), msg=name)
+        total = terms["sup"] + 0.5 * (1.5 * terms["unsup"] + 0.5 * terms["strong"])
+        total = total + 0.5 * terms["rotation"]
+        torch.testing.assert_close(loss.total, total)
+        torch.testing.assert_close(
+            torch.autograd.grad(loss.total, method.net.conv.weight),
+            torch.autograd.grad(total, method.net.conv.weight),
+        )
+
+
+def test_remixmatch_mixes_labelled_strong_strong_weak(monkeypatch: pytest.MonkeyPatch) -> None:
+    method = build(ReMixMatch)
+    batch = batch_of(method)
+    seen: list[Tensor] = []
+
+    def record(images: Tensor, targets: Tensor, alpha: float) -> tuple[Tensor, Tensor]:
+        seen.extend((images, targets))
+        assert alpha == 0.75
+        return images, targets
+
+    monkeypatch.setattr(remixmatch, "mixup", record)
+    method(batch)
+    assert torch.equal(seen[0], torch.cat([batch.x[0], batch.u[1], batch.u[2], batch.u[0]]))
+    first, second, third = seen[1][LABELLED:].reshape(3, UNLABELLED, -1)
+    assert torch.equal(first, second) and torch.equal(first, third)
+    torch.testing.assert_close(first.sum(-1), torch.ones(UNLABELLED))

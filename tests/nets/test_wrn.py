@@ -1,0 +1,146 @@
+"""The wide residual nets against a functional re-implementation and known counts."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tamatch import nets
+from tamatch.errors import UsageError
+from tamatch.nets.base import Net
+
+QUIRKS = {f"stages.{s}.0.bn1.{p}" for s in (1, 2) for p in ("weight", "bias")}
+
+
+def count(net: nn.Module) -> int:
+    return sum(p.numel() for p in net.parameters())
+
+
+def randomised(name: str, size: int = 12) -> Net:
+    """A net whose normalisations are not the identity, so that none can be left out unseen."""
+    net = nets.build(name, 5, size)
+    with torch.no_grad():
+        for key, value in net.state_dict().items():
+            if value.ndim == 1:
+                value.copy_(torch.rand_like(value) + (0.5 if "var" in key else 0))
+    return net
+
+
+def slow_forward(net: Net, x: Tensor, *, clean: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """The definition, one stage and block at a time, in evaluation mode."""
+    w = net.state_dict()
+    blocks = 1 + max(int(key.split(".")[2]) for key in w if key.startswith("stages."))
+
+    def norm_act(x: Tensor, name: str, eps: float = 1e-5) -> Tensor:
+        mean, var = w[f"{name}.running_mean"], w[f"{name}.running_var"]
+        shape = (1, -1, 1, 1)
+        x = (x - mean.view(shape)) / (var.view(shape) + eps).sqrt()
+        x = x * w[f"{name}.weight"].view(shape) + w[f"{name}.bias"].view(shape)
+        return torch.where(x > 0, x, 0.1 * x)
+
+    x = F.conv2d(x, w["stem.weight"], w["stem.bias"], padding=1)
+    for stage in range(3):
+        for block in range(blocks):
+            at = f"stages.{stage}.{block}"
+            stride = 2 if stage > 0 and block == 0 else 1
+            widens = f"{at}.shortcut.weight" in w
+            if not widens:
+                inside, skip = norm_act(x, f"{at}.bn1"), x
+            elif stage == 0 or clean:
+                inside = norm_act(x, f"{at}.bn1")
+                skip = F.conv2d(inside, w[f"{at}.shortcut.weight"], stride=stride)
+            else:
+                inside, skip = x, F.conv2d(x, w[f"{at}.shortcut.weight"], stride=stride)
+            inside = F.conv2d(inside, w[f"{at}.conv1.weight"], stride=stride, padding=1)
+            inside = norm_act(inside, f"{at}.bn2")
+            x = F.conv2d(inside, w[f"{at}.conv2.weight"], padding=1) + skip
+    x = norm_act(x, "norm", 1e-5 if clean else 1e-3)
+    features = x.sum((2, 3)) / (x.shape[2] * x.shape[3])
+    return features @ w["head.weight"].T + w["head.bias"], features, x.flatten(1)
+
+
+@pytest.mark.parametrize("name", ["wrn_10_1", "wrn_16_2", "wrn_10_2_clean"])
+def test_equals_the_definition(name: str) -> None:
+    net = randomised(name).double().eval()
+    x = torch.randn(3, 3, 12, 12, dtype=torch.float64)
+    for got, want in zip(net(x), slow_forward(net, x, clean="clean" in name), strict=True):
+        torch.testing.assert_close(got, want)
+
+
+def test_parameter_counts() -> None:
+    assert count(nets.build("wrn_28_2", 10, 32)) == 1_467_626
+    assert count(nets.build("wrn_28_2_clean", 10, 32)) == 1_467_626
+    assert count(nets.build("wrn_10_1", 10, 32)) == 77_866
+
+
+@pytest.mark.parametrize(("name", "quirks"), [("wrn_28_2", QUIRKS), ("wrn_28_2_clean", set())])
+def test_only_the_named_parameters_get_no_gradient(name: str, quirks: set[str]) -> None:
+    net = nets.build(name, 10, 8)
+    net(torch.randn(4, 3, 8, 8)).logits.square().sum().backward()
+    without = {key for key, p in net.named_parameters() if p.grad is None or not p.grad.any()}
+    assert without == quirks == net.unused_parameters()
+
+
+def test_unused_normalisation_is_not_computed() -> None:
+    net = nets.build("wrn_10_1", 10, 8)
+    net(torch.randn(4, 3, 8, 8))
+    still = {key for key, v in net.state_dict().items() if key.endswith("tracked") and v == 0}
+    assert still == {"stages.1.0.bn1.num_batches_tracked", "stages.2.0.bn1.num_batches_tracked"}
+
+
+@pytest.mark.parametrize(
+    ("name", "momentum", "final_eps"), [("wrn_10_1", 0.001, 1e-3), ("wrn_10_1_clean", 0.1, 1e-5)]
+)
+def test_normalisation_constants(name: str, momentum: float, final_eps: float) -> None:
+    norms = {
+        k: m for k, m in nets.build(name, 10, 8).named_modules() if isinstance(m, nn.BatchNorm2d)
+    }
+    assert {m.momentum for m in norms.values()} == {momentum}
+    assert norms.pop("norm").eps == final_eps
+    assert {m.eps for m in norms.values()} == {1e-5}
+
+
+def test_initial_weights() -> None:
+    torch.manual_seed(0)
+    w = nets.build("wrn_16_4", 100, 32).state_dict()
+    for key, fan_out in [
+        ("stages.2.1.conv1.weight", 9 * 256),
+        ("stages.1.0.shortcut.weight", 128),
+        ("stem.weight", 9 * 16),
+    ]:
+        assert w[key].std().item() == pytest.approx(math.sqrt(2 / fan_out), rel=0.1), key
+    assert w["head.weight"].std().item() == pytest.approx(math.sqrt(2 / (256 + 100)), rel=0.05)
+    assert not w["head.bias"].any() and w["stem.bias"].any()
+
+
+@pytest.mark.parametrize("size", [8, 9, 30, 32, 96])
+def test_output_shapes(size: int) -> None:
+    net = nets.build("wrn_10_1", 7, size)
+    out = net(torch.randn(2, 3, size, size))
+    assert out.logits.shape == (2, 7)
+    assert out.features.shape == (2, net.width) == (2, 64)
+    assert out.map.shape == (2, net.map_width)
+    assert net.classes == 7
+    torch.testing.assert_close(out.map.view(2, 64, -1).mean(-1), out.features)
+
+
+def test_float32_outputs_under_autocast() -> None:
+    net = nets.build("wrn_10_1", 7, 8)
+    x = torch.randn(2, 3, 8, 8)
+    want = net(x)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = net(x)
+    assert {value.dtype for value in out} == {torch.float32}
+    assert not torch.equal(out.features, want.features), "autocast had no effect"
+    torch.testing.assert_close(out.logits, want.logits, rtol=0.1, atol=0.1)
+    torch.testing.assert_close(out.logits, net.head(out.features))
+
+
+@pytest.mark.parametrize("name", ["wrn_27_2", "wrn_4_1", "wrn_28_0"])
+def test_impossible_shapes(name: str) -> None:
+    with pytest.raises(UsageError, match="10, 16, 22, 28"):
+        nets.build(name, 10, 32)

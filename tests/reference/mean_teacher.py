@@ -1,0 +1,56 @@
+"""Mean Teacher: the Π-Model whose target comes from a running average of the weights."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import pi_model
+from .net import NumpyNet
+from .primitives import moved, mse, softmax
+from .records import Array, Facts, NumpyBatch, Params, Values
+
+
+class Reference(pi_model.Reference):
+    """L = CE_lb + 50 · R(0.4) · MSE(softmax(z_w2^student), softmax(z_w^teacher)).
+
+    The teacher starts as a copy of the student and moves in `after_step`; its parameters are in
+    `state` as `teacher.<name>`. With `parity="usb"` the term keeps its value but is a constant:
+    the published code has no gradient there.
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        facts: Facts,
+        *,
+        unlabelled_weight: float = 50.0,
+        ramp_share: float = 0.4,
+        momentum: float = 0.999,
+        parity: str = "",
+    ) -> None:
+        super().__init__(params, facts, unlabelled_weight=unlabelled_weight, ramp_share=ramp_share)
+        self.momentum = momentum
+        self.parity = parity
+        self.state = {f"teacher.{name}": value.copy() for name, value in self.params.items()}
+
+    def targets(self, batch: NumpyBatch) -> Values:
+        values = super().targets(batch)
+        if self.parity == "usb":
+            values["student"] = self.net(batch.u[1]).logits
+        return values
+
+    def teacher(self, images: Array) -> Array:
+        average = {name: self.state[f"teacher.{name}"] for name in self.params}
+        return softmax(NumpyNet(average)(images).logits)
+
+    def terms(self, params: Params, batch: NumpyBatch, values: Values) -> dict[str, float]:
+        parts = super().terms(params, batch, values)
+        if self.parity == "usb":
+            parts["unlabelled"] = float(np.mean(mse(values["student"], values["target"])))
+        return parts
+
+    def after_step(self, params: Params) -> None:
+        super().after_step(params)
+        for name, value in self.params.items():
+            old = self.state[f"teacher.{name}"]
+            self.state[f"teacher.{name}"] = moved(old, value, self.momentum)

@@ -1,0 +1,112 @@
+"""Several runs side by side, and the small table at the end of training."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from html import unescape
+from pathlib import Path
+from statistics import mean, stdev
+
+import pytest
+
+from tamatch.errors import UsageError
+from tamatch.report import summary_table, write_comparison
+from tamatch.report.folder import read_folder
+from tamatch.report.groups import group_runs
+
+MakeRun = Callable[..., Path]
+
+
+def cells(html: str) -> list[list[str]]:
+    """The rows of all tables as text."""
+    return [
+        [
+            unescape(re.sub(r"<[^>]+>", "", cell)).strip()
+            for cell in re.findall(r"<t[hd].*?</t[hd]>", row, re.S)
+        ]
+        for row in re.findall(r"<tr>.*?</tr>", html, re.S)
+    ]
+
+
+def last_error(run: Path) -> float:
+    return float(json.loads((run / "result.json").read_text())["error_last"])
+
+
+def test_seeds_are_averaged_with_the_sample_deviation(make_run: MakeRun, tmp_path: Path) -> None:
+    runs = [make_run(f"t{s}", baseline=False, seed=s) for s in range(3)]
+    runs += [make_run(f"f{s}", baseline=False, seed=s, method="fixmatch", floor=4) for s in (0, 1)]
+    html = write_comparison(runs, tmp_path / "deep" / "page.html").read_text()
+    errors = [last_error(run) for run in runs[:3]]
+    rows = cells(html)
+    assert rows[1][:3] == ["tamatch", "3", f"{mean(errors):.2f} ± {stdev(errors):.2f} %"]
+    assert rows[2][:2] == ["fixmatch", "2"]  # the higher mean error comes second
+    assert [row[1] for row in rows if row[0] == "tamatch"][1:] == ["0", "1", "2"]
+    assert "ddof = 1" in html and "oracle: chosen on the test set" in html
+    assert html.count('class="c1 solid line" d=') == 2 * 3  # both charts overlay every seed
+    assert "<script" not in html and "http:" not in html and "url(" not in html
+
+
+def test_runs_that_differ_in_more_than_the_seed_are_not_averaged(make_run: MakeRun) -> None:
+    runs = [make_run(f"a{s}", baseline=False, seed=s) for s in (0, 1)]
+    runs += [make_run("b", baseline=False, options={"tau": 0.8, "lambda_u": 1.0}, floor=3)]
+    groups = group_runs([read_folder(run) for run in runs])
+    assert {group.name: group.seeds for group in groups} == {
+        "tamatch · tau 0.95": "0, 1",
+        "tamatch · tau 0.8": "0",
+    }
+
+
+def test_data_sets_are_kept_apart(make_run: MakeRun, tmp_path: Path) -> None:
+    runs = [make_run(name, baseline=False, data=name) for name in ("digits", "photos")]
+    html = write_comparison(runs, tmp_path / "c.html").read_text()
+    assert re.findall("<h2>(.*?)</h2>", html) == ["digits", "photos"]
+    assert "no spread can be given" in html
+
+
+def test_unfinished_and_unmeasured_runs_are_listed_not_dropped(
+    make_run: MakeRun, tmp_path: Path
+) -> None:
+    runs = [
+        make_run("done", baseline=False),
+        make_run("half", baseline=False, status="stopped", method="fixmatch"),
+        make_run("blind", baseline=False, test=False, method="flexmatch"),
+    ]
+    html = write_comparison(runs, tmp_path / "c.html").read_text()
+    rows = {row[-1]: row for row in cells(html)}
+    means = {row[0]: row for row in cells(html) if len(row) == 7}
+    assert means["fixmatch"][1:3] == ["0 of 1", "–"]  # an unfinished run is in no mean
+    assert rows["half"][2].endswith("%") and rows["half"][3] == "–"
+    assert rows["blind"][2] == "–"
+    assert "half: This run was stopped" in html
+
+
+def test_hostile_names_are_escaped(make_run: MakeRun, tmp_path: Path) -> None:
+    name = "<script>alert(1)</script>"
+    run = make_run("r", baseline=False, data=name, method=name, classes=[name, "b"])
+    html = write_comparison([run], tmp_path / "c.html").read_text()
+    assert "<script" not in html and "&lt;script&gt;" in html
+
+
+def test_nothing_to_compare_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="at least one"):
+        write_comparison([], tmp_path / "c.html")
+
+
+def test_the_summary_has_the_run_and_its_baseline(make_run: MakeRun) -> None:
+    run = make_run()
+    header, last, median, worst, used = summary_table(run)
+    assert header == ("", "tamatch", "supervised")
+    assert last[:2] == ("test error, last step", f"{last_error(run):.1f} %")
+    assert last[2] == f"{last_error(run / 'baseline'):.1f} %"
+    assert median[0] == "median of the last 20 tests"
+    assert worst[0] == "worst class" and worst[1].startswith('"9" ')
+    assert used[0] == "unlabelled images used" and used[2] == "–"
+
+
+def test_the_summary_without_test_set_or_baseline(make_run: MakeRun) -> None:
+    rows = summary_table(make_run(test=False, baseline=False))
+    assert {len(row) for row in rows} == {2}
+    assert rows[1] == ("test error, last step", "not measured")
+    assert rows[2] == ("worst class", "–")

@@ -1,0 +1,154 @@
+"""Result files are read as streams, in bounded memory, and whatever is broken is passed over."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tamatch.errors import DataError, UsageError
+from tamatch.report import write_report
+from tamatch.report.folder import read_folder
+from tamatch.report.metrics import KEEP, read_metrics
+from tamatch.report.predictions import read_predictions
+from tamatch.report.thin import Thinned
+
+MakeRun = Callable[..., Path]
+
+
+@pytest.mark.parametrize("length", [0, 1, 9, 10, 19, 20, 21, 39, 40, 41, 1000, 12345])
+def test_thinned_is_even_bounded_and_keeps_both_ends(length: int) -> None:
+    stream: Thinned[int] = Thinned(10)
+    for item in range(length):
+        stream.add(item)
+    kept = stream.items()
+    assert stream.seen == length
+    assert len(kept) <= 20
+    if length:
+        assert kept[0] == 0 and kept[-1] == length - 1
+        assert kept[:-1] == list(range(0, length, stream.stride))[: len(kept) - 1]
+    if length <= 19:
+        assert kept == list(range(length))
+    else:
+        assert len(kept) >= 10
+
+
+def write_lines(path: Path, *lines: str) -> Path:
+    path.write_text("".join(lines))
+    return path
+
+
+def row(step: int, kind: str = "train", **values: object) -> str:
+    return json.dumps({"step": step, "kind": kind, **values}) + "\n"
+
+
+def test_a_torn_last_line_is_passed_over(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "m", row(1, total=3.0), row(2, total=2.0), row(3, total=1.0)[:-9])
+    metrics = read_metrics(path)
+    assert metrics.of("train").curve("total") == [(1, 3.0), (2, 2.0)]
+    assert metrics.unreadable == 0
+
+
+def test_a_whole_last_line_without_newline_counts(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "m", row(1, total=3.0), row(2, total=2.0).rstrip())
+    assert read_metrics(path).of("train").last_scalar("total") == 2.0
+
+
+def test_broken_lines_are_counted_and_left_out(tmp_path: Path) -> None:
+    bad = ["not json\n", '{"kind": "train", broken\n', '{"kind": "train", "total": 1}\n', "\n"]
+    path = write_lines(tmp_path / "m", row(1, total=3.0), *bad, row(2, total=2.0))
+    metrics = read_metrics(path)
+    assert [r.step for r in metrics.of("train").rows] == [1, 2]
+    assert metrics.unreadable == 3
+
+
+def test_missing_and_odd_values_break_the_line_but_not_the_reader(tmp_path: Path) -> None:
+    path = write_lines(
+        tmp_path / "m",
+        row(1, total=1.0, used=0.5, per_class=[1.0, None], flag=True, word="x", nested={"a": 1}),
+        '{"step": 2, "kind": "train", "total": NaN, "used": Infinity}\n',
+        row(3, total=10**400, used=0.7),
+    )
+    log = read_metrics(path).of("train")
+    assert [math.isnan(y) for _, y in log.curve("total")] == [False, True, True]
+    assert log.last_scalar("used") == 0.7
+    assert log.scalar_names() == ["total", "used"]
+    assert log.last_vector("per_class")[0] == 1.0 and math.isnan(log.last_vector("per_class")[1])
+
+
+def test_steps_written_again_after_a_restart_replace_the_old_ones(tmp_path: Path) -> None:
+    lines = [row(s, total=1.0) for s in (1, 2, 3, 4)] + [row(s, total=2.0) for s in (3, 4, 5)]
+    log = read_metrics(write_lines(tmp_path / "m", *lines)).of("train")
+    assert log.curve("total") == [(1, 1.0), (2, 1.0), (3, 2.0), (4, 2.0), (5, 2.0)]
+
+
+def test_rare_kinds_are_not_thinned_away(tmp_path: Path) -> None:
+    lines = [row(s, total=1.0) for s in range(1, 3001)] + [row(3000, "test", error=5.0)]
+    lines.insert(1500, row(1500, "test", error=9.0))
+    metrics = read_metrics(write_lines(tmp_path / "m", *lines))
+    assert metrics.of("test").curve("error") == [(1500, 9.0), (3000, 5.0)]
+    assert metrics.of("train").total == 3000
+    assert len(metrics.of("train").rows) <= 2 * KEEP
+    assert metrics.of("train").rows[-1].step == 3000
+
+
+def write_long_log(path: Path, rows: int, classes: int) -> None:
+    share = ", ".join(["0.123456789"] * classes)
+    template = (
+        f'"kind": "train", "total": 0.5, "lr": 0.03, "used": 0.7, "used_by_class": [{share}], '
+        f'"predicted_by_class": [{share}], "p_model": [{share}], "p_target": [{share}]}}\n'
+    )
+    with path.open("w") as file:
+        for start in range(0, rows, 10_000):
+            file.write("".join(f'{{"step": {s}, {template}' for s in range(start, start + 10_000)))
+
+
+def test_a_long_log_costs_little(make_run: MakeRun) -> None:
+    run = make_run(baseline=False)
+    write_long_log(run / "metrics.jsonl", 100_000, classes=10)
+    began = time.process_time()
+    page = write_report(run)
+    assert time.process_time() - began < 3
+    assert page.stat().st_size < 500_000
+    assert "every 256th" in page.read_text()
+
+
+@pytest.mark.slow
+def test_a_million_rows_take_under_ten_seconds(make_run: MakeRun) -> None:
+    run = make_run(baseline=False)
+    write_long_log(run / "metrics.jsonl", 1_000_000, classes=10)
+    began = time.process_time()
+    assert write_report(run).stat().st_size < 3_000_000
+    assert time.process_time() - began < 10
+
+
+def test_a_folder_that_is_no_run_is_refused_with_a_way_out(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="not a folder"):
+        read_folder(tmp_path / "nowhere")
+    with pytest.raises(DataError, match=r"holds no run.*--out"):
+        read_folder(tmp_path)
+
+
+def test_predictions_are_counted_and_calibration_matches_the_definition(tmp_path: Path) -> None:
+    sure = [0.95, 0.91, 0.99, 0.55, 0.52, 0.15]
+    right = [True, True, False, True, False, False]
+    lines = ["image,label,predicted,confidence\n"]
+    for confidence, hit in zip(sure, right, strict=True):
+        lines.append(f"x.png,a,{'a' if hit else 'b'},{confidence}\n")
+    lines += ["unknown.png,,a,0.9\n"]
+    found = read_predictions(write_lines(tmp_path / "p.csv", *lines))
+    assert found is not None
+    assert found.matrix(("a", "b")) == [[3, 3], [0, 0]]
+    assert found.mistakes(5) == [("a", "b", 3)]
+    bins = [(0.95 + 0.91 + 0.99, 2), (0.55 + 0.52, 1), (0.15, 0)]
+    assert found.calibration_error == pytest.approx(100 * sum(abs(c - r) for c, r in bins) / 6)
+
+
+def test_predictions_without_labels_or_file_are_none(tmp_path: Path) -> None:
+    assert read_predictions(tmp_path / "none.csv") is None
+    empty = write_lines(tmp_path / "p.csv", "image,label,predicted,confidence\n", "a.png,,b,0.5\n")
+    assert read_predictions(empty) is None

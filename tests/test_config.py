@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tamatch import recipes
+from tamatch.config import RUN_OPTIONS, configure, dump, method_options
+from tamatch.data import DATASETS
+from tamatch.errors import TamatchError, UsageError
+from tamatch.methods import METHODS
+
+
+def test_defaults_are_the_demo() -> None:
+    run = configure({})
+    assert (run.data, run.method, run.baseline) == ("digits", "tamatch", "supervised")
+    assert run.options["tau"] == 0.95
+
+
+def test_a_named_method_trains_alone() -> None:
+    assert configure({"method": "tamatch"}).baseline == "none"
+    assert configure({"method": "tamatch", "baseline": "supervised"}).baseline == "supervised"
+
+
+@pytest.mark.parametrize("data", [*DATASETS, "some/folder"])
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_has_a_recipe_on_every_data_set(data: str, method: str) -> None:
+    run = configure({"data": data, "method": method})
+    assert run.options.keys() == method_options(method).keys()
+
+
+def test_recipes_name_only_options_that_exist() -> None:
+    for protocol in recipes.PROTOCOLS.values():
+        assert protocol.keys() <= RUN_OPTIONS.keys()
+    rows = {**recipes.WRN_OPTIONS, **{m: o for (_, m), o in recipes.DATA_OPTIONS.items()}}
+    for method, options in rows.items():
+        assert options.keys() <= method_options(method).keys()
+
+
+def test_options_win_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("steps: 77\ntau: 0.8\nlabels-per-class: 2\n")
+    run = configure({"tau": "0.7"}, file)
+    assert (run.steps, run.options["tau"], run.labels_per_class) == (77, 0.7, 2)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_printed_configuration_reads_back(method: str, tmp_path: Path) -> None:
+    run = configure({"method": method, "prior": [0.25, 0.75]})
+    (tmp_path / "c.yaml").write_text(dump(run))
+    assert configure({}, tmp_path / "c.yaml") == run
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"method": "fixmach"}, "Perhaps you meant fixmatch"),
+        ({"tau": "1.5"}, "--tau must lie in (0, 1), got 1.5."),
+        ({"tua": "0.5"}, "--tua is not an option. Perhaps you meant --tau (confidence threshold"),
+        ({"stpes": 5}, "Perhaps you meant --steps"),
+        ({"steps": "ten"}, "--steps takes a whole number, got 'ten'."),
+        ({"steps": 0}, "--steps must be at least 1, got 0."),
+        ({"lr": -1}, "--lr must be greater than 0, got -1."),
+        ({"lr": "nan"}, "--lr takes a number"),
+        ({"optimizer": "adamv"}, "Perhaps you meant adamw"),
+        ({"clip": "symetric"}, "Perhaps you meant symmetric"),
+        ({"graph": "maybe"}, "--graph takes yes or no"),
+        ({"seed": -1}, "--seed must lie in [0, 4294967295], got -1."),
+        ({"method": "supervised", "tau": 0.9}, "--tau is not an option"),
+        ({"target": "missing.json"}, "missing.json cannot be read"),
+    ],
+)
+def test_mistakes_are_named(given: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError) as error:
+        configure(given)
+    assert message in str(error.value)
+
+
+def test_a_known_prior_comes_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "shares.json"
+    file.write_text(json.dumps({"a": 3, "b": 1}))
+    run = configure({"target": str(file)})
+    assert run.prior == (0.75, 0.25) and run.options["target"] == "prior"
+    for text in ("[]", "[-1, 2]", "hello", "[a, b]"):
+        file.write_text(text)
+        with pytest.raises(UsageError):
+            configure({"target": str(file)})
+
+
+def test_a_broken_config_file_is_a_usage_error(tmp_path: Path) -> None:
+    for text in ("- a\n- b\n", "steps: [1", "\x00"):
+        (tmp_path / "c.yaml").write_text(text)
+        with pytest.raises(UsageError):
+            configure({}, tmp_path / "c.yaml")
+    with pytest.raises(UsageError, match="cannot be read"):
+        configure({}, tmp_path / "none.yaml")
+
+
+names = st.sampled_from([*RUN_OPTIONS, *method_options("tamatch"), "nonsense", ""])
+values = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
+values |= st.lists(st.integers() | st.text(max_size=3), max_size=3)
+
+
+@given(st.dictionaries(names, values, max_size=4))
+def test_no_input_escapes_validation(given: dict[str, object]) -> None:
+    try:
+        run = configure(given)
+    except TamatchError:
+        return
+    assert configure(yaml.safe_load(dump(run))) == run

@@ -1,0 +1,29 @@
+"""What must stay light: no torch for what only reads tables and files."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import tamatch",
+        "from tamatch.cli import main; main([])",
+        "from tamatch.cli import main; main(['methods'])",
+        "from tamatch.cli import main; main(['methods', '--json'])",
+        "from tamatch.cli import main; main(['nets'])",
+        "import tamatch.report",
+        "import tamatch.data",
+        "from tamatch.cli import main; main(['train', '--method', 'fixmach'])",
+        "from tamatch.cli import main; main(['report', 'no-such-run'])",
+        "from tamatch.cli import main\ntry: main(['train', '--help'])\nexcept SystemExit: pass",
+    ],
+)
+def test_torch_is_not_imported(code: str) -> None:
+    check = "import sys; assert 'torch' not in sys.modules, 'torch was imported'"
+    done = subprocess.run([sys.executable, "-c", f"{code}\n{check}"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,91 @@
+"""Who may import whom: the architecture as a test."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[1] / "tamatch"
+
+LAYERS = [
+    {"errors", "files", "types", "kinds", "dist", "losses"},
+    {"stats", "options", "sampler", "signals"},
+    {"pseudo", "nets", "augment", "data", "report"},  # siblings never import each other
+    {"methods", "recipes"},
+    {"optim", "checkpoint", "source", "meter", "folder", "config"},
+    {"engine", "exam", "hardware", "model", "progress"},
+    {"picture", "training"},
+    {"run"},
+    {"use"},
+    {"bench"},
+    {"cli"},
+    {"__init__", "__main__"},
+]
+ORDER = {name: i for i, layer in enumerate(LAYERS) for name in layer}
+METHODS_MAY_USE = {"types", "kinds", "dist", "losses", "stats", "pseudo", "methods", "errors"}
+
+
+def home(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported(path: Path) -> set[str]:
+    """The parts of the package that a file imports, also inside functions."""
+    parts: set[str] = set()
+    here = ("tamatch", *path.relative_to(PACKAGE).parts[:-1])
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            base = here[: len(here) - node.level + 1] if node.level else ()
+            module = (*base, *(node.module.split(".") if node.module else ()))
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                pieces = alias.name.split(".")
+                if pieces[0] == "tamatch" and len(pieces) > 1:
+                    parts.add(pieces[1])
+            continue
+        else:
+            continue
+        if module[:1] != ("tamatch",):
+            continue
+        if len(module) > 1:
+            parts.add(module[1])
+        else:
+            parts.update(n for n in names if (PACKAGE / n).is_dir() or (PACKAGE / f"{n}.py").exists())
+    return parts
+
+
+def test_every_module_has_a_layer() -> None:
+    assert {home(p) for p in PACKAGE.rglob("*.py")} <= ORDER.keys()
+
+
+def test_imports_only_go_down() -> None:
+    wrong = []
+    for path in PACKAGE.rglob("*.py"):
+        for other in imported(path):
+            if other != home(path) and ORDER[other] >= ORDER[home(path)]:
+                wrong.append(f"{path.relative_to(PACKAGE)} may not import {other}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_methods_know_nothing_of_nets_data_or_engine() -> None:
+    for path in (PACKAGE / "methods").glob("*.py"):
+        assert imported(path) <= METHODS_MAY_USE, path.name
+
+
+def test_every_method_file_is_in_the_table() -> None:
+    from tamatch.methods import METHODS
+
+    files = {p.stem for p in (PACKAGE / "methods").glob("*.py")} - {"__init__", "base", "mixing"}
+    assert files == {row.path.partition(":")[0] for row in METHODS.values()}
+
+
+def test_method_files_are_short() -> None:
+    lengths = {p.stem: len(p.read_text().splitlines()) for p in (PACKAGE / "methods").glob("*.py")}
+    assert lengths["fixmatch"] <= 60 and lengths["tamatch"] <= 60
+    own = sorted(n for k, n in lengths.items() if k not in ("__init__", "base"))
+    assert max(own) <= 100 and own[len(own) // 2] < 50
+
+
+def test_the_engine_stays_small() -> None:
+    assert len((PACKAGE / "engine.py").read_text().splitlines()) < 200

@@ -1,0 +1,68 @@
+"""Small real parts for tests: the digits, a small net, an engine of a few images a step."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+
+from tamatch import methods, nets, optim
+from tamatch.augment import Augment, Policy
+from tamatch.config import method_options
+from tamatch.data import DataSet, Split, SplitPlan, load, make_split, shares
+from tamatch.engine import Engine, Pace
+from tamatch.methods.base import Method
+from tamatch.source import Source
+from tamatch.types import Task
+
+NET = "wrn_10_1_clean"
+BATCH, UNLABELLED, STEPS = 8, 12, 40
+
+
+@cache
+def digits() -> tuple[DataSet, Split]:
+    data = load("digits")
+    return data, make_split(data, SplitPlan(labels_per_class=2))
+
+
+def needs_average(name: str) -> bool:
+    return name in ("mean_teacher", "comatch", "simmatch")
+
+
+def tiny_options(name: str) -> dict[str, Any]:
+    """Options under which a fresh net's pseudo-labels are accepted now and then."""
+    options = {k: o.default for k, o in method_options(name).items()}
+    return options | ({"tau": 0.2} if "tau" in options else {})
+
+
+def tiny_method(name: str, seed: int = 0, **changes: Any) -> Method:
+    data, split = digits()
+    torch.manual_seed(seed)
+    net = nets.build(NET, len(data.classes), data.size)
+    task = Task(
+        classes=10,
+        labelled=len(split.labelled),
+        unlabelled=len(split.unlabelled),
+        labelled_shares=shares(data.labels[split.labelled], 10),
+        steps=STEPS,
+        batch_labelled=BATCH,
+        batch_unlabelled=UNLABELLED,
+    )
+    ema = 0.9 if needs_average(name) else 0.0
+    return methods.get(name)(net, task, **{"ema": ema, **tiny_options(name), **changes})
+
+
+def tiny_engine(name: str, seed: int = 0, **changes: Any) -> Engine:
+    data, split = digits()
+    method = tiny_method(name, seed, **changes)
+    groups = optim.parameter_groups(method, lr=0.03, weight_decay=5e-4)
+    policy = Policy(data.size, data.mean, data.std, horizontal_flip=False)
+    device = torch.device("cpu")
+    return Engine(
+        method,
+        optim.build_optimizer("sgd", groups),
+        Source(data, split, BATCH, UNLABELLED, seed, device),
+        Augment(policy, seed),
+        Pace(STEPS, 0, seed),
+    )
