@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -42,7 +43,7 @@ def write(job: tuple[Path, int, int, int]) -> None:
 def decode_bare(files: list[Path]) -> None:
     for file in files:
         with Image.open(file) as image:
-            image.load()
+            np.asarray(image)
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -65,7 +66,7 @@ def main(count: int, side: int) -> None:
             (root / f"class{c}").mkdir(parents=True)
         steps = np.linspace(0, count, PROCESSES + 1).astype(int).tolist()
         with get_context("spawn").Pool(PROCESSES) as pool:
-            jobs = [(root, a, b, side) for a, b in zip(steps, steps[1:], strict=False)]
+            jobs = [(root, a, b, side) for a, b in pairwise(steps)]
             pool.map(write, jobs, chunksize=1)
             files = sorted(root.rglob("*.jpg"))
             total = sum(file.stat().st_size for file in files)

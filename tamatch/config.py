@@ -28,13 +28,11 @@ class Run:
     seed: Annotated[int, Between(0, 2**32 - 1), "seed of the split, the start and every draw"] = 0
 
     labels_per_class: Annotated[int, AT_LEAST_ONE, "labelled images of each class"] | None = None
-    head_labelled: Annotated[int, AT_LEAST_ONE, "labelled images of the largest class"] | None = None
-    head_unlabelled: (
-        Annotated[int, AT_LEAST_ONE, "unlabelled images of the largest class"] | None
-    ) = None
+    head_labelled: Annotated[int, AT_LEAST_ONE, "labelled ones of the largest class"] | None = None
+    head_unlabelled: Annotated[int, AT_LEAST_ONE, "the same, unlabelled"] | None = None
     gamma: Annotated[float, "largest class over smallest; negative: reversed"] = 1.0
     gamma_unlabelled: Annotated[float, "the same for the unlabelled pool"] | None = None
-    validation_per_class: Annotated[int, AT_LEAST_ZERO, "labelled images held out of each class"] = 0
+    validation_per_class: Annotated[int, AT_LEAST_ZERO, "labelled ones held out of each class"] = 0
     labelled_in_pool: Annotated[
         Literal["yes", "no"], "are the labelled images in the unlabelled pool too?"
     ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +53,9 @@ class Engine:
         self.eager_steps = 0  # in this process
         self.meter = Meter().to(self.device)
         self.graph: torch.cuda.CUDAGraph | None = None
+        cuda = self.device.type == "cuda"
+        self.stream = torch.cuda.Stream(self.device) if cuda else None  # type: ignore[no-untyped-call]
+        self.layout = torch.channels_last if cuda else torch.contiguous_format
         self.slots = [torch.arange(s.batch, device=self.device) for s in source.samplers]
 
     def step(self) -> None:
@@ -61,7 +66,7 @@ class Engine:
         loss.total.backward()
         dist.mean_grads_(self.method.parameters())
         self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=False)
+        self.optimizer.zero_grad()
         self.method.after_step()
         self.meter.add_({"total": loss.total.detach(), **loss.parts})
         self.at.add_(1)
@@ -78,7 +83,9 @@ class Engine:
     def views(self, pool: int, ids: Tensor, names: tuple[str, ...]) -> tuple[Tensor, ...]:
         images = self.source.images(pool, ids)
         return tuple(
-            self.augment(name, images, self.at, self.slots[pool], stream=16 * pool + i)
+            self.augment(name, images, self.at, self.slots[pool], stream=16 * pool + i).contiguous(
+                memory_format=self.layout
+            )
             for i, name in enumerate(names)
         )
 
@@ -95,11 +102,22 @@ class Engine:
             self.graph.replay()
         self.done += 1
 
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Work beside the default stream, which cannot be captured."""
+        if self.stream is None:
+            yield
+            return
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
+            yield
+        torch.cuda.current_stream().wait_stream(self.stream)
+
     def capture(self) -> None:
         """Record the step once; recording does not run it."""
         torch.cuda.synchronize()
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
+        with torch.cuda.graph(self.graph, stream=self.stream):
             self.step()
 
     @torch.no_grad()

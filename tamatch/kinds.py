@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,8 @@ SHARE = Between(0, 1)
 AT_LEAST_ZERO = Between(0)
 AT_LEAST_ONE = Between(1)
 POSITIVE = Between(0, open_low=True)
+
+Inherited = Any  # options that a method hands through to its parent class
 
 Tau = Annotated[float, FRACTION, "confidence threshold"]
 LambdaU = Annotated[float, AT_LEAST_ZERO, "weight of the unlabelled loss"]

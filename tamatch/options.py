@@ -89,8 +89,8 @@ def from_hint(name: str, hint: Any, default: Any) -> Option | None:
     """An option from an `Annotated` type; None for a parameter that is not annotated as one."""
     optional = False
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        inner = [h for h in typing.get_args(hint) if h is not type(None)]
-        optional, hint = True, inner[0]
+        optional = type(None) in typing.get_args(hint)
+        hint = next(h for h in typing.get_args(hint) if h is not type(None))
     if typing.get_origin(hint) is not typing.Annotated:
         return None
     kind, *notes = typing.get_args(hint)

@@ -133,6 +133,8 @@ def build(run: Run, folder: RunFolder, progress: Progress) -> Training:
     net = nets.build(str(run.net), len(data.classes), data.size)
     method = methods.get(run.method)(net, task_of(run, data, split), ema=run.ema, **run.options)
     method.to(device)
+    if device.type == "cuda":
+        method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     groups = optim.parameter_groups(
         method, lr=run.lr, weight_decay=run.weight_decay, layer_decay=run.layer_decay,
         depth_of=net.depth_of,

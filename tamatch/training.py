@@ -52,7 +52,8 @@ class Training:
         run, engine = self.run, self.engine
         self.began = time.perf_counter()
         self.folder.update(status="running")
-        with StopSignals() as stop, self.progress.bar(engine.done, self.steps):
+        bar = self.progress.bar(engine.done, self.steps)
+        with StopSignals() as stop, bar, engine.running():
             while engine.done < self.steps:
                 engine.advance()
                 done = engine.done

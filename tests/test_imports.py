@@ -25,5 +25,7 @@ import pytest
 )
 def test_torch_is_not_imported(code: str) -> None:
     check = "import sys; assert 'torch' not in sys.modules, 'torch was imported'"
-    done = subprocess.run([sys.executable, "-c", f"{code}\n{check}"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\n{check}"], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr

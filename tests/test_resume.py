@@ -88,7 +88,8 @@ def test_a_polite_signal_saves_first(
 ) -> None:
     run = tmp_path / "run"
     process = start("train", "--out", str(run), *SMALL)
-    wait_for(lambda: (run / "metrics.jsonl").exists() and (run / "metrics.jsonl").stat().st_size > 0)
+    rows = run / "metrics.jsonl"
+    wait_for(lambda: rows.exists() and rows.stat().st_size > 0)
     process.send_signal(number)
     _, error = process.communicate(timeout=30)
     assert process.returncode == code, error

@@ -53,16 +53,19 @@ def tiny_method(name: str, seed: int = 0, **changes: Any) -> Method:
     return methods.get(name)(net, task, **{"ema": ema, **tiny_options(name), **changes})
 
 
-def tiny_engine(name: str, seed: int = 0, **changes: Any) -> Engine:
+def tiny_engine(
+    name: str, seed: int = 0, *, device: str = "cpu", graph: bool = False, **changes: Any
+) -> Engine:
     data, split = digits()
-    method = tiny_method(name, seed, **changes)
+    place = torch.device(device)
+    method = tiny_method(name, seed, **changes).to(place)
     groups = optim.parameter_groups(method, lr=0.03, weight_decay=5e-4)
     policy = Policy(data.size, data.mean, data.std, horizontal_flip=False)
-    device = torch.device("cpu")
     return Engine(
         method,
         optim.build_optimizer("sgd", groups),
-        Source(data, split, BATCH, UNLABELLED, seed, device),
-        Augment(policy, seed),
+        Source(data, split, BATCH, UNLABELLED, seed, place),
+        Augment(policy, seed).to(place),
         Pace(STEPS, 0, seed),
+        graph=graph,
     )

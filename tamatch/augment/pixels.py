@@ -30,9 +30,9 @@ def operate(x: Tensor, settings: Settings, curves: Tensor, width: int) -> Tensor
 def luma(x: Tensor) -> Tensor:
     """Grey levels (N, 1, H*W): 19595 red + 38470 green + 7471 blue of 65536, rounded half up."""
     red, green, blue = x[:, 0:1], x[:, 1:2], x[:, 2:3]
-    sum_ = red * (19595 / 65536)
-    sum_ = sum_.add_(green, alpha=38470 / 65536).add_(blue, alpha=7471 / 65536)
-    return sum_.add_(0.5).floor_()
+    weighted = red * (19595 / 65536)
+    weighted = weighted.add_(green, alpha=38470 / 65536).add_(blue, alpha=7471 / 65536)
+    return weighted.add_(0.5).floor_()
 
 
 def mean_level(grey: Tensor, width: int) -> Tensor:

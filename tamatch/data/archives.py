@@ -26,7 +26,8 @@ class Archive:
 
 def data_root(root: Path | None) -> Path:
     """Where named data sets lie: the given folder, $TAMATCH_DATA, or ./data."""
-    return root if root is not None else Path(os.environ.get("TAMATCH_DATA") or "data")
+    folder = root if root is not None else Path(os.environ.get("TAMATCH_DATA") or "data")
+    return folder.absolute()
 
 
 def locate(root: Path | None, name: str, candidates: Sequence[str], archive: Archive) -> Path:

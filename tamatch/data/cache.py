@@ -9,16 +9,33 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import DataError
+import numpy as np
 
+from ..errors import DataError
+from .dataset import Digests, Pixels
+from .pixelfile import PixelFile
+
+PIXELS = "pixels.npy"
+DIGESTS = "digests.npy"
 MANIFEST = "manifest.json"
 UNFINISHED = "building-"
 STALE = 24 * 3600  # seconds after which an unfinished entry belongs to a process that died
 
 Facts = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the cache holds under one key; `build` may have put more files into its folder."""
+
+    folder: Path
+    images: Pixels  # a memory map
+    digests: Digests
+    facts: Facts
 
 
 def cache_folder() -> Path:
@@ -29,69 +46,69 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tamatch"
 
 
-def open_or_build(key: str, build: Callable[[Path], Facts]) -> tuple[Path, Facts]:
-    """The folder of the entry `key` and its facts; `build` writes its files if there is none.
+def open_or_build(key: str, size: int, build: Callable[[Path], Facts]) -> Entry:
+    """The entry `key`; if there is none, or it was damaged since, `build` writes its files.
 
-    The manifest holds the SHA-256 of every file, so an entry that was damaged since is built
-    again. A new entry appears by one rename: other processes see all of it or nothing.
+    These are at least the pixels and the digest of each image. A new entry appears by one
+    rename: other processes see all of it or nothing.
     """
     folder = cache_folder()
-    entry = folder / key
-    facts = _read(entry)
-    if facts is not None:
-        return entry, facts
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        _sweep(folder)
-        working = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=folder))
+    place = folder / key
+    facts = _read(place, size)
+    if facts is None:
         try:
-            facts = build(working)
-            _write_manifest(working, facts)
-            _publish(working, entry)
-        finally:
-            shutil.rmtree(working, ignore_errors=True)
-    except OSError as error:
-        raise DataError(
-            f"the image cache {folder} cannot be written: {error.strerror or error}. "
-            "Make room, or set TAMATCH_CACHE to another folder."
-        ) from error
-    return entry, facts
+            folder.mkdir(parents=True, exist_ok=True)
+            _sweep(folder)
+            working = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=folder))
+            try:
+                facts = build(working)
+                _write_manifest(working, facts)
+                _publish(working, place, size)
+            finally:
+                shutil.rmtree(working, ignore_errors=True)
+        except OSError as error:
+            raise DataError(
+                f"the image cache {folder} cannot be written: {error.strerror or error}. "
+                "Make room, or set TAMATCH_CACHE to another folder."
+            ) from error
+    images = PixelFile(place / PIXELS, size).open()
+    return Entry(place, images, np.load(place / DIGESTS), facts)
 
 
-def sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _read(entry: Path) -> Facts | None:
+def _read(place: Path, size: int) -> Facts | None:
     """The facts of an entry, or None if it is absent, unreadable or not as it was written."""
     try:
-        manifest = json.loads((entry / MANIFEST).read_text("utf-8"))
-        for name, digest in manifest["files"].items():
-            if sha256(entry / name) != digest:
-                return None
+        manifest = json.loads((place / MANIFEST).read_text("utf-8"))
+        if any(_sha256(place / name) != digest for name, digest in manifest["files"].items()):
+            return None
+        if not PixelFile(place / PIXELS, size).intact(np.load(place / DIGESTS)):
+            return None
         facts: Facts = manifest["facts"]
         return facts
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def _write_manifest(folder: Path, facts: Facts) -> None:
-    files = {path.name: sha256(path) for path in sorted(folder.iterdir())}
+    """The SHA-256 of every file but the pixels, which their digests vouch for."""
+    files = {path.name: _sha256(path) for path in sorted(folder.iterdir()) if path.name != PIXELS}
     with (folder / MANIFEST).open("w", encoding="utf-8") as file:
         json.dump({"files": files, "facts": facts}, file)
-        file.flush()
-        os.fsync(file.fileno())
 
 
-def _publish(working: Path, entry: Path) -> None:
+def _publish(working: Path, place: Path, size: int) -> None:
     try:
-        working.rename(entry)
+        working.rename(place)
     except OSError:
-        if _read(entry) is not None:
+        if _read(place, size) is not None:
             return  # another process was faster
-        shutil.rmtree(entry)
-        working.rename(entry)
+        shutil.rmtree(place)
+        working.rename(place)
 
 
 def _sweep(folder: Path) -> None:

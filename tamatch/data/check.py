@@ -98,7 +98,7 @@ def check(
             split = make_split(data, SplitPlan())
         except DataError as error:
             problems.append(str(error))
-    groups = equal_images(data.images)
+    groups = equal_images(data.image_digests())
     in_test = np.zeros(len(data.images), bool)
     in_test[data.part("test")] = True
     return CheckReport(

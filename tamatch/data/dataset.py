@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,9 +12,11 @@ import numpy.typing as npt
 Pixels = npt.NDArray[np.uint8]
 Indices = npt.NDArray[np.int64]
 Sizes = npt.NDArray[np.int32]
+Digests = npt.NDArray[np.uint8]
 Progress = Callable[[int, int], None]  # called with (done, total)
 
 UNKNOWN = -1  # the label of an image that has none
+DIGEST = 16  # bytes of an image's SHA-256 that are kept
 PARTS = ("train", "unlabelled", "validation", "test")  # where the publisher or the user put it
 
 
@@ -35,6 +37,7 @@ class DataSet:
     given_labels: bool = False  # True: train on the labels as they are (a person's own folder)
     shuffled_first: bool = False  # the benchmark draws from a shuffled order (EuroSAT)
     train_in_pool: bool = False  # the benchmark's pool holds the whole training part (STL-10)
+    digests: Digests | None = None  # (N, DIGEST), where they are known already
     original_sizes: Sizes | None = None  # (N, 2) width and height of the files, where they differ
     checksums: str = "not needed"  # what is known of the files' integrity
     notes: tuple[str, ...] = ()  # remarks for the user on what was read and what was not
@@ -46,12 +49,23 @@ class DataSet:
     def size(self) -> int:
         return int(self.images.shape[1])
 
+    def image_digests(self) -> Digests:
+        """One digest an image, (N, DIGEST): equal pixels have equal ones."""
+        if self.digests is not None:
+            return self.digests
+        return digests_of(image.tobytes() for image in self.images)
+
     def sha256(self) -> str:
         """Fingerprint of pixels and labels: a resumed run must see the same data."""
         digest = hashlib.sha256(np.ascontiguousarray(self.labels).tobytes())
-        for start in range(0, len(self.images), 4096):
-            digest.update(np.ascontiguousarray(self.images[start : start + 4096]).tobytes())
+        digest.update(self.image_digests().tobytes())
         return digest.hexdigest()
+
+
+def digests_of(images: Iterable[bytes]) -> Digests:
+    """The digest of each image's pixels."""
+    rows = [hashlib.sha256(image).digest()[:DIGEST] for image in images]
+    return np.frombuffer(b"".join(rows), np.uint8).reshape(-1, DIGEST)
 
 
 @dataclass(frozen=True)

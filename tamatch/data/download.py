@@ -56,7 +56,7 @@ def download(name: str, root: Path | None = None, progress: Progress | None = No
             error.close()  # it is an open answer, too
         raise DataError(
             f"{archive.url} cannot be fetched ({getattr(error, 'reason', None) or error}). "
-            f"Get it (MD5 {archive.md5}) by other means and put it into {folder.absolute()}."
+            f"Get it (MD5 {archive.md5}) by other means and put it into {folder}."
         ) from None
     finally:
         part.unlink(missing_ok=True)

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import numpy as np
 
-from .dataset import Indices, Pixels
-
-DIGEST = 16  # bytes
+from .dataset import DIGEST, Digests, Indices
 
 
-def equal_images(images: Pixels) -> list[Indices]:
-    """The groups of two or more equal images, each by ascending index; memory stays flat."""
-    digests = np.empty(len(images), f"V{DIGEST}")
-    for i, image in enumerate(images):
-        pixels = np.ascontiguousarray(image)
-        digests[i] = hashlib.blake2b(pixels.tobytes(), digest_size=DIGEST).digest()
-    order = np.argsort(digests.view(f"S{DIGEST}"), kind="stable")
-    ordered = digests[order]
-    starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])) if len(order) else order
-    groups = np.split(order, starts[1:])
-    return sorted((g for g in groups if len(g) > 1), key=lambda group: int(group[0]))
+def equal_images(digests: Digests) -> list[Indices]:
+    """The groups of two or more images with one digest, each by ascending index."""
+    keys = np.ascontiguousarray(digests).view(f"V{DIGEST}").ravel()
+    order = np.lexsort(digests.T)
+    ordered = keys[order]
+    changes = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
+    starts, ends = np.append(0, changes), np.append(changes, len(order))
+    several = np.flatnonzero(ends - starts > 1)
+    groups = [order[starts[g] : ends[g]] for g in several]
+    return sorted(groups, key=lambda group: int(group[0]))

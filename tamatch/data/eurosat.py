@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import DataError
 from .archives import Archive, how, locate, verify
-from .bulk import CHUNK, Decoded, Row, cached, decode_all, decode_chunk, fingerprint
+from .bulk import CHUNK, Chunk, Decoded, cached, decode_all, decode_chunk, fingerprint
 from .dataset import DataSet, Progress
 from .decode import SUFFIXES
 from .pixelfile import PixelFile
@@ -70,6 +70,7 @@ def read(root: Path | None, size: int | None, progress: Progress | None = None) 
         std=(0.5, 0.5, 0.5),
         flips=("horizontal", "vertical"),
         shuffled_first=True,
+        digests=decoded.digests,
         original_sizes=decoded.sizes,
         checksums=checksums,
     )
@@ -106,11 +107,9 @@ def _from_zip(path: Path, size: int, progress: Progress | None) -> tuple[list[st
     with zipfile.ZipFile(path) as archive:
         files = _in_order(iter(archive.namelist()), path)
 
-        def fill(pixels: PixelFile) -> Iterator[tuple[int, Row]]:
+        def fill(pixels: PixelFile) -> Iterator[Chunk]:
             for first in range(0, len(files), CHUNK):
-                chunk = [io.BytesIO(archive.read(f)) for f in files[first : first + CHUNK]]
-                yield from enumerate(decode_chunk(pixels, size, False, first, chunk), first)
-                if progress is not None:
-                    progress(first + len(chunk), len(files))
+                contents = [io.BytesIO(archive.read(f)) for f in files[first : first + CHUNK]]
+                yield decode_chunk(pixels, size, False, first, contents)
 
-        return files, cached(fingerprint([path], f"zip {size}"), len(files), size, fill)
+        return files, cached(fingerprint([path], f"zip {size}"), len(files), size, fill, progress)

@@ -23,7 +23,7 @@ def read(place: Path, size: int | None = None, progress: Progress | None = None)
 
     Files that cannot be used are listed with their reasons in `skipped`; none is ever changed.
     """
-    listing = list_images(place)
+    listing = list_images(place.absolute())
     images = listing.images
     if not images:
         raise DataError(
@@ -56,12 +56,13 @@ def read(place: Path, size: int | None = None, progress: Progress | None = None)
         std=std,
         skipped=tuple(skipped),
         given_labels=True,
+        digests=decoded.digests,
         original_sizes=decoded.sizes,
         notes=listing.notes(),
     )
 
 
-def choose_size(files: Sequence[Path]) -> int:
+def choose_size(files: Sequence[str]) -> int:
     """The smallest of SIZES that the median shorter side does not exceed, or else the largest."""
     step = max(1, len(files) // SAMPLE)
     found = [size for file in files[::step] if (size := header_size(file)) is not None]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
+from typing import NamedTuple
 
 from ..errors import DataError
 from .decode import SUFFIXES
@@ -22,26 +24,13 @@ PART_FOLDERS = {
     "testing": "test",
 }
 TABLES = ("labels.csv", "metadata.csv")
-FOREIGN = (
-    ".heic",
-    ".heif",
-    ".avif",
-    ".jp2",
-    ".jxl",
-    ".psd",
-    ".svg",
-    ".cr2",
-    ".nef",
-    ".dng",
-    ".arw",
-)
+FOREIGN = (".heic", ".heif", ".avif", ".jp2", ".jxl", ".psd", ".svg", ".cr2", ".nef", ".dng")
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(NamedTuple):
     """One image file and what its place says of it."""
 
-    path: Path
+    path: str
     part: str  # one of dataset.PARTS
     label: str | None
 
@@ -50,7 +39,7 @@ class Found:
 class Listing:
     """All images below a folder, in a fixed order, and what was left out."""
 
-    root: Path
+    root: str
     images: list[Found] = field(default_factory=list)
     labels: set[str] = field(default_factory=set)  # also of classes without an image
     skipped: list[tuple[str, str]] = field(default_factory=list)
@@ -58,8 +47,9 @@ class Listing:
     unlisted: int = 0  # images that the table does not name
     other: int = 0  # files that are no images
 
-    def name(self, path: Path) -> str:
-        return printable(path.relative_to(self.root).as_posix())
+    def name(self, path: str) -> str:
+        """The path below the root, fit for any screen."""
+        return printable(path[len(self.root) :].lstrip(os.sep).replace(os.sep, "/"))
 
     def notes(self) -> tuple[str, ...]:
         counted = (
@@ -71,62 +61,62 @@ class Listing:
 
 
 def printable(name: str) -> str:
-    """A file's name fit for any screen or file: control characters and stray bytes escaped."""
+    """A name that any screen and file can hold: control characters and stray bytes escaped."""
+    if name.isprintable():
+        return name
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
 
 
 def list_images(place: Path) -> Listing:
     """Find the images of a folder, or those that a CSV file lists."""
     if place.is_file():
-        listing = Listing(place.parent)
-        _from_table(listing, place, "train")
+        listing = Listing(os.fspath(place.parent))
+        _from_table(listing, os.fspath(place), "train")
         return listing
-    listing = Listing(place)
-    folders = _folders(place)
-    parts = {PART_FOLDERS.get(f.name.lower()) for f in folders} - {None}
-    others = [f for f in folders if f.name.lower() not in (*PART_FOLDERS, *UNLABELLED)]
+    listing = Listing(os.fspath(place))
+    folders = [(name.lower(), path) for name, path in _folders(listing.root)]
+    names = {name for name, _ in folders}
     # a class may be called "train": only a folder with nothing but parts is split into parts
-    if "train" in parts and not others:
-        for folder in folders:
-            if folder.name.lower() in UNLABELLED:
-                _add(listing, folder, "unlabelled", None)
+    if names & {"train", "training"} and names <= {*PART_FOLDERS, *UNLABELLED}:
+        for name, path in folders:
+            if name in UNLABELLED:
+                _add(listing, path, "unlabelled", None)
             else:
-                _scan(listing, folder, PART_FOLDERS[folder.name.lower()])
+                _scan(listing, path, PART_FOLDERS[name])
     else:
-        _scan(listing, place, "train")
+        _scan(listing, listing.root, "train")
     return listing
 
 
-def _scan(listing: Listing, folder: Path, part: str) -> None:
+def _scan(listing: Listing, folder: str, part: str) -> None:
     """One part: by its table where it has one, else by class folders."""
     for table in TABLES:
-        if (folder / table).is_file():
-            _from_table(listing, folder / table, part)
+        if os.path.isfile(path := os.path.join(folder, table)):
+            _from_table(listing, path, part)
             return
-    for child in _folders(folder):
-        if child.name.lower() in UNLABELLED:
-            _add(listing, child, "unlabelled" if part == "train" else part, None)
+    for name, path in _folders(folder):
+        if name.lower() in UNLABELLED:
+            _add(listing, path, "unlabelled" if part == "train" else part, None)
         else:
-            _add(listing, child, part, printable(child.name))
-    listing.loose += sum(1 for path in _files(listing, folder, deep=False) if _is_image(path))
+            _add(listing, path, part, printable(name))
+    listing.loose += sum(_is_image(path) for path, _ in _files(listing, folder, deep=False))
 
 
-def _add(listing: Listing, folder: Path, part: str, label: str | None) -> None:
+def _add(listing: Listing, folder: str, part: str, label: str | None) -> None:
     """All images below a folder, nested ones too."""
     if label is not None:
         listing.labels.add(label)
-    for path in _files(listing, folder):
-        _judge(listing, path, part, label)
+    for path, is_file in _files(listing, folder):
+        _judge(listing, path, is_file, part, label)
 
 
-def _judge(listing: Listing, path: Path, part: str, label: str | None) -> None:
-    suffix = path.suffix.lower()
-    if suffix in FOREIGN:
-        reason = f"{suffix} files are not read: convert it to JPEG or PNG"
-    elif suffix not in SUFFIXES:
-        listing.other += 1
-        return
-    elif not os.path.isfile(path):
+def _judge(listing: Listing, path: str, is_file: bool, part: str, label: str | None) -> None:
+    if not _is_image(path):
+        if not path.lower().endswith(FOREIGN):
+            listing.other += 1
+            return
+        reason = "its format is not read: convert it to JPEG or PNG"
+    elif not is_file:
         reason = "not a file" if os.path.exists(path) else "a link to nothing"
     elif label is None and part != "unlabelled":
         reason = f"without a label it is of no use in the {part} part"
@@ -136,61 +126,81 @@ def _judge(listing: Listing, path: Path, part: str, label: str | None) -> None:
     listing.skipped.append((listing.name(path), reason))
 
 
-def _from_table(listing: Listing, table: Path, part: str) -> None:
-    named: set[Path] = set()
-    for name, label in read_table(table):
-        path = table.parent / name
-        if Path(name).is_absolute() or ".." in Path(name).parts:
-            listing.skipped.append((printable(name), f"lies outside {table.parent}"))
+def _from_table(listing: Listing, table: str, part: str) -> None:
+    folder, own_name = os.path.split(table)
+    named: set[str] = set()
+    for name, label in read_table(Path(table)):
+        path = os.path.join(folder, os.path.normpath(name))
+        if os.path.isabs(name) or os.path.normpath(name).split(os.sep)[0] == os.pardir:
+            listing.skipped.append((printable(name), f"lies outside {folder}"))
             continue
         named.add(path)
         if label:
             listing.labels.add(printable(label))
         if not os.path.lexists(path):
-            listing.skipped.append((listing.name(path), f"listed in {table.name} but not there"))
-        elif path.suffix.lower() not in (*SUFFIXES, *FOREIGN):
+            listing.skipped.append((listing.name(path), f"listed in {own_name} but not there"))
+        elif not path.lower().endswith((*SUFFIXES, *FOREIGN)):
             listing.skipped.append((listing.name(path), "no image by its name"))
         else:
-            own = part if label or part != "train" else "unlabelled"
-            _judge(listing, path, own, printable(label) if label else None)
-    if named:
-        below = _files(listing, table.parent)
-        listing.unlisted += sum(1 for path in below if _is_image(path) and path not in named)
+            role = part if label or part != "train" else "unlabelled"
+            _judge(listing, path, os.path.isfile(path), role, printable(label) or None)
+    below = _files(listing, folder)
+    listing.unlisted += sum(_is_image(path) and path not in named for path, _ in below)
 
 
-def _is_image(path: Path) -> bool:
-    return path.suffix.lower() in SUFFIXES
+def _is_image(path: str) -> bool:
+    return path.lower().endswith(SUFFIXES)
 
 
-def _folders(folder: Path) -> list[Path]:
+def _folders(folder: str) -> list[tuple[str, str]]:
+    """(name, path) of the visible folders in a folder."""
     try:
-        return [path for path in _visible(folder) if os.path.isdir(path)]
+        return [(entry.name, entry.path) for entry in _visible(folder) if _kind(entry) == "folder"]
     except OSError as error:
         raise DataError(f"the folder {folder} cannot be read: {error.strerror}.") from None
 
 
-def _files(listing: Listing, folder: Path, deep: bool = True) -> Iterator[Path]:
-    """Visible files in order. Each real folder is entered once, so links in a circle end."""
+def _files(listing: Listing, folder: str, deep: bool = True) -> Iterator[tuple[str, bool]]:
+    """(path, is a regular file) of the visible files below a folder, in a fixed order.
+
+    Each real folder is entered once, so that links in a circle end.
+    """
     seen = {_identity(listing.root)} - {_identity(folder)}
     pending = [folder]
     while pending:
-        path = pending.pop()
-        if not os.path.isdir(path):
-            yield path
-        elif path == folder or deep:
-            try:
-                if (own := _identity(path)) not in seen:
-                    seen.add(own)
-                    pending += reversed(_visible(path))
-            except OSError as error:
-                listing.skipped.append((listing.name(path), f"folder: {error.strerror}"))
+        here = pending.pop()
+        try:
+            if (own := _identity(here)) in seen:
+                continue
+            seen.add(own)
+            entries = _visible(here)
+        except OSError as error:
+            listing.skipped.append((listing.name(here), f"folder: {error.strerror}"))
+            continue
+        below: list[str] = []
+        for entry in entries:
+            kind = _kind(entry)
+            if kind == "folder":
+                below.append(entry.path)
+            else:
+                yield entry.path, kind == "file"
+        if deep:
+            pending += reversed(below)
 
 
-def _visible(folder: Path) -> list[Path]:
-    names = sorted(os.listdir(folder))
-    return [folder / name for name in names if not name.startswith((".", "__MACOSX"))]
+def _visible(folder: str) -> list[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        visible = [e for e in entries if not e.name.startswith((".", "__MACOSX"))]
+    return sorted(visible, key=attrgetter("name"))
 
 
-def _identity(folder: Path) -> tuple[int, int]:
-    state = folder.stat()
+def _kind(entry: os.DirEntry[str]) -> str:
+    try:
+        return "file" if entry.is_file() else "folder" if entry.is_dir() else "other"
+    except OSError:  # a link that leads to itself
+        return "other"
+
+
+def _identity(folder: str) -> tuple[int, int]:
+    state = os.stat(folder)
     return state.st_dev, state.st_ino

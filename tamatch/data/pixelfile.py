@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
-from .dataset import Indices, Pixels
+from .dataset import Digests, Indices, Pixels, digests_of
 
 HEADER = 128  # bytes; NumPy pads its header to a multiple of 64, and ours never needs more
 
@@ -25,17 +27,17 @@ class PixelFile:
         self.row = 3 * size * size
 
     def create(self, count: int) -> None:
-        """Reserve room for `count` images."""
+        """Make room for `count` images."""
         with self.path.open("wb") as file:
             file.write(self._header(count))
-            end = HEADER + count * self.row
-            file.truncate(end)
+            file.truncate(HEADER + count * self.row)
 
-    def write(self, first: int, images: Pixels) -> None:
-        """Put images into the rows that begin with `first`."""
+    def write(self, first: int, images: Sequence[bytes]) -> Digests:
+        """Put images into the rows that begin with `first`, and return their digests."""
         with self.path.open("r+b") as file:
             file.seek(HEADER + first * self.row)
-            file.write(np.ascontiguousarray(images).tobytes())
+            file.write(b"".join(images))
+        return digests_of(images)
 
     def keep(self, rows: Indices) -> None:
         """Close the gaps: only these rows, in ascending order, remain."""
@@ -54,6 +56,14 @@ class PixelFile:
         pixels: Pixels = np.load(self.path, mmap_mode="r")
         return pixels
 
+    def intact(self, digests: Digests) -> bool:
+        """Whether the file holds exactly the images with these digests."""
+        with self.path.open("rb") as file:
+            if file.read(HEADER) != self._header(len(digests)):
+                return False
+            found = digests_of(file.read(self.row) for _ in range(len(digests)))
+            return not file.read(1) and bool((found == digests).all())
+
     def _header(self, count: int) -> bytes:
         shape = (count, self.size, self.size, 3)
         buffer = io.BytesIO()
@@ -64,3 +74,19 @@ class PixelFile:
         if len(header) != HEADER:
             raise AssertionError(f"NumPy wrote a header of {len(header)} bytes")
         return header
+
+
+def take(images: Pixels, rows: Indices) -> Pixels:
+    """Some images. Those of a memory map are read from its file: touching the map would keep
+    everything around them in memory, too."""
+    if not isinstance(images, np.memmap) or images.filename is None:
+        return images[rows]
+    size = images[0].size
+    with open(images.filename, "rb") as file:
+        contents = [_at(file, images.offset + int(row) * size, size) for row in rows]
+    return np.frombuffer(b"".join(contents), np.uint8).reshape(-1, *images.shape[1:])
+
+
+def _at(file: IO[bytes], offset: int, size: int) -> bytes:
+    file.seek(offset)
+    return file.read(size)

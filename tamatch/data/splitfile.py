@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 from collections import defaultdict
 from collections.abc import Iterable
@@ -17,13 +16,13 @@ from .cells import neutralise, restore
 from .dataset import UNKNOWN, DataSet, Indices, Split
 
 COLUMNS = ("image", "hash", "role", "label")
+HASH = 16  # hexadecimal digits
 ROLES = ("labelled", "unlabelled", "validation", "test")
 
 
-def image_hash(data: DataSet, index: int) -> str:
-    """A short SHA-256 of an image's pixels as the net sees them."""
-    pixels = np.ascontiguousarray(data.images[index])
-    return hashlib.sha256(pixels.tobytes()).hexdigest()[:16]
+def image_hashes(data: DataSet) -> list[str]:
+    """A short SHA-256 of each image's pixels as the net sees them."""
+    return [row.tobytes().hex()[:HASH] for row in data.image_digests()]
 
 
 def write_split(path: Path, data: DataSet, split: Split) -> None:
@@ -34,11 +33,9 @@ def write_split(path: Path, data: DataSet, split: Split) -> None:
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(COLUMNS)
-    hashes: dict[int, str] = {}
+    hashes = image_hashes(data)
     for role in ROLES:
         for i in getattr(split, role).tolist():
-            if i not in hashes:
-                hashes[i] = image_hash(data, i)
             known = data.labels[i] != UNKNOWN
             label = data.classes[data.labels[i]] if known else ""
             rows.writerow((neutralise(data.files[i]), hashes[i], role, neutralise(label)))
@@ -49,7 +46,7 @@ def read_split(path: Path, data: DataSet) -> Split:
     """The split that a run wrote, if every image of it is still there and the same."""
     position = {file: i for i, file in enumerate(data.files)}
     found: dict[str, list[int]] = defaultdict(list)
-    checked: set[int] = set()
+    hashes = image_hashes(data)
     try:
         with path.open(encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file):
@@ -57,9 +54,8 @@ def read_split(path: Path, data: DataSet) -> Split:
                 i = position.get(name)
                 if i is None:
                     raise DataError(f"{path} lists {name}, which {data.name} no longer has.")
-                if i not in checked and image_hash(data, i) != row["hash"]:
+                if hashes[i] != row["hash"]:
                     raise DataError(f"{path}: the image {name} has changed since.")
-                checked.add(i)
                 found[row["role"]].append(i)
     except (OSError, KeyError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path} is no split.csv: {error!r}") from None

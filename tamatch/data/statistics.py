@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from .dataset import Indices, Pixels
+from .pixelfile import take
 
 SAMPLE = 1000  # images: the mean is then known to a hundredth of the spread
 LEAST = 1 / 255  # spread of images in one colour: dividing by it must stay harmless
@@ -16,12 +18,17 @@ def mean_std(images: Pixels, indices: Indices) -> tuple[Colour, Colour]:
     """Per channel, in 0 … 1, over evenly spaced images of these."""
     chosen = indices if len(indices) else np.arange(len(images))
     step = max(1, len(chosen) // SAMPLE)
-    pixels = images[np.sort(chosen)[::step]].reshape(-1, 3)
-    mean = pixels.mean(axis=0, dtype=np.float64) / 255
-    std = np.maximum(pixels.std(axis=0, dtype=np.float64) / 255, LEAST)
-    return _colour(mean), _colour(std)
+    count, total, squares = 0, np.zeros(3, np.int64), np.zeros(3, np.int64)
+    for image in take(images, np.sort(chosen)[::step]):
+        pixels = image.reshape(-1, 3).astype(np.int64)
+        count += len(pixels)
+        total += pixels.sum(axis=0)
+        squares += (pixels * pixels).sum(axis=0)
+    mean = total / count
+    std = np.sqrt(squares / count - mean * mean)
+    return _colour(mean / 255), _colour(np.maximum(std / 255, LEAST))
 
 
-def _colour(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> Colour:
+def _colour(values: npt.NDArray[np.float64]) -> Colour:
     red, green, blue = (round(float(value), 4) for value in values)
     return red, green, blue

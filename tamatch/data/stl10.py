@@ -11,8 +11,8 @@ import numpy as np
 from ..errors import DataError
 from .archives import Archive, locate, members, verify
 from .bulk import fingerprint
-from .cache import Facts, open_or_build
-from .dataset import UNKNOWN, DataSet, Pixels, Progress
+from .cache import DIGESTS, PIXELS, Facts, open_or_build
+from .dataset import DIGEST, UNKNOWN, DataSet, Pixels, Progress
 from .decode import resized
 from .pixelfile import PixelFile
 
@@ -32,7 +32,6 @@ MD5 = {
     "test_X.bin": "7f263ba9f9e0b06b93213547f721ac82",
     "test_y.bin": "36f9794fa4beb8a2c72628de14fa638e",
 }
-PIXELS = "pixels.npy"
 LABELS = "labels.npy"
 COUNTS = {"train": 5_000, "unlabeled": 100_000, "test": 8_000}
 CLASSES = ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck")
@@ -44,21 +43,22 @@ def read(root: Path | None, size: int | None, progress: Progress | None = None) 
     side = SIDE if size is None else size
     files = [path / name for name in MD5] if path.is_dir() else [path]
     # the cache knows these files as they are, so they are verified only when it is built
-    entry, _ = open_or_build(
-        fingerprint(files, f"stl10 {side}"), partial(_build, path, side, progress)
+    entry = open_or_build(
+        fingerprint(files, f"stl10 {side}"), side, partial(_build, path, side, progress)
     )
     begin = _begin()
     parts = {name: np.arange(begin[name], begin[name] + count) for name, count in COUNTS.items()}
     return DataSet(
         name="stl10",
         classes=CLASSES,
-        images=PixelFile(entry / PIXELS, side).open(),
-        labels=np.load(entry / LABELS),
+        images=entry.images,
+        labels=np.load(entry.folder / LABELS),
         parts=(parts["train"], parts["unlabeled"], np.empty(0, np.int64), parts["test"]),
         files=[f"{name}/{i}" for name, count in COUNTS.items() for i in range(count)],
         mean=(112.4 / 255, 109.1 / 255, 98.6 / 255),
         std=(68.4 / 255, 66.6 / 255, 68.5 / 255),
         train_in_pool=True,
+        digests=entry.digests,
         checksums="every file has the published MD5",
     )
 
@@ -80,6 +80,7 @@ def _build(path: Path, size: int, progress: Progress | None, folder: Path) -> Fa
     pixels = PixelFile(folder / PIXELS, size)
     pixels.create(total)
     labels = np.full(total, UNKNOWN, np.int64)
+    digests = np.zeros((total, DIGEST), np.uint8)
     done = 0
     for name, file in members(path, list(MD5)):
         part, kind = name.removesuffix(".bin").split("_")
@@ -92,11 +93,13 @@ def _build(path: Path, size: int, progress: Progress | None, folder: Path) -> Fa
         for at in range(0, count, BATCH):
             images = _images(file, min(BATCH, count - at))
             _check(path / name, len(images) == min(BATCH, count - at))
-            pixels.write(first + at, resized(images, size))
+            rows = slice(first + at, first + at + len(images))
+            digests[rows] = pixels.write(rows.start, [x.tobytes() for x in resized(images, size)])
             done += len(images)
             if progress is not None:
                 progress(done, total)
     np.save(folder / LABELS, labels)
+    np.save(folder / DIGESTS, digests)
     return {}
 
 

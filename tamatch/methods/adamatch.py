@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import nn
 
-from ..kinds import Generate, Momentum, Select
+from ..kinds import Generate, Inherited, Momentum, Select
 from ..pseudo import Part
 from ..stats import Status
 from ..types import Task
@@ -31,7 +29,7 @@ class AdaMatch(FixMatch):
         momentum: Momentum = 0.999,  # the benchmark's λ of both averages
         generate: Generate | Part = "rescale",
         select: Select | Part = "relative",
-        **fixmatch: Any,
+        **fixmatch: Inherited,
     ) -> None:
         status = Status(
             task, momentum=momentum, target_momentum=momentum, follow="labelled", from_first=True

@@ -9,6 +9,7 @@ from ..dist import gather
 from ..kinds import (
     Count,
     Delay,
+    Inherited,
     LambdaU,
     LossWeight,
     Momentum,
@@ -29,8 +30,8 @@ class CoMatch(Contrastive):
     p = α·DA(p^w) + (1−α)·softmax(f^w·Fᵀ/t)·P,  (F, P) the memory,  m = 1[max p ≥ τ],
     Q = Normalize(ppᵀ with diagonal 1 and entries below T set to 0),  S = softmax(f^{s1}·f^{s2}ᵀ/t),
     L = (1/B) Σ H(y, p(x)) + λ_u · (1/Bu) Σ m·H(p, p^{s1}) + λ_c · (1/Bu) Σ_i H(Q_i, S_i).
-    The memory counts after `memory_after` steps, once it is full; before, α = 1. Of several processes,
-    each has its own Q. `parity="usb"` changes nothing.
+    The memory counts after `memory_after` steps, once it is full; before, α = 1. Of several
+    processes, each has its own Q. `parity="usb"` changes nothing.
     """
 
     views = Views(u=("weak", "strong", "strong"))
@@ -51,7 +52,7 @@ class CoMatch(Contrastive):
         window: Count = 32,  # batches in the alignment's mean
         memory_after: Delay = 1024,  # one epoch of the benchmark
         ema: Momentum = 0.999,
-        **base: object,
+        **base: Inherited,
     ) -> None:
         super().__init__(net, task, tau=tau, projection=projection, window=window, ema=ema, **base)
         self.link, self.alpha, self.temperature = link, alpha, temperature

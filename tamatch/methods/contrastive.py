@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -26,9 +26,9 @@ class Contrastive(Method):
         tau: float,
         projection: int,
         window: int,
-        **base: object,
+        **base: Any,
     ) -> None:
-        super().__init__(net, task, **base)  # type: ignore[arg-type]
+        super().__init__(net, task, **base)
         self.tau = tau
         self.status = Status(task, window=window)
         width = cast(int, net.width)

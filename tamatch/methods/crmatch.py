@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -35,9 +35,9 @@ class CRMatch(Method):
         lambda_u: LambdaU = 1.0,  # all three 1 in the benchmark
         lambda_distance: LossWeight = 1.0,
         lambda_rotation: LossWeight = 1.0,
-        **base: object,
+        **base: Any,
     ) -> None:
-        super().__init__(net, task, **base)  # type: ignore[arg-type]
+        super().__init__(net, task, **base)
         self.lambda_u = lambda_u
         self.lambda_distance, self.lambda_rotation = lambda_distance, lambda_rotation
         self.labeler = compose(task, Status(task), tau=tau)

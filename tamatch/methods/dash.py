@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
 from .. import dist
-from ..kinds import Factor, LambdaU, Positive, Steps, Temperature
+from ..kinds import Factor, Inherited, LambdaU, Positive, Steps, Temperature
 from ..losses import each_ce, one_hot
 from ..pseudo import Pseudo
 from ..types import Batch, Loss, Task
@@ -40,7 +38,7 @@ class Dash(Method):
         rho_period: Steps | None = None,  # 10,240 steps, but at most 5 % of the run
         supervised_steps: Steps | None = None,  # 2,048 steps, but at most 1 % of the run
         temperature: Temperature = 0.5,
-        **base: Any,
+        **base: Inherited,
     ) -> None:
         super().__init__(net, task, **base)
         self.lambda_u, self.temperature = lambda_u, temperature

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import nn
 
-from ..kinds import LambdaU
+from ..kinds import Inherited, LambdaU
 from ..losses import each_ce
 from ..types import Batch, Loss, Task, Views
 from .fixmatch import FixMatch
@@ -28,7 +26,7 @@ class DeFixMatch(FixMatch):
         task: Task,
         *,
         lambda_u: LambdaU = 0.5,  # their λ
-        **fixmatch: Any,
+        **fixmatch: Inherited,
     ) -> None:
         super().__init__(net, task, lambda_u=lambda_u, **fixmatch)
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from torch import nn
 
-from ..kinds import Generate, LambdaU, Select, Tau, Weigh
+from ..kinds import Generate, Inherited, LambdaU, Select, Tau, Weigh
 from ..losses import each_ce
 from ..pseudo import Part, compose
 from ..stats import Status
@@ -22,7 +21,8 @@ class FixMatch(Method):
 
     How pseudo-labels are made, which are used and how much they count (w = 1 here) are free
     choices, by name or as parts from `tamatch.pseudo`. The methods that differ from FixMatch in
-    these alone hand down their own choices, `status` and `tuned` parts.
+    these alone hand down their own choices, `status` and `tuned` parts. `parity="usb"` changes
+    nothing.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class FixMatch(Method):
         weigh: Weigh | Part = "even",
         status: Status | None = None,
         tuned: Mapping[str, Part] | None = None,
-        **base: Any,
+        **base: Inherited,
     ) -> None:
         super().__init__(net, task, **base)
         self.lambda_u = lambda_u

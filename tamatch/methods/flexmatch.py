@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import nn
 
-from ..kinds import Select, Switch, Tau
+from ..kinds import Inherited, Select, Switch, Tau
 from ..pseudo import Curriculum, Part
 from ..types import Task
 from .fixmatch import FixMatch
@@ -27,7 +25,7 @@ class FlexMatch(FixMatch):
         tau: Tau = 0.95,  # their τ
         threshold_warmup: Switch = True,  # theirs: images never selected hold β down
         select: Select | Part = "flexmatch",
-        **fixmatch: Any,
+        **fixmatch: Inherited,
     ) -> None:
         tuned = {"flexmatch": Curriculum(task, tau, warmup=threshold_warmup)}
         super().__init__(net, task, tau=tau, select=select, tuned=tuned, **fixmatch)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
 from .. import dist
-from ..kinds import LossWeight, Momentum, Parity, Select, StartThreshold
+from ..kinds import Inherited, LossWeight, Momentum, Parity, Select, StartThreshold
 from ..losses import each_ce, normalize, one_hot
 from ..pseudo import Part, Pseudo, SelfAdaptive
 from ..stats import Ema
@@ -33,7 +31,7 @@ class FreeMatch(FixMatch):
         init_threshold: StartThreshold | None = None,  # 1/C, their choice
         select: Select | Part = "freematch",
         parity: Parity = "ours",
-        **fixmatch: Any,
+        **fixmatch: Inherited,
     ) -> None:
         usb = parity == "usb"
         share = 1.0 if usb else 1 / task.classes

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from ..errors import UsageError
-from ..kinds import LambdaU, Momentum, Rampup
+from ..kinds import Inherited, LambdaU, Momentum, Rampup
 from ..losses import each_ce, each_mse, ramp
 from ..types import Batch, Loss, Task, Views
 from .base import Method, frozen_norm
@@ -15,9 +15,8 @@ from .base import Method, frozen_norm
 class MeanTeacher(Method):
     """The running average of the weights teaches the weights.
 
-    L = (1/B) Σ H(y, p(x)) + λ_u·R(κ) · (1/Bu) Σ (1/C)‖p(w₂) − p′(w₁)‖²,  p′ by the average θ′ of θ,
-    R(κ) rising from 0 to 1 over the first κ of the run. `parity="usb"`: the published code compared
-    the teacher with itself, so that its term is zero and only the labelled images teach.
+    L = (1/B) Σ H(y, p(x)) + λ_u·R(κ) · (1/Bu) Σ (1/C)‖p(w₂) − p′(w₁)‖²,  p′ by the average θ′ of θ.
+    `parity="usb"`: the published code compared the teacher with itself, a term that is zero.
     """
 
     views = Views(u=("weak", "weak"))
@@ -30,14 +29,11 @@ class MeanTeacher(Method):
         lambda_u: LambdaU = 50.0,  # the benchmark's
         rampup: Rampup = 0.4,  # the benchmark's κ
         ema: Momentum = 0.999,  # their α
-        **base: object,
+        **base: Inherited,
     ) -> None:
         if ema == 0:
-            raise UsageError(
-                "--ema 0 leaves Mean Teacher without its teacher, which is the running average "
-                "of the weights. Give --ema a value above 0, such as 0.999."
-            )
-        super().__init__(net, task, ema=ema, **base)  # type: ignore[arg-type]
+            raise UsageError("--ema 0 leaves Mean Teacher without its teacher: try --ema 0.999.")
+        super().__init__(net, task, ema=ema, **base)
         self.lambda_u, self.rampup = lambda_u, rampup
 
     def forward(self, batch: Batch) -> Loss:

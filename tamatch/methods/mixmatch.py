@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from ..kinds import Alpha, LambdaU, Rampup, Temperature
+from ..kinds import Alpha, Inherited, LambdaU, Rampup, Temperature
 from ..losses import each_ce, each_mse, one_hot, ramp, sharpen
 from ..types import Batch, Loss, Task, Views
 from .base import Method, frozen_norm
@@ -16,8 +16,7 @@ class MixMatch(Method):
     """Guess a label from two weak views, sharpen it, and mix everything with everything.
 
     q = Sharpen(½(p(w₁) + p(w₂)), T),  (x′, y′) = MixUp([x; w₁; w₂], [y; q; q]; Beta(α, α)),
-    L = (1/B) Σ_{first B} H(y′, p(x′)) + λ_u·R(κ) · mean_{rest} (1/C)‖p(x′) − y′‖²,  R(κ) rising
-    from 0 to 1 over the first κ of the run. `parity="usb"` changes nothing.
+    L = mean_{first B} H(y′, p(x′)) + λ_u·R(κ) · mean_{rest} (1/C)‖p(x′) − y′‖². usb: no change.
     """
 
     views = Views(u=("weak", "weak"))
@@ -31,9 +30,9 @@ class MixMatch(Method):
         alpha: Alpha = 0.5,  # the benchmark's; theirs: 0.75
         temperature: Temperature = 0.5,  # their T
         rampup: Rampup = 0.4,  # the benchmark's κ
-        **base: object,
+        **base: Inherited,
     ) -> None:
-        super().__init__(net, task, **base)  # type: ignore[arg-type]
+        super().__init__(net, task, **base)
         self.lambda_u, self.rampup = lambda_u, rampup
         self.alpha, self.temperature = alpha, temperature
 
@@ -43,8 +42,7 @@ class MixMatch(Method):
         q = sharpen((first + second) / 2, self.temperature)
         targets = torch.cat([one_hot(batch.y, self.task.classes), q, q])
         images, targets = mixup(torch.cat([*batch.x, *batch.u]), targets, self.alpha)
-        size = len(batch.y)
-        logits = chunked_logits(self.net, images, size)
+        logits = chunked_logits(self.net, images, size := len(batch.y))
         sup = each_ce(logits[:size], targets[:size]).mean()
         unsup = each_mse(logits[size:].softmax(-1), targets[size:]).mean()
         total = sup + self.lambda_u * ramp(batch.progress, self.rampup) * unsup

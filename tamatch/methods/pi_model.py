@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from ..kinds import LambdaU, Rampup
+from ..kinds import Inherited, LambdaU, Rampup
 from ..losses import each_ce, each_mse, ramp
 from ..types import Batch, Loss, Task, Views
 from .base import Method, frozen_norm
@@ -27,9 +27,9 @@ class PiModel(Method):
         *,
         lambda_u: LambdaU = 10.0,  # the benchmark's
         rampup: Rampup = 0.4,  # the benchmark's κ
-        **base: object,
+        **base: Inherited,
     ) -> None:
-        super().__init__(net, task, **base)  # type: ignore[arg-type]
+        super().__init__(net, task, **base)
         self.lambda_u, self.rampup = lambda_u, rampup
 
     def forward(self, batch: Batch) -> Loss:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import nn
 
-from ..kinds import Rampup
+from ..kinds import Inherited, Rampup
 from ..losses import each_ce, ramp
 from ..types import Batch, Loss, Task, Views
 from .base import frozen_norm
@@ -28,7 +26,7 @@ class PseudoLabel(FixMatch):
         task: Task,
         *,
         rampup: Rampup = 0.4,  # κ; this, τ = 0.95 and λ_u = 1 are the benchmark's
-        **fixmatch: Any,
+        **fixmatch: Inherited,
     ) -> None:
         super().__init__(net, task, **fixmatch)
         self.rampup = rampup

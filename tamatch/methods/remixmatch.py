@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -45,9 +45,9 @@ class ReMixMatch(Method):
         temperature: Temperature = 0.5,  # their T
         momentum: Momentum = 0.999,  # the benchmark's
         rampup: Rampup = 1 / 64,  # the benchmark's κ
-        **base: object,
+        **base: Any,
     ) -> None:
-        super().__init__(net, task, **base)  # type: ignore[arg-type]
+        super().__init__(net, task, **base)
         self.lambda_u, self.lambda_strong = lambda_u, lambda_strong
         self.lambda_rotation, self.rampup = lambda_rotation, rampup
         self.alpha, self.temperature = alpha, temperature

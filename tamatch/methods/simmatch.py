@@ -7,7 +7,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..dist import gather
-from ..kinds import Count, Delay, LambdaU, LossWeight, Momentum, OwnShare, Tau, Temperature
+from ..kinds import (
+    Count,
+    Delay,
+    Inherited,
+    LambdaU,
+    LossWeight,
+    Momentum,
+    OwnShare,
+    Tau,
+    Temperature,
+)
 from ..losses import each_ce, normalize, one_hot
 from ..stats import write_by_id_
 from ..types import Batch, Loss, Out, Task
@@ -20,8 +30,8 @@ class SimMatch(Contrastive):
     p = DA(p^w),  t = softmax(f^w·Mᵀ/T),  q = Normalize(t ⊙ p[label of each row of M]),
     p′ = α·p + (1−α)·(t summed by label),  m = 1[max p′ ≥ τ],
     L = (1/B) Σ H(y, p(x)) + λ_u · (1/Bu) Σ m·H(p′, p^s) + λ_in · (1/Bu) Σ H(q, softmax(f^s·Mᵀ/T)).
-    M has one row per labelled image: M_i ← unit(β·M_i + (1−β)·f(x_i)). In the first `memory_after` steps
-    α = 1 and λ_in = 0. The paper can embed by an averaged net; here the net itself does.
+    M has one row per labelled image: M_i ← unit(β·M_i + (1−β)·f(x_i)). In the first `memory_after`
+    steps α = 1 and λ_in = 0. The paper can embed by an averaged net; here the net itself does.
     `parity="usb"`: M's new rows are normalised across the batch, not each by itself.
     """
 
@@ -43,7 +53,7 @@ class SimMatch(Contrastive):
         window: Count = 32,  # batches in the alignment's mean
         memory_after: Delay = 1024,  # one epoch of the benchmark
         ema: Momentum = 0.999,
-        **base: object,
+        **base: Inherited,
     ) -> None:
         super().__init__(net, task, tau=tau, projection=projection, window=window, ema=ema, **base)
         self.alpha, self.temperature, self.memory_after = alpha, temperature, memory_after

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import nn
 
-from ..kinds import LearnFrom, Momentum, Parity, Positive, Select, Weigh
+from ..kinds import Inherited, LearnFrom, Momentum, Parity, Positive, Select, Weigh
 from ..pseudo import Gaussian, Part
 from ..stats import Status
 from ..types import Task
@@ -34,7 +32,7 @@ class SoftMatch(FixMatch):
         select: Select | Part = "all",
         weigh: Weigh | Part = "gaussian",
         parity: Parity = "ours",
-        **fixmatch: Any,
+        **fixmatch: Inherited,
     ) -> None:
         status = Status(task, momentum=momentum, from_first=True)
         twice = parity == "usb"

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import nn
 
-from ..kinds import Clip, Generate, Momentum, Target, Weigh
+from ..kinds import Clip, Generate, Inherited, Momentum, Target, Weigh
 from ..pseudo import ByClass, Part
 from ..stats import Status
 from ..types import Task
@@ -43,7 +41,7 @@ class TaMatch(FixMatch):
         clip: Clip = "literal",
         generate: Generate | Part = "rescale",
         weigh: Weigh | Part = "class",
-        **fixmatch: Any,
+        **fixmatch: Inherited,
     ) -> None:
         if lambda_target is None:
             lambda_target = LAMBDA_TARGET if target == "adaptive" else 1.0

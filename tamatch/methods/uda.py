@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import nn
 
-from ..kinds import Tau, Temperature
+from ..kinds import Inherited, Tau, Temperature
 from ..losses import each_ce, sharpen
 from ..types import Batch, Loss, Task
 from .fixmatch import FixMatch
@@ -28,7 +26,7 @@ class UDA(FixMatch):
         *,
         tau: Tau = 0.8,  # their β
         temperature: Temperature = 0.4,  # their τ
-        **fixmatch: Any,
+        **fixmatch: Inherited,
     ) -> None:
         super().__init__(net, task, tau=tau, **fixmatch)
         self.temperature = 1.0 if self.parity == "usb" else temperature

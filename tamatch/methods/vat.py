@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..kinds import Epsilon, LambdaU, LossWeight, Rampup, Xi
+from ..kinds import Epsilon, Inherited, LambdaU, LossWeight, Rampup, Xi
 from ..losses import each_ce, entropy, ramp
 from ..types import Batch, Loss, Task, Views
 from .base import Method, frozen_norm
@@ -43,9 +43,9 @@ class VAT(Method):
         xi: Xi = 1e-6,  # their ξ
         lambda_entropy: LossWeight = 0.06,  # the benchmark's, not ramped
         rampup: Rampup = 0.4,  # the benchmark's κ
-        **base: object,
+        **base: Inherited,
     ) -> None:
-        super().__init__(net, task, **base)  # type: ignore[arg-type]
+        super().__init__(net, task, **base)
         self.lambda_u, self.lambda_entropy, self.rampup = lambda_u, lambda_entropy, rampup
         self.epsilon, self.xi = epsilon, xi
 

@@ -86,15 +86,20 @@ def test_a_script_without_a_main_guard_still_works(tmp_path: Path, own_cache: Pa
     assert done.returncode == 0 and done.stdout.strip().endswith("210")
 
 
-@pytest.mark.parametrize("fault", ["flip", "cut", "gone", "manifest", "rubbish"])
+@pytest.mark.parametrize(
+    "fault", ["flip", "header", "cut", "longer", "gone", "digests", "manifest", "rubbish"]
+)
 def test_a_damaged_entry_is_built_again(fault: str, files: list[Path], own_cache: Path) -> None:
     good = np.array(decode_all(files, 16).images)
     (entry,) = entries(own_cache)
     pixels = entry / "pixels.npy"
-    if fault == "flip":
-        content = bytearray(pixels.read_bytes())
-        content[1000] ^= 4
-        pixels.write_bytes(content)
+    if fault in ("flip", "header", "digests"):
+        damaged = entry / "digests.npy" if fault == "digests" else pixels
+        content = bytearray(damaged.read_bytes())
+        content[60 if fault == "header" else 200] ^= 4
+        damaged.write_bytes(content)
+    elif fault == "longer":
+        pixels.write_bytes(pixels.read_bytes() + b"x")
     elif fault == "cut":
         pixels.write_bytes(pixels.read_bytes()[:-1])
     elif fault == "gone":
@@ -103,7 +108,7 @@ def test_a_damaged_entry_is_built_again(fault: str, files: list[Path], own_cache
         (entry / "manifest.json").write_text("{" if fault == "rubbish" else '{"files": 3}')
     assert (decode_all(files, 16).images == good).all()
     assert entries(own_cache) == [entry]
-    assert cache._read(entry) is not None
+    assert cache._read(entry, 16) is not None
 
 
 def test_key_follows_content_list_and_size(files: list[Path]) -> None:
@@ -149,24 +154,26 @@ def test_what_a_killed_process_left_is_swept_after_a_day(
 
 
 def test_another_process_may_be_faster(own_cache: Path) -> None:
-    def build(folder: Path) -> dict[str, str]:
-        (folder / "file").write_text("the same")
-        return {"by": "the other"}
+    def build(folder: Path, by: str = "the other") -> dict[str, str]:
+        pixels = PixelFile(folder / cache.PIXELS, 4)
+        pixels.create(2)
+        np.save(folder / cache.DIGESTS, pixels.write(0, [bytes(48), bytes(48)]))
+        return {"by": by}
 
     def build_late(folder: Path) -> dict[str, str]:
-        cache.open_or_build("key", build)
-        (folder / "file").write_text("the same")
-        return {"by": "us"}
+        cache.open_or_build("key", 4, build)
+        return build(folder, "us")
 
-    entry, _ = cache.open_or_build("key", build_late)
-    assert entries(own_cache) == [entry]
-    assert json.loads((entry / "manifest.json").read_text())["facts"] == {"by": "the other"}
+    entry = cache.open_or_build("key", 4, build_late)
+    assert entries(own_cache) == [entry.folder]
+    stored = json.loads((entry.folder / "manifest.json").read_text())
+    assert stored["facts"] == {"by": "the other"}
 
 
 def test_a_full_disk_is_one_sentence(
     files: list[Path], own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(self: PixelFile, first: int, images: np.ndarray) -> None:
+    def full(self: PixelFile, first: int, images: list[bytes]) -> np.ndarray:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(PixelFile, "write", full)
@@ -199,7 +206,7 @@ def test_pixel_file_rows_in_any_order(tmp_path: Path) -> None:
     file = PixelFile(tmp_path / "p.npy", 4)
     file.create(9)
     for first in (6, 0, 3):
-        file.write(first, images[first : first + 3])
+        file.write(first, [image.tobytes() for image in images[first : first + 3]])
     assert (file.open() == images).all()
     file.keep(np.array([1, 2, 5, 8]))
     assert (file.open() == images[[1, 2, 5, 8]]).all()

@@ -116,9 +116,7 @@ def test_hidden_files_other_files_and_loose_images(tmp_path: Path) -> None:
     (tmp_path / "a" / "phone.HEIC").write_bytes(b"x")
     data = load(tmp_path)
     assert data.files == ["a/1.png"] and data.classes == ("a",)
-    assert data.skipped == (
-        ("a/phone.HEIC", ".heic files are not read: convert it to JPEG or PNG"),
-    )
+    assert data.skipped == (("a/phone.HEIC", "its format is not read: convert it to JPEG or PNG"),)
     assert data.notes == (
         "images in no class folder, left out: 1",
         "files that are no images, ignored: 1",

@@ -134,7 +134,7 @@ def test_comatch_bank_has_the_benchmarks_size() -> None:
 
 
 def test_comatch_step_by_step() -> None:
-    """Four steps from the formulas: memory silent, then counting; the oldest batch overwritten."""
+    """Five steps from the formulas: memory silent, then counting; the oldest batch overwritten."""
     method = build(CoMatch, norm=False, **CO)
     history: list[Tensor] = []
     bank_f = [torch.zeros(UNLABELLED + LABELLED, 4)] * 2
@@ -145,7 +145,7 @@ def test_comatch_step_by_step() -> None:
         f_x, f_w, f_1, f_2 = embeddings(method, batch.x[0], weak, strong, other)
         own = aligned(method.net(weak).logits.softmax(-1).detach(), history, 3)
         p = own
-        if step > 2:  # warm-up of two steps, and more than `queue` batches seen
+        if step > 2:  # `memory_after` two steps, and more than `queue` batches seen
             near = (f_w @ torch.cat(bank_f).T / 0.2).softmax(-1).detach()
             p = 0.9 * own + 0.1 * near @ torch.cat(bank_p)
         mask = (p.amax(-1) >= 0.6).float()

@@ -1,0 +1,59 @@
+"""On a GPU: the captured step is the eager step, to the last bit, for every method."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tamatch.engine import Engine
+from tamatch.methods import METHODS
+from tests.contract.test_contract import assert_equal
+from tests.tiny import tiny_engine
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+
+@pytest.fixture(autouse=True)
+def same_kernels() -> None:
+    torch.backends.cudnn.benchmark = False
+    torch.use_deterministic_algorithms(True, warn_only=True)
+
+
+def run(engine: Engine, steps: int) -> Engine:
+    with engine.running():
+        for _ in range(steps):
+            engine.advance()
+    torch.cuda.synchronize()
+    return engine
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_captured_equals_eager(name: str) -> None:
+    eager = run(tiny_engine(name, device="cuda"), 12)
+    captured = run(tiny_engine(name, device="cuda", graph=True), 12)
+    assert captured.graph is not None
+    assert_equal(eager.state_dict(), captured.state_dict())
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_resume_of_a_captured_run(name: str) -> None:
+    whole = run(tiny_engine(name, device="cuda", graph=True), 12)
+    first = run(tiny_engine(name, device="cuda", graph=True), 5)
+    second = tiny_engine(name, device="cuda", graph=True)
+    second.load_state_dict(first.state_dict())
+    assert_equal(whole.state_dict(), run(second, 7).state_dict())
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_no_step_waits_for_the_device(name: str) -> None:
+    engine = run(tiny_engine(name, device="cuda"), 2)
+    engine.source.prepare(engine.done)
+    with engine.running():
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            engine.step()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")

@@ -1,0 +1,305 @@
+"""Every method and its reference under the same settings, which each of them names in its way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .base import SlowMethod
+from .data import random_bank, random_params, realistic_facts
+from .records import Facts
+from .simmatch import EMBEDDING
+from .table import REFERENCES
+
+Start = Callable[[SlowMethod, np.random.Generator], None]
+PRIOR = (0.3, 0.25, 0.2, 0.15, 0.1)
+
+FACTS = (
+    realistic_facts(),
+    realistic_facts(classes=3, batch_labelled=5, batch_unlabelled=12),
+    realistic_facts(classes=4, batch_labelled=8, batch_unlabelled=8),
+    realistic_facts(classes=6, batch_labelled=6, batch_unlabelled=21, labelled=30, unlabelled=45),
+    realistic_facts(classes=2, batch_labelled=4, batch_unlabelled=10, labelled=12, unlabelled=25),
+)
+FIRST = (50, 10, 1, 30, 0)  # the first step of each seed: inside and past the ramps
+
+
+@dataclass(frozen=True)
+class Case:
+    """One setting of one method."""
+
+    reference: str
+    title: str = "default"
+    options: dict[str, Any] = field(default_factory=dict)  # of the method
+    hyper: dict[str, Any] = field(default_factory=dict)  # of the reference
+    start: Start | None = None  # gives the reference the state that both begin with
+    row: str = ""  # of the table of methods, where its name is not the reference's
+    steps: tuple[int, ...] | None = None  # instead of two steps from FIRST
+    facts: Facts | None = None  # instead of FACTS
+    tolerance: float = 1e-9
+
+    @property
+    def name(self) -> str:
+        return self.row or self.reference
+
+    @property
+    def id(self) -> str:
+        return f"{self.name}: {self.title}"
+
+    def steps_of(self, seed: int) -> tuple[int, ...]:
+        first = FIRST[seed % len(FIRST)]
+        return self.steps or (first, first + 1)
+
+    def facts_of(self, seed: int) -> Facts:
+        return self.facts or FACTS[seed % len(FACTS)]
+
+    def made(self, seed: int) -> tuple[SlowMethod, np.random.Generator]:
+        """The reference in its first state, and the generator that made it."""
+        facts, rng = self.facts_of(seed), np.random.default_rng(seed)
+        reference: Any = REFERENCES[self.reference]
+        params = random_params(rng, facts.classes, heads=reference.heads)
+        given = {"bank": random_bank(rng, EMBEDDING, facts.labelled)}
+        hyper = self.hyper | (given if self.reference == "simmatch" else {})
+        made: SlowMethod = reference(params, facts, **hyper)
+        if self.start is not None:
+            self.start(made, rng)
+        return made, rng
+
+
+def skewed(reference: SlowMethod, rng: np.random.Generator) -> None:
+    """A model that prefers some classes by far."""
+    shares = rng.dirichlet(np.full(reference.facts.classes, 0.4)) + 0.004
+    reference.state["p_model"] = shares / shares.sum()
+
+
+def skewed_against_shares(reference: SlowMethod, rng: np.random.Generator) -> None:
+    skewed(reference, rng)
+    reference.state["p_target"] = np.array(reference.facts.labelled_shares)
+
+
+def skewed_against_prior(reference: SlowMethod, rng: np.random.Generator) -> None:
+    skewed(reference, rng)
+    reference.state["p_target"] = np.array(PRIOR)
+
+
+def half_learnt(reference: Any, rng: np.random.Generator) -> None:
+    """FlexMatch: classes learnt more or less, some images never sure."""
+    shares = rng.dirichlet(np.full(reference.facts.classes + 1, 2.0))
+    memory = rng.choice(reference.facts.classes + 1, size=reference.facts.unlabelled, p=shares)
+    reference.state["memory"] = memory.astype(np.int64) - 1
+    reference.recount()
+
+
+def well_on(reference: SlowMethod, rng: np.random.Generator) -> None:
+    """FreeMatch: a high threshold, and classes that are predicted unequally often."""
+    classes = reference.facts.classes
+    reference.state["threshold"] = np.array(0.95)
+    reference.state["class_means"] = 0.2 / classes + 0.8 * rng.dirichlet(np.full(classes, 3.0))
+    reference.state["class_counts"] = rng.dirichlet(np.full(classes, 3.0))
+
+
+def narrow(reference: SlowMethod, rng: np.random.Generator) -> None:
+    """SoftMatch: a mean and a variance that tell the images apart."""
+    skewed(reference, rng)
+    reference.state["mean"], reference.state["variance"] = np.array(0.85), np.array(0.02)
+
+
+def filled(reference: SlowMethod, rng: np.random.Generator) -> None:
+    """CoMatch: a memory of other images, its ring and the queue in the middle."""
+    rows, width = reference.state["bank_features"].shape
+    features = rng.normal(size=(rows, width))
+    lengths = np.linalg.norm(features, axis=1, keepdims=True)
+    reference.state["bank_features"] = features / lengths
+    reference.state["bank_p"] = rng.dirichlet(np.full(reference.facts.classes, 0.3), size=rows)
+    reference.state["bank_pointer"] = np.array(rows - 5)
+    queued(reference, rng)
+
+
+def visited(reference: SlowMethod, rng: np.random.Generator) -> None:
+    """SimMatch: all labelled images seen once, the queue in the middle."""
+    labels = rng.integers(reference.facts.classes, size=reference.facts.labelled)
+    reference.state["bank_labels"] = labels
+    queued(reference, rng)
+
+
+def queued(reference: SlowMethod, rng: np.random.Generator) -> None:
+    rows, classes = reference.state["queue"].shape
+    reference.state["queue"] = rng.dirichlet(np.ones(classes), size=rows)
+    reference.state["queue_pointer"] = np.array(rows - 1)
+
+
+def tamatch(title: str, options: dict[str, Any], hyper: dict[str, Any], **more: Any) -> Case:
+    return Case("tamatch", title, options, hyper, more.pop("start", skewed), **more)
+
+
+MOVING = {"target": "adaptive"}, {"target_momentum": 0.99999}
+COMATCH_COUNTS = (
+    {"memory_after": 1, "queue": 2, "tau": 0.8},
+    {"epoch": 1, "queue_batches": 2, "threshold": 0.8},
+)
+SIMMATCH_COUNTS = {"memory_after": 1, "tau": 0.8}, {"epoch": 1, "threshold": 0.8}
+
+CASES = [
+    Case("supervised"),
+    Case("supervised", row="fully_supervised"),
+    Case("pseudo_label"),
+    Case(
+        "pseudo_label", "other values", {"tau": 0.7, "lambda_u": 2.0, "rampup": 0.2},
+        {"threshold": 0.7, "unlabelled_weight": 2.0, "ramp_share": 0.2},
+    ),
+    Case("pi_model"),
+    Case(
+        "pi_model", "other values", {"lambda_u": 3.0, "rampup": 0.9},
+        {"unlabelled_weight": 3.0, "ramp_share": 0.9},
+    ),
+    Case("mean_teacher"),
+    Case("mean_teacher", "parity", {"parity": "usb"}, {"parity": "usb"}),
+    Case(
+        "mean_teacher", "quick teacher", {"ema": 0.7, "lambda_u": 8.0, "rampup": 0.2},
+        {"momentum": 0.7, "unlabelled_weight": 8.0, "ramp_share": 0.2}, steps=(30, 31, 32),
+    ),
+    # ξ = 1e-6 leaves ten of sixteen digits to the direction, and ε = 6 is far away.
+    Case("vat", tolerance=1e-5),
+    Case(
+        "vat", "long probe",
+        {"xi": 0.1, "epsilon": 0.5, "lambda_u": 2.0, "lambda_entropy": 0.3, "rampup": 0.7},
+        {"xi": 0.1, "epsilon": 0.5, "unlabelled_weight": 2.0, "entropy_weight": 0.3,
+         "ramp_share": 0.7},
+    ),
+    Case("mixmatch"),
+    Case(
+        "mixmatch", "other values", {"lambda_u": 100.0, "temperature": 0.8, "rampup": 0.1},
+        {"unlabelled_weight": 100.0, "temperature": 0.8, "ramp_share": 0.1},
+    ),
+    Case("remixmatch"),
+    Case(
+        "remixmatch", "other values",
+        {"lambda_u": 2.0, "lambda_strong": 0.7, "lambda_rotation": 0.3, "temperature": 0.8,
+         "momentum": 0.6, "rampup": 0.6},
+        {"unlabelled_weight": 2.0, "unmixed_weight": 0.7, "rotation_weight": 0.3,
+         "temperature": 0.8, "momentum": 0.6, "ramp_share": 0.6}, skewed,
+    ),
+    Case("adamatch"),
+    Case(
+        "adamatch", "quick averages", {"momentum": 0.6, "tau": 0.9, "lambda_u": 2.0},
+        {"momentum": 0.6, "threshold": 0.9, "unlabelled_weight": 2.0}, skewed,
+    ),
+    Case("uda"),
+    Case("uda", "parity", {"parity": "usb"}, {"parity": "usb"}),
+    Case(
+        "uda", "other values", {"temperature": 0.7, "tau": 0.93, "lambda_u": 2.0},
+        {"temperature": 0.7, "threshold": 0.93, "unlabelled_weight": 2.0},
+    ),
+    Case("fixmatch"),
+    Case(
+        "fixmatch", "other values", {"tau": 0.7, "lambda_u": 2.0},
+        {"threshold": 0.7, "unlabelled_weight": 2.0},
+    ),
+    Case("flexmatch"),
+    Case("flexmatch", "half learnt", start=half_learnt),
+    Case(
+        "flexmatch", "half learnt, no warm-up", {"threshold_warmup": False, "tau": 0.9},
+        {"warm_up": False, "threshold": 0.9}, half_learnt,
+    ),
+    Case(
+        "dash", "schedule", {"supervised_steps": 2, "rho_period": 2, "rho_decay": 2.0},
+        {"warm_up": 2, "period": 2, "gamma": 2.0}, steps=(0, 1, 2, 3, 4, 5, 6),
+    ),
+    Case(
+        "dash", "down to the floor",
+        {"supervised_steps": 1, "rho_period": 1, "rho_decay": 6.0, "rho_min": 0.15,
+         "temperature": 0.8, "lambda_u": 2.0},
+        {"warm_up": 1, "period": 1, "gamma": 6.0, "floor": 0.15, "temperature": 0.8,
+         "unlabelled_weight": 2.0}, steps=(0, 1, 2, 3, 4),
+    ),
+    Case("crmatch"),
+    Case(
+        "crmatch", "other values", {"tau": 0.7, "lambda_u": 2.0},
+        {"threshold": 0.7, "unlabelled_weight": 2.0},
+    ),
+    Case("comatch"),
+    Case("comatch", "memory counts", *COMATCH_COUNTS),
+    Case("comatch", "full memory", *COMATCH_COUNTS, filled),
+    Case(
+        "comatch", "other values",
+        {"memory_after": 1, "queue": 3, "tau": 0.6, "link": 0.5, "alpha": 0.6, "temperature": 0.5,
+         "lambda_u": 2.0, "lambda_contrast": 5.0, "window": 4},
+        {"epoch": 1, "queue_batches": 3, "threshold": 0.6, "graph_threshold": 0.5,
+         "smoothing": 0.6, "temperature": 0.5, "unlabelled_weight": 2.0, "contrast_weight": 5.0,
+         "alignment_length": 4}, filled,
+    ),
+    Case("simmatch", "first epoch"),
+    Case("simmatch", "memory counts", *SIMMATCH_COUNTS),
+    Case("simmatch", "all visited", *SIMMATCH_COUNTS, visited),
+    Case(
+        "simmatch", "parity", {**SIMMATCH_COUNTS[0], "parity": "usb"},
+        {**SIMMATCH_COUNTS[1], "parity": "usb"}, visited,
+    ),
+    Case(
+        "simmatch", "other values",
+        {"memory_after": 1, "tau": 0.6, "alpha": 0.6, "temperature": 0.3, "lambda_u": 2.0,
+         "lambda_instance": 0.5, "momentum": 0.4, "window": 4},
+        {"epoch": 1, "threshold": 0.6, "smoothing": 0.6, "temperature": 0.3,
+         "unlabelled_weight": 2.0, "instance_weight": 0.5, "bank_momentum": 0.4,
+         "alignment_length": 4}, visited,
+    ),
+    Case("freematch"),
+    Case("freematch", "well on", {"lambda_f": 0.5}, {"fairness_weight": 0.5}, well_on),
+    Case(
+        "freematch", "begins high", {"init_threshold": 0.95, "momentum": 0.9, "lambda_u": 2.0},
+        {"init_threshold": 0.95, "momentum": 0.9, "unlabelled_weight": 2.0},
+    ),
+    Case("freematch", "parity", {"parity": "usb"}, {"parity": "usb"}),
+    Case(
+        "freematch", "parity, well on", {"parity": "usb", "lambda_f": 0.5},
+        {"parity": "usb", "fairness_weight": 0.5}, well_on,
+    ),
+    Case("softmatch"),
+    Case("softmatch", "narrow", start=narrow),
+    Case(
+        "softmatch", "learns from raw", {"learn_from": "raw", "momentum": 0.7},
+        {"observe": "raw", "momentum": 0.7}, narrow,
+    ),
+    Case(
+        "softmatch", "other values", {"n_sigma": 1.0, "momentum": 0.7, "lambda_u": 2.0},
+        {"sigmas": 1.0, "momentum": 0.7, "unlabelled_weight": 2.0}, narrow,
+    ),
+    Case("softmatch", "parity", {"parity": "usb"}, {"parity": "usb"}, narrow),
+    Case(
+        "softmatch", "parity, learns from raw", {"parity": "usb", "learn_from": "raw"},
+        {"parity": "usb", "observe": "raw"}, narrow,
+    ),
+    Case("defixmatch"),
+    Case(
+        "defixmatch", "other values", {"tau": 0.7, "lambda_u": 2.0},
+        {"threshold": 0.7, "unlabelled_weight": 2.0},
+    ),
+    Case("tamatch"),
+    tamatch("skewed", {}, {}),
+    tamatch("symmetric clip", {"clip": "symmetric"}, {"clip": "symmetric"}),
+    tamatch("no clip", {"clip": "none"}, {"clip": "none"}),
+    tamatch("adaptive target", *MOVING),
+    tamatch(
+        "other values",
+        {"lambda_model": 0.6, "lambda_target": 0.7, "tau": 0.8, "lambda_u": 2.0},
+        {"model_momentum": 0.6, "target_momentum": 0.7, "threshold": 0.8,
+         "unlabelled_weight": 2.0},
+    ),
+    tamatch("labelled target", {"target": "labelled"}, {}, start=skewed_against_shares),
+    tamatch(
+        "prior target", {"target": "prior", "prior": PRIOR}, {}, start=skewed_against_prior,
+        facts=realistic_facts(),
+    ),
+    *(
+        tamatch("moving target", MOVING[0], MOVING[1] | hyper, row=f"tamatch_{row}")
+        for row, hyper in {
+            "no_rescaling": {"rescale": False},
+            "no_weighting": {"weigh": False},
+            "no_clipping": {"clip": "none"},
+            "no_ema_target": {"target_momentum": 1.0},
+        }.items()
+    ),
+]  # fmt: skip
