@@ -3,7 +3,7 @@
     python benchmarks/cache.py [COUNT] [SIDE]
 
 writes COUNT (default 100,000) small JPEGs into a temporary folder, decodes them with Pillow alone
-in two processes, then runs `decode_all` and `check` on them, each from an empty cache.
+to arrays in two processes, then runs `decode_all` and `check` on them, each from an empty cache.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -46,17 +47,30 @@ def decode_bare(files: list[Path]) -> None:
             np.asarray(image)
 
 
-def seconds(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
+def timed(work: Callable[[], object]) -> tuple[float, float]:
+    """Wall seconds, and CPU seconds of this process and its finished workers."""
+    start, used = time.perf_counter(), cpu()
     work()
-    return time.perf_counter() - start
+    return time.perf_counter() - start, cpu() - used
 
 
-def memory() -> float:
-    """Peak MiB of this process, and of the largest of its workers."""
+def cpu() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(own.ru_utime + own.ru_stime for own in used)
+
+
+def peak() -> float:
+    """MiB of this process, or of the largest of its workers."""
     own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     workers = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     return max(own, workers) / 1024
+
+
+def in_processes(work: Callable[[Any], None], jobs: list[Any]) -> None:
+    pool = get_context("spawn").Pool(PROCESSES)
+    pool.map(work, jobs, chunksize=1)
+    pool.close()
+    pool.join()
 
 
 def main(count: int, side: int) -> None:
@@ -65,27 +79,28 @@ def main(count: int, side: int) -> None:
         for c in range(CLASSES):
             (root / f"class{c}").mkdir(parents=True)
         steps = np.linspace(0, count, PROCESSES + 1).astype(int).tolist()
-        with get_context("spawn").Pool(PROCESSES) as pool:
-            jobs = [(root, a, b, side) for a, b in pairwise(steps)]
-            pool.map(write, jobs, chunksize=1)
-            files = sorted(root.rglob("*.jpg"))
-            total = sum(file.stat().st_size for file in files)
-            print(f"{count:,} JPEGs of {side} × {side} pixels, {total / count:,.0f} bytes each")
-            halves = [files[k::PROCESSES] for k in range(PROCESSES)]
-            bare = seconds(lambda: pool.map(decode_bare, halves, chunksize=1))
-        print(f"bare Pillow, {PROCESSES} processes: {count / bare:,.0f} images/s")
+        in_processes(write, [(root, a, b, side) for a, b in pairwise(steps)])
+        files = sorted(root.rglob("*.jpg"))
+        mean = sum(file.stat().st_size for file in files) / count
+        print(f"{count:,} JPEGs of {side} × {side} pixels, {mean:,.0f} bytes each")
+        halves = [files[k::PROCESSES] for k in range(PROCESSES)]
+        bare, bare_cpu = timed(lambda: in_processes(decode_bare, halves))
+        print(
+            f"bare Pillow, {PROCESSES} processes: {count / bare:,.0f} images/s, "
+            f"{bare_cpu / count * 1e6:.0f} µs CPU each"
+        )
         tasks: dict[str, Callable[[], object]] = {
             "decode_all": lambda: decode_all(files, side),
             "check": lambda: check(root, size=side),
         }
         for name, work in tasks.items():
             os.environ["TAMATCH_CACHE"] = str(Path(place) / f"cache-{name}")
-            taken = seconds(work)
+            taken, used = timed(work)
             print(
                 f"{name}: {count / taken:,.0f} images/s, {bare / taken:.0%} of bare Pillow, "
-                f"at most {memory():,.0f} MiB"
+                f"{used / count * 1e6:.0f} µs CPU each, at most {peak():,.0f} MiB"
             )
-        again = seconds(lambda: check(root, size=side))
+        again, _ = timed(lambda: check(root, size=side))
         print(f"check, from the cache: {count / again:,.0f} images/s")
 
 

@@ -154,14 +154,15 @@ def resume(arguments: Any) -> int:
 def show_end(path: Path) -> None:
     """The small table at the end of a run."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     from .report import summary_table
 
     header, *rows = summary_table(path)
-    table = Table(*header)
+    table = Table(*map(escape, header))
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(escape, row))
     console = Console()
     console.print(table)
     console.print(f"Report: {path / 'report.html'}", highlight=False, soft_wrap=True)
@@ -185,13 +186,16 @@ def evaluate(arguments: Any) -> int:
 def predict(arguments: Any) -> int:
     from .use import load
 
+    def skip(image: Path, reason: str) -> None:
+        print(f"tamatch: {image} is left out: {reason}", file=sys.stderr)
+
     model = load(arguments.path)
     names = model.facts.classes
     out = arguments.csv.open("w", newline="") if arguments.csv else sys.stdout
     try:
         rows = csv.writer(out)
         rows.writerow(["path", "label", "confidence", *(f"p_{name}" for name in names)])
-        for files, probabilities in model.stream(image_files(arguments.images)):
+        for files, probabilities in model.stream(image_files(arguments.images), skip=skip):
             for file, p in zip(files, probabilities, strict=True):
                 best = int(p.argmax())
                 rows.writerow([file, names[best], f"{p[best]:.6f}", *(f"{v:.6f}" for v in p)])
@@ -213,11 +217,8 @@ def image_files(paths: Sequence[Path]) -> Iterator[Path]:
 
 
 def report(arguments: Any) -> int:
-    from .folder import RunFolder
     from .report import write_comparison, write_report
 
-    for path in arguments.paths:
-        RunFolder(path).read()
     if len(arguments.paths) == 1 and arguments.out is None:
         print(write_report(arguments.paths[0]))
     else:

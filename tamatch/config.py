@@ -12,7 +12,7 @@ import yaml
 from . import recipes
 from .errors import UsageError
 from .kinds import AT_LEAST_ONE, AT_LEAST_ZERO, POSITIVE, SHARE, Between
-from .methods import entry, get
+from .methods import entry, get, register
 from .options import Option, of_class, of_dataclass, unknown
 
 
@@ -86,6 +86,8 @@ def configure(given: dict[str, Any], config_file: Path | None = None) -> Run:
     recipe of the data set and, for the method's own options, from its signature.
     """
     values = {**(read_config(config_file) if config_file else {}), **given}
+    if isinstance(values.get("method"), type):
+        values["method"] = register(values["method"])
     run_values = {k: RUN_OPTIONS[k].parse(v) for k, v in values.items() if k in RUN_OPTIONS}
     method = run_values.get("method", Run.method)
     entry(method)  # a wrong name is the first thing to say, before torch is imported

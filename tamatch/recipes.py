@@ -77,6 +77,8 @@ SMALL_POOL = ("pseudo_label", "mean_teacher", "pi_model", "vat", "mixmatch", "re
 
 WRN_OPTIONS: dict[str, Settings] = {"mixmatch": {"lambda_u": 100.0}, "comatch": {"queue": 5}}
 DATA_OPTIONS: dict[tuple[str, str], Settings] = {
+    ("digits", "comatch"): {"memory_after": 100},  # an epoch of the benchmark is most of this run
+    ("digits", "simmatch"): {"memory_after": 100},
     ("stl10", "comatch"): {"lambda_contrast": 5.0},
     ("eurosat", "simmatch"): {"temperature": 0.2},
 }

@@ -19,6 +19,7 @@ from .data import DataSet, Split, SplitPlan, load, make_split, shares, write_spl
 from .engine import Engine, Pace
 from .errors import DataError, UsageError
 from .exam import Exam
+from .files import read_json
 from .folder import RunFolder
 from .hardware import pick_device, pick_precision, prepare
 from .model import Facts, Model
@@ -107,6 +108,9 @@ def complete(run: Run, folder: RunFolder, *, quiet: bool = False) -> Finished:
 
 def one_run(run: Run, folder: RunFolder, progress: Progress) -> dict[str, Any]:
     """Train what is left of one run."""
+    if folder.read().get("status") == "finished" and folder.result.exists():
+        result: dict[str, Any] = read_json(folder.result)
+        return result
     training = build(run, folder, progress)
     training.resume()
     return training.go()
@@ -143,6 +147,7 @@ def build(run: Run, folder: RunFolder, progress: Progress) -> Training:
         data.size, data.mean, data.std,
         horizontal_flip="horizontal" in data.flips, vertical_flip="vertical" in data.flips,
     )  # fmt: skip
+    folder.update(parameters=sum(p.numel() for p in net.parameters()))
     engine = Engine(
         method,
         optim.build_optimizer(str(run.optimizer), groups),

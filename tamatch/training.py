@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import io
 import math
 import time
@@ -129,7 +130,11 @@ class Training:
             "seconds": round(self.elapsed(), 3),
         }
         write_json(self.folder.result, result)
-        self.folder.update(status="finished", step=self.steps)
+        times = self.folder.read().get("times", {})
+        finished = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        self.folder.update(
+            status="finished", step=self.steps, times={**times, "finished": finished}
+        )
         return result
 
     def write_predictions(self, exam: Exam) -> None:

@@ -23,7 +23,7 @@ from .pixelfile import PixelFile
 VERSION = 1  # of what the cache holds; raise it when decoding changes
 SIZES = "sizes.npy"
 IN_PROCESS = 200  # fewer files than this are decoded before worker processes would have started
-CHUNK = 64
+CHUNKS = 8, 256  # least and most files decoded together
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,8 @@ def decode_all(
     files: Sequence[str | Path], size: int, draft: bool = True, progress: Progress | None = None
 ) -> Decoded:
     """Read the files from the cache, decoding them first if it does not know them as they are."""
-    chunks = {first: list(files[first : first + CHUNK]) for first in range(0, len(files), CHUNK)}
+    step = chunk_size(len(files))
+    chunks = {first: list(files[first : first + step]) for first in range(0, len(files), step)}
 
     def fill(pixels: PixelFile) -> Iterator[Chunk]:
         return _decode_chunks(chunks, partial(decode_chunk, pixels, size, draft))
@@ -115,6 +116,12 @@ def fingerprint(files: Sequence[str | Path], how: str) -> str:
         except OSError:
             states.append(f"{path}\0")
     return hashlib.sha256(os.fsencode("\0".join(states))).hexdigest()
+
+
+def chunk_size(count: int) -> int:
+    """Small enough for progress and for an even share of the cores, else as large as is useful."""
+    least, most = CHUNKS
+    return min(most, max(least, count // 64))
 
 
 def decode_chunk(

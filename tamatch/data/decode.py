@@ -31,8 +31,6 @@ UPRIGHT = {
 }
 SLURP = 1 << 26  # bytes; larger files are read piece by piece
 DRAFT = 2  # a JPEG may be decoded at a smaller scale, if still this many times the wanted size
-
-
 _TOO_LARGE = f"more than {MAX_PIXELS // 1_000_000} megapixels"
 
 
@@ -92,7 +90,7 @@ def resized(images: Pixels, size: int) -> Pixels:
 
 
 def _in_memory(file: File) -> File:
-    """A file of ordinary size read at once: half of the time of a small JPEG is its reading."""
+    """A file of ordinary size, read at once: faster than Pillow's many small reads."""
     if not isinstance(file, str | Path) or os.path.getsize(file) > SLURP:
         return file
     with open(file, "rb", buffering=0) as raw:

@@ -11,15 +11,16 @@ from typing import IO
 from urllib.error import HTTPError
 
 from ..errors import DataError, UsageError
-from . import cifar, eurosat, stl10
+from . import eurosat, stl10
 from .archives import CHUNK, Archive, data_root, md5
+from .cifar_versions import CIFAR10, CIFAR100
 from .dataset import Progress
 
 TIMEOUT = 5  # seconds without an answer: without a network, say so soon
 ARCHIVES: dict[str, Archive] = {
-    "cifar10": cifar.CIFAR10.python.archive,
-    "cifar10-lt": cifar.CIFAR10.python.archive,
-    "cifar100": cifar.CIFAR100.python.archive,
+    "cifar10": CIFAR10.python.archive,
+    "cifar10-lt": CIFAR10.python.archive,
+    "cifar100": CIFAR100.python.archive,
     "stl10": stl10.ARCHIVE,
     "eurosat": eurosat.ARCHIVE,
 }

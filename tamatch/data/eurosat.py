@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import DataError
 from .archives import Archive, how, locate, verify
-from .bulk import CHUNK, Chunk, Decoded, cached, decode_all, decode_chunk, fingerprint
+from .bulk import Chunk, Decoded, cached, chunk_size, decode_all, decode_chunk, fingerprint
 from .dataset import DataSet, Progress
 from .decode import SUFFIXES
 from .pixelfile import PixelFile
@@ -108,8 +108,9 @@ def _from_zip(path: Path, size: int, progress: Progress | None) -> tuple[list[st
         files = _in_order(iter(archive.namelist()), path)
 
         def fill(pixels: PixelFile) -> Iterator[Chunk]:
-            for first in range(0, len(files), CHUNK):
-                contents = [io.BytesIO(archive.read(f)) for f in files[first : first + CHUNK]]
+            step = chunk_size(len(files))
+            for first in range(0, len(files), step):
+                contents = [io.BytesIO(archive.read(f)) for f in files[first : first + step]]
                 yield decode_chunk(pixels, size, False, first, contents)
 
         return files, cached(fingerprint([path], f"zip {size}"), len(files), size, fill, progress)

@@ -165,7 +165,7 @@ def _files(listing: Listing, folder: str, deep: bool = True) -> Iterator[tuple[s
 
     Each real folder is entered once, so that links in a circle end.
     """
-    seen = {_identity(listing.root)} - {_identity(folder)}
+    seen = set() if folder == listing.root else {_identity(listing.root)}
     pending = [folder]
     while pending:
         here = pending.pop()

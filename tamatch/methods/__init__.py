@@ -6,8 +6,11 @@ A row names the class and what is fixed about it; `get` imports it.
 from __future__ import annotations
 
 import difflib
+import inspect
 from dataclasses import dataclass, field
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
@@ -100,17 +103,60 @@ METHODS: dict[str, MethodEntry] = {
 }
 
 
+CUSTOM: dict[str, type[Method]] = {}  # a user's own classes, by "FILE.py:CLASS"
+
+
 def entry(name: str) -> MethodEntry:
     """The row of a method, or an error that names the near miss."""
     if name in METHODS:
         return METHODS[name]
+    file, colon, cls = name.rpartition(":")
+    if colon and file.endswith(".py"):
+        return MethodEntry(cls, name, "a method of your own")
     near = difflib.get_close_matches(name, METHODS, n=3)
     hint = f"Perhaps you meant {' or '.join(near)}." if near else "`tamatch methods` lists them."
     raise UsageError(f"--method {name} is not a method. {hint}")
 
 
 def get(name: str) -> type[Method]:
-    """The class behind a name."""
+    """The class behind a name, or behind FILE.py:CLASS."""
+    if name not in METHODS:
+        return own_class(name)
     module, _, cls = entry(name).path.partition(":")
     found: type[Method] = getattr(import_module(f"{__name__}.{module}"), cls)
     return found
+
+
+def register(cls: type[Method]) -> str:
+    """The FILE.py:CLASS name of a user's class, under which a resumed run finds it again."""
+    try:
+        name = f"{Path(inspect.getfile(cls)).resolve()}:{cls.__qualname__}"
+    except (OSError, TypeError):
+        raise UsageError(
+            f"method {cls.__qualname__} is not defined in a file, so a resumed run could not "
+            "find it again. Put the class into a .py file and import it from there."
+        ) from None
+    CUSTOM[name] = cls
+    return name
+
+
+def own_class(name: str) -> type[Method]:
+    """Import a user's class from its file."""
+    from .base import Method
+
+    entry(name)
+    if name not in CUSTOM:
+        file, _, cls = name.rpartition(":")
+        if not Path(file).is_file():
+            raise UsageError(f"--method {name}: there is no file {file}.")
+        spec = spec_from_file_location(Path(file).stem, file)
+        assert spec is not None and spec.loader is not None
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+        found = getattr(module, cls, None)
+        if not (isinstance(found, type) and issubclass(found, Method)):
+            raise UsageError(
+                f"--method {name}: {file} has no class {cls} that is a tamatch.Method."
+            )
+        CUSTOM[name] = found
+    return CUSTOM[name]

@@ -50,12 +50,13 @@ class Pseudo(NamedTuple):
     def report(self) -> dict[str, Tensor]:
         """Utilization, overall and by predicted class, and the weights of those used."""
         chosen = one_hot(self.label, self.p.shape[-1])
-        used = self.mask.sum().clamp(min=1)
+        used = self.mask.sum()
+        mean_weight = (self.mask * self.weight).sum() / used.clamp(min=1)
         return {
             "used": self.mask.mean(),
             "used_by_class": (chosen * self.mask[:, None]).mean(0),
             "predicted_by_class": chosen.mean(0),
-            "weight": (self.mask * self.weight).sum() / used,
+            "weight": torch.where(used > 0, mean_weight, 1.0),  # nobody used: nothing is raised
             "max_weight": (self.mask * self.weight).amax(),
             "confidence": self.p.amax(-1).mean(),
         }

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tamatch.data.cifar import Cifar, Version
+from tamatch.data.cifar_versions import Cifar, Version
 
 
 def md5(path: Path) -> str:

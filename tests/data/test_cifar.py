@@ -11,15 +11,14 @@ import pytest
 
 from tamatch.data import cifar, load
 from tamatch.data.archives import md5
+from tamatch.data.cifar_versions import CIFAR10, CIFAR100
 from tamatch.data.pickles import load_dict
 from tamatch.errors import DataError
 from tests.data.publisher_files import MadeCifar, old_dict
 
 
 def made(name: str) -> MadeCifar:
-    return (
-        MadeCifar(cifar.CIFAR10, 10, 5) if name == "cifar10" else MadeCifar(cifar.CIFAR100, 20, 3)
-    )
+    return MadeCifar(CIFAR10, 10, 5) if name == "cifar10" else MadeCifar(CIFAR100, 20, 3)
 
 
 @pytest.mark.parametrize("name", ["cifar10", "cifar100"])
@@ -161,5 +160,5 @@ def test_the_wrong_kind_of_array_is_refused() -> None:
 
 
 def test_normalisation_is_the_benchmark_s() -> None:
-    assert cifar.CIFAR10.mean == (0.485, 0.456, 0.406)
-    assert np.allclose(cifar.CIFAR100.std, np.array([68.2, 65.4, 70.4]) / 255)
+    assert CIFAR10.mean == (0.485, 0.456, 0.406)
+    assert np.allclose(CIFAR100.std, np.array([68.2, 65.4, 70.4]) / 255)

@@ -142,6 +142,14 @@ def test_formats_beyond_the_list_are_not_parsed(tmp_path: Path) -> None:
             decode(saved(picture(), kind), 32)
 
 
+def test_a_very_large_file_is_read_piece_by_piece(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tamatch.data.decode.SLURP", 0)
+    picture().save(tmp_path / "large.png")
+    assert (decode(tmp_path / "large.png", 40)[0] == np.asarray(picture())).all()
+
+
 def test_missing_and_unreadable_files(tmp_path: Path) -> None:
     with pytest.raises(Unreadable, match="No such file"):
         decode(tmp_path / "none.jpg", 32)

@@ -51,7 +51,8 @@ def twin(
     net = ToyNet.of(reference.params).to(dtype)
     prior = options.pop("prior", None)
     method = methods.get(name)(net, task_of(reference, prior), **{**row.options, **options})
-    method.to(dtype)
+    if dtype == torch.float64:  # otherwise the buffers have the precision they were made with
+        method.double()
     with torch.no_grad():
         for key, parameter in weights(method).items():
             parameter.copy_(torch.tensor(reference.params[key]))

@@ -6,7 +6,7 @@ import numpy as np
 
 from . import pi_model
 from .net import NumpyNet
-from .primitives import moved, mse, softmax
+from .primitives import moved, softmax
 from .records import Array, Facts, NumpyBatch, Params, Values
 
 
@@ -14,8 +14,8 @@ class Reference(pi_model.Reference):
     """L = CE_lb + 50 · R(0.4) · MSE(softmax(z_w2^student), softmax(z_w^teacher)).
 
     The teacher starts as a copy of the student and moves in `after_step`; its parameters are in
-    `state` as `teacher.<name>`. With `parity="usb"` the term keeps its value but is a constant:
-    the published code has no gradient there.
+    `state` as `teacher.<name>`. With `parity="usb"` the student's logits are the teacher's, as in
+    the published code: the term is a constant, zero.
     """
 
     def __init__(
@@ -33,12 +33,6 @@ class Reference(pi_model.Reference):
         self.parity = parity
         self.state = {f"teacher.{name}": value.copy() for name, value in self.params.items()}
 
-    def targets(self, batch: NumpyBatch) -> Values:
-        values = super().targets(batch)
-        if self.parity == "usb":
-            values["student"] = self.net(batch.u[1]).logits
-        return values
-
     def teacher(self, images: Array) -> Array:
         average = {name: self.state[f"teacher.{name}"] for name in self.params}
         return softmax(NumpyNet(average)(images).logits)
@@ -46,7 +40,8 @@ class Reference(pi_model.Reference):
     def terms(self, params: Params, batch: NumpyBatch, values: Values) -> dict[str, float]:
         parts = super().terms(params, batch, values)
         if self.parity == "usb":
-            parts["unlabelled"] = float(np.mean(mse(values["student"], values["target"])))
+            pairs = zip(values["target"], values["target"], strict=True)
+            parts["unlabelled"] = float(np.mean([((p - q) ** 2).mean() for p, q in pairs]))
         return parts
 
     def after_step(self, params: Params) -> None:

@@ -20,7 +20,7 @@ class Witness:
     def __init__(self, patch: pytest.MonkeyPatch, method: Any) -> None:
         self.calls: dict[str, list[tuple[Any, Any]]] = {}
         module = sys.modules[type(method).__module__]
-        watched = [(Pseudo, "loss"), (Pseudo, "report")]
+        watched: list[tuple[Any, str]] = [(Pseudo, "loss"), (Pseudo, "report")]
         watched += [(module, name) for name in FUNCTIONS if hasattr(module, name)]
         watched += [(method, name) for name in PARTS if hasattr(method, name)]
         for owner, name in watched:

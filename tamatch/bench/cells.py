@@ -1,0 +1,122 @@
+"""The runs behind each table and figure: a bench is a plan, a plan is a list of cells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from ..methods import METHODS
+from . import published
+from .scale import FULL, shortened
+from .settings import CIFAR100, DIGITS, EUROSAT, LONG_TAIL, STL10, Setting
+
+RECIPE = 1  # raised by every change to the package that alters results; no table mixes two
+SEEDS = (0, 1, 2)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run. Benches that need the same run share it: the bench is no part of its name."""
+
+    bench: str
+    setting: Setting
+    method: str
+    seed: int
+    scale: Fraction = FULL
+
+    @property
+    def name(self) -> str:
+        """Unique among all runs, and the path of its files."""
+        length = "full" if self.scale == FULL else str(self.scale).replace("/", "of")
+        return f"{self.setting.name}/{self.method}.s{self.seed}.{length}.r{RECIPE}"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What `tamatch.train` is called with."""
+        data = self.setting.data
+        named = {"data": data, "method": self.method, "seed": self.seed, "baseline": "none"}
+        return {**named, **self.setting.options, **shortened(data, self.method, self.scale)}
+
+    @property
+    def command(self) -> str:
+        flags = (f"--{k.replace('_', '-')} {v}" for k, v in self.options.items())
+        return f"tamatch train {' '.join(flags)}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The rows and columns of a table, and the cells the paper has no run for."""
+
+    title: str
+    methods: tuple[str, ...]
+    settings: tuple[Setting, ...]
+    printed: published.Table | None = None
+    notes: tuple[str, ...] = ()
+    absent: frozenset[tuple[str, str]] = frozenset()  # (data, method)
+    figure: str = ""  # drawn from the results, by its name in `figures`
+
+    def cells(self, bench: str, seeds: tuple[int, ...] = SEEDS, scale: Fraction = FULL) -> list[Cell]:
+        """One seed after the other, so that the first full table comes early."""
+        return [
+            Cell(bench, setting, method, seed, scale)
+            for seed in seeds
+            for setting in self.settings
+            for method in self.methods
+            if (setting.data, method) not in self.absent
+        ]
+
+
+ABLATIONS = tuple(name for name in METHODS if name.startswith("tamatch_"))
+TABLE_1_METHODS = tuple(name for name in METHODS if name not in ABLATIONS)
+ORACLE = "The paper's baselines are scored at their best test, so compare them with `best`."
+
+PLANS: dict[str, Plan] = {
+    "usb": Plan(
+        "Table 1: error (%) on CIFAR-100, STL-10 and EuroSAT",
+        TABLE_1_METHODS,
+        (*CIFAR100, *STL10, *EUROSAT),
+        published.TABLE_1,
+        (ORACLE,),
+        frozenset({("stl10", "fully_supervised"), ("stl10", "crmatch")}),
+    ),
+    "lt": Plan(
+        "Table 3: error (%) on CIFAR-10-LT",
+        ("supervised", "fixmatch", "freematch", "tamatch"),
+        LONG_TAIL,
+        published.TABLE_3,
+        (ORACLE, *published.TABLE_3_NOTES),
+    ),
+    "ablation-usb": Plan(
+        "Table 4: ablations, error (%) on CIFAR-100",
+        (
+            "fixmatch", "tamatch_no_rescaling", "tamatch_no_weighting", "tamatch_no_clipping",
+            "tamatch",
+        ),
+        CIFAR100,
+        published.TABLE_4,
+        (ORACLE, "The paper has no row without clipping here. λ_target is 1 in all rows."),
+    ),
+    "ablation-lt": Plan(
+        "Table 5: ablations, error (%) on CIFAR-10-LT",
+        ("fixmatch", *ABLATIONS, "tamatch"),
+        LONG_TAIL,
+        published.TABLE_5,
+        (ORACLE, "The paper has no rows without rescaling and without weighting here."),
+    ),
+    "digits": Plan(
+        "All methods: error (%) on the embedded digits with 40 labels", tuple(METHODS), (DIGITS,)
+    ),
+    "bias": Plan(
+        "Figure 3: confirmation bias of TaMatch and FixMatch",
+        ("fixmatch", "tamatch"),
+        (STL10[0], EUROSAT[0], LONG_TAIL[2], DIGITS),
+        figure="bias",
+    ),
+    "clipping": Plan(
+        "Figure 4: TaMatch with and without clipping",
+        ("tamatch_no_clipping", "tamatch"),
+        (LONG_TAIL[3], DIGITS),
+        figure="clipping",
+    ),
+}  # fmt: skip

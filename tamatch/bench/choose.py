@@ -1,0 +1,76 @@
+"""Which cells of a bench the user wants: `--methods --seeds --settings --cell --scale --steps`."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from argparse import Namespace
+from collections.abc import Iterable
+from fractions import Fraction
+
+from ..errors import UsageError
+from .cells import PLANS, Cell, Plan
+from .scale import FULL, checked, full_steps, parse_scale
+
+
+def near_miss(what: str, name: str, known: Iterable[str]) -> UsageError:
+    """The error for an unknown name, with what it may have been meant to be."""
+    known = list(known)
+    near = difflib.get_close_matches(name, known, n=3)
+    hint = f"Perhaps you meant {' or '.join(near)}." if near else f"There is {', '.join(known)}."
+    return UsageError(f"{what} {name} is unknown. {hint}")
+
+
+def names(flag: str, text: str | None, known: tuple[str, ...]) -> tuple[str, ...]:
+    """The known names that the user listed, in their own order; all of them if none is listed."""
+    if text is None:
+        return known
+    wanted = [word.strip() for word in text.split(",")]
+    for word in wanted:
+        if word not in known:
+            raise near_miss(flag, word, known)
+    return tuple(name for name in known if name in wanted)
+
+
+def seeds(text: str) -> tuple[int, ...]:
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isdecimal() for word in words):
+        raise UsageError(f"--seeds takes whole numbers with commas, got {text!r}.")
+    return tuple(dict.fromkeys(map(int, words)))
+
+
+def share(text: str | None, cells: list[Cell]) -> list[Cell]:
+    """`--cell K/N`: job K of an array of N, which takes every N-th cell."""
+    if text is None:
+        return cells
+    job, slash, jobs = text.partition("/")
+    if not (slash and job.isdecimal() and jobs.isdecimal() and 1 <= int(job) <= int(jobs)):
+        raise UsageError(f"--cell takes K/N with K from 1 to N, got {text!r}.")
+    return cells[int(job) - 1 :: int(jobs)]
+
+
+def scale_of(plan: Plan, scale: str | None, steps: int | None) -> Fraction:
+    """The share of the full length; `--steps N` is the share that makes N steps."""
+    if scale is not None and steps is not None:
+        raise UsageError("--scale and --steps say the same thing twice: give one of them.")
+    if steps is None:
+        return FULL if scale is None else parse_scale(scale)
+    return checked(Fraction(steps, full_steps(plan.settings[0].data)), f"--steps {steps}")
+
+
+def restricted(arguments: Namespace) -> Plan:
+    """The bench's plan with the rows and columns that were asked for.
+
+    A figure is drawn of one data set: the paper's, unless `--data` names another.
+    """
+    plan = PLANS[arguments.bench]
+    if plan.figure:
+        by_data = {setting.data: setting for setting in plan.settings}
+        wanted = names("--data", arguments.data or plan.settings[0].data, tuple(by_data))
+        settings = tuple(by_data[data] for data in wanted)
+    else:
+        by_name = {setting.name: setting for setting in plan.settings}
+        chosen = names("--settings", arguments.settings, tuple(by_name))
+        settings = tuple(by_name[name] for name in chosen)
+    methods = names("--methods", arguments.methods, plan.methods)
+    return dataclasses.replace(plan, methods=methods, settings=settings)

@@ -1,0 +1,143 @@
+"""Table 2: the Friedman rank and the mean error of each method over all settings."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+
+from ..methods import METHODS
+from .cells import PLANS, SEEDS
+from .choose import names, scale_of
+from .formats import FORMATS, Grid, Page
+from .published import TABLE_1, TABLE_2
+from .store import Store
+from .tables import SCORES
+
+Errors = Mapping[str, Mapping[str, float]]  # by method, then by setting
+
+UNRANKED = ("supervised", "fully_supervised")  # for reference only, as in the paper
+RULE = (
+    "In each setting the methods are ranked from the lowest error, 1; equal errors share the mean "
+    "of their ranks. Where a method has no value (N/A), the others are ranked without it, and its "
+    "own rank and mean are over the settings it has."
+)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A method's place among the others."""
+
+    rank: float
+    error: float
+    settings: int
+
+
+def standings(errors: Errors) -> dict[str, Standing]:
+    """Mean rank and mean error of each method that has a value, the best rank first."""
+    columns = {setting for row in errors.values() for setting in row}
+    found = {}
+    for method, row in errors.items():
+        if not row:
+            continue
+        ranks = [
+            rank(row[c], [other[c] for other in errors.values() if c in other])
+            for c in columns
+            if c in row
+        ]
+        found[method] = Standing(mean(ranks), mean(row.values()), len(row))
+    return dict(sorted(found.items(), key=lambda item: item[1].rank))
+
+
+def rank(value: float, values: list[float]) -> float:
+    """The mean of the places that a value and its equals take, from 1."""
+    return sum(v < value for v in values) + (1 + sum(v == value for v in values)) / 2
+
+
+def printed_errors() -> dict[str, dict[str, float]]:
+    """The printed Table 1, without the rows for reference and without what has no number."""
+    return {
+        method: {setting: cell.mean for setting, cell in row.items() if cell.mean is not None}
+        for method, row in TABLE_1.items()
+        if method not in UNRANKED
+    }
+
+
+def disagreements(found: Mapping[str, Standing]) -> list[str]:
+    """The values of the printed Table 2 that the printed Table 1 does not yield."""
+    lines = []
+    for method, printed in TABLE_2.items():
+        ours = (found[method].rank, found[method].error)
+        for what, own, theirs in zip(("Friedman rank", "mean error"), ours, printed, strict=True):
+            if abs(own - theirs) > 0.005 + 1e-9:  # more than rounding
+                title = METHODS[method].title
+                lines.append(
+                    f"{title}'s {what}: Table 1 yields {own:.2f}, Table 2 prints {theirs:.2f}."
+                )
+    return lines
+
+
+def grid(title: str, found: Mapping[str, Standing]) -> Grid:
+    header = ("method", "rank", "paper's rank", "mean error", "paper's mean", "settings")
+    rows = []
+    for method, own in found.items():
+        theirs = tuple(f"{v:.2f}" for v in TABLE_2.get(method, ())) or ("", "")
+        ours = (f"{own.rank:.2f}", f"{own.error:.2f}")
+        rows.append(
+            (METHODS[method].title, ours[0], theirs[0], ours[1], theirs[1], str(own.settings))
+        )
+    return Grid(title, header, rows)
+
+
+def own_errors(arguments: Namespace) -> tuple[dict[str, dict[str, float]], str]:
+    """Our errors, the mean over the seeds there are, and how many cells they come from."""
+    plan = PLANS[arguments.of]
+    scale = scale_of(plan, arguments.scale, arguments.steps)
+    cells = plan.cells(arguments.of, SEEDS, scale)
+    results = Store(arguments.results).found(cells)
+    errors: dict[str, dict[str, float]] = {}
+    for method in plan.methods:
+        if method in UNRANKED:
+            continue
+        for setting in plan.settings:
+            found = [r for c, r in results.items() if (c.method, c.setting) == (method, setting)]
+            values = [v for r in found if (v := getattr(r, arguments.score)) is not None]
+            if values:
+                errors.setdefault(method, {})[setting.name] = mean(values)
+    return errors, f"{len(results)} of {len(cells)} cells in"
+
+
+def page(arguments: Namespace) -> Page:
+    printed = standings(printed_errors())
+    wrong = disagreements(printed) or ["The printed Table 1 yields all of Table 2."]
+    grids = [grid("From the printed Table 1", printed)]
+    ours, count = own_errors(arguments)
+    if ours:
+        title = f"From our results of `bench {arguments.of}`, {SCORES[arguments.score]}: {count}"
+        grids.append(grid(title, standings(ours)))
+    else:
+        wrong.append(f"No results of our own yet in {arguments.results} ({count}).")
+    return Page("Table 2: Friedman rank and mean error (%)", grids, [*wrong, RULE])
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    tables = tuple(name for name, plan in PLANS.items() if not plan.figure)
+    parser.add_argument(
+        "--of", default="usb", metavar="BENCH", type=lambda t: names("--of", t, tables)[0],
+        help="whose results to rank (default: usb)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--score", choices=SCORES, default="error_best", help="error to rank by (default: best)"
+    )
+    parser.add_argument("--scale", help="rank shortened runs, such as 1/8")
+    parser.add_argument("--steps", type=int, help="rank runs of this many steps")
+    parser.add_argument("--results", type=Path, default=Path("results"), help="folder of results")
+    parser.add_argument("--format", choices=FORMATS, default="text")
+
+
+def run(arguments: Namespace) -> int:
+    sys.stdout.write(FORMATS[arguments.format](page(arguments)))
+    return 0

@@ -1,0 +1,126 @@
+"""One finished run as a small JSON: enough for every table and figure, and to trace each number."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import math
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..files import read_json
+from ..folder import RunFolder
+from ..report.bias import kl
+from .cells import RECIPE, Cell
+
+PACKAGE = Path(__file__).parents[1]
+POINTS = 64  # of a curve that is only drawn
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Values over steps."""
+
+    step: list[int]
+    value: list[float]
+
+    @classmethod
+    def of(cls, points: Sequence[tuple[int, float]], most: int | None = None) -> Curve:
+        """The finite points, rounded; at most `most` of them, evenly spread, the last among them."""
+        finite = [(step, value) for step, value in points if math.isfinite(value)]
+        if most is not None and len(finite) > most:
+            gap = (len(finite) - 1) / (most - 1)
+            finite = [finite[round(i * gap)] for i in range(most)]
+        return cls([step for step, _ in finite], [round(value, 6) for _, value in finite])
+
+
+@dataclass(frozen=True)
+class Result:
+    """What is kept of a run; errors and accuracies in percent."""
+
+    bench: str  # the first that needed it
+    setting: str
+    method: str
+    seed: int
+    scale: str
+    recipe: int
+    error_last: float | None
+    error_median20: float | None
+    error_best: float | None  # picked on the test set: an oracle
+    best_step: int | None
+    per_class_accuracy: list[float | None] | None
+    classes: list[str]
+    error: Curve  # of every test
+    utilization: Curve  # share of pseudo-labels used
+    kl_truth: Curve  # KL[p_model ‖ p_truth] in nats
+    truth: str  # "pool": the pool's own class shares; "uniform" where they are unknown
+    seconds: float
+    made: dict[str, Any]  # by which code, when and where
+    config: dict[str, Any]
+
+
+def record(cell: Cell, folder: RunFolder) -> Result:
+    """The result of a finished run in its folder."""
+    run, found, rows = folder.read(), read_json(folder.result), folder.rows()
+    trained = [row for row in rows if row["kind"] == "train"]
+    classes, shares = run["classes"], run["data"]["true_shares"]
+    truth = shares or [1 / len(classes)] * len(classes)
+    scores = ("error_last", "error_median20", "error_best", "best_step", "per_class_accuracy")
+    return Result(
+        bench=cell.bench, setting=cell.setting.name, method=cell.method, seed=cell.seed,
+        scale=str(cell.scale), recipe=RECIPE, classes=classes,
+        **{name: found[name] for name in scores},
+        error=Curve.of([(row["step"], row["error"]) for row in rows if row["kind"] == "test"]),
+        utilization=Curve.of([(r["step"], r["used"]) for r in trained if "used" in r], POINTS),
+        kl_truth=Curve.of(
+            [(r["step"], kl(r["p_model"], truth)) for r in trained if "p_model" in r], POINTS
+        ),
+        truth="pool" if shares else "uniform",
+        seconds=found["seconds"], made=origin(run), config=run["config"],
+    )  # fmt: skip
+
+
+def origin(run: dict[str, Any]) -> dict[str, Any]:
+    """Code, versions and machine behind a result."""
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    kept = ("device", "precision", "threads", "data")
+    return {
+        "finished": now, "commit": commit(), "source_sha256": source_digest(),
+        "versions": run["versions"], "gpu": gpu(run["device"]), **{k: run[k] for k in kept},
+    }  # fmt: skip
+
+
+def commit() -> str | None:
+    """The commit of the source tree, `+` if the package was changed since; None without git."""
+    head = git("rev-parse", "HEAD")
+    if head is None:
+        return None
+    return head + ("+" if git("status", "--porcelain", "--", ".") else "")
+
+
+def git(*words: str) -> str | None:
+    command = ["git", "-C", str(PACKAGE), *words]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def source_digest() -> str:
+    """SHA-256 of the package's Python files: tells two states of the code apart without git."""
+    digest = hashlib.sha256()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        digest.update(path.relative_to(PACKAGE).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def gpu(device: str) -> str | None:
+    if not device.startswith("cuda"):
+        return None
+    import torch
+
+    return torch.cuda.get_device_name(device)

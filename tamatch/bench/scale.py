@@ -1,0 +1,91 @@
+"""Shorter runs with the same shape: what `--scale 1/8` does to a recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Any
+
+from .. import recipes
+from ..errors import UsageError
+from ..methods import entry
+
+FULL = Fraction(1)
+LAMBDA_TARGET = 0.99999  # of TaMatch where the target moves
+LAMBDA_MODEL = 0.999
+MEMORY_AFTER = {"comatch": 1024, "simmatch": 1024}  # steps before the memory counts
+INTERVALS = ("log_every", "test_every", "save_every")
+
+
+def parse_scale(text: str) -> Fraction:
+    """`1/8` or `0.125`: a share of the full length."""
+    try:
+        scale = Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise UsageError(f"--scale takes a fraction such as 1/8, got {text!r}.") from None
+    return checked(scale, f"--scale {text}")
+
+
+def checked(scale: Fraction, given: str) -> Fraction:
+    if not 0 < scale <= FULL:
+        raise UsageError(f"{given} is not between nothing and the full length of a run.")
+    return scale
+
+
+def full_steps(data: str) -> int:
+    """Steps of the full-length recipe."""
+    return int(recipes.PROTOCOLS[data]["steps"])
+
+
+def target_momentum(data: str, method: str) -> float:
+    """λ_target of the full-length recipe; 1 where the target does not move."""
+    fixed = entry(method).options.get("lambda_target")
+    if fixed is not None:
+        return float(fixed)
+    adaptive = recipes.defaults(data, method, named=True).options.get("target") == "adaptive"
+    return LAMBDA_TARGET if adaptive else 1.0
+
+
+def shortened(data: str, method: str, scale: Fraction) -> dict[str, Any]:
+    """The options that differ from the full-length recipe.
+
+    Whatever is counted in steps shrinks. λ_target becomes λ_target^(1/scale), so that the target
+    moves as far over the whole run; the weight average, λ_model and the lengths of memories stay,
+    as they answer to the noise of single steps.
+    """
+    if scale == FULL:
+        return {}
+    recipe = recipes.defaults(data, method, named=True).run
+    options: dict[str, Any] = {k: shrink(recipe[k], scale, 1) for k in ("steps", *INTERVALS)}
+    options["warmup"] = shrink(recipe["warmup"], scale, 0)
+    momentum = target_momentum(data, method)
+    if momentum < 1:
+        options["lambda_target"] = momentum ** float(1 / scale)
+    if method in MEMORY_AFTER:
+        options["memory_after"] = shrink(MEMORY_AFTER[method], scale, 0)
+    return options
+
+
+def shrink(count: int, scale: Fraction, least: int) -> int:
+    return max(least, round(count * scale))
+
+
+def explain(pairs: Iterable[tuple[str, str]], scale: Fraction) -> list[str]:
+    """In words, what a scale does to runs of these (data, method) pairs."""
+    if scale == FULL:
+        return ["Runs of full length."]
+    pairs = list(pairs)
+    lines = [f"Runs of {scale} of the full length:"]
+    for data in dict.fromkeys(data for data, _ in pairs):
+        full = recipes.PROTOCOLS[data]
+        short = shortened(data, "supervised", scale)
+        moved = [f"{k.replace('_', ' ')} {full[k]:,} → {v:,}" for k, v in short.items()]
+        lines.append(f"{data}: {', '.join(moved)}.")
+    if any(target_momentum(*pair) < 1 for pair in pairs):
+        power, short = 1 / scale, LAMBDA_TARGET ** float(1 / scale)
+        lines.append(f"λ_target {LAMBDA_TARGET} → {LAMBDA_TARGET}^{power} = {short:.8g}.")
+    if any(method in MEMORY_AFTER for _, method in pairs):
+        full, short = MEMORY_AFTER["comatch"], shrink(MEMORY_AFTER["comatch"], scale, 0)
+        lines.append(f"CoMatch and SimMatch: memory after {full:,} → {short:,} steps.")
+    kept = "Unchanged: weight average (EMA), λ_model, learning rate, lengths of banks and queues."
+    return [*lines, kept]

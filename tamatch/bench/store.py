@@ -1,0 +1,70 @@
+"""The results folder: one JSON for each finished run, which several machines may fill."""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ..errors import DataError
+from ..files import read_json, write_json
+from .cells import RECIPE, Cell
+from .record import Curve, Result
+
+CURVES = ("error", "utilization", "kl_truth")
+
+
+class Store:
+    """Results by cell. A file appears whole or not at all, and its name is the cell's."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, cell: Cell) -> Path:
+        return self.folder / f"{cell.name}.json"
+
+    def has(self, cell: Cell) -> bool:
+        return self.path(cell).exists()
+
+    def write(self, cell: Cell, result: Result) -> None:
+        write_json(self.path(cell), dataclasses.asdict(result))
+
+    def read(self, cell: Cell) -> Result:
+        """The stored result; an error if the file is not what its name says."""
+        path = self.path(cell)
+        try:
+            result = from_json(read_json(path))
+        except (ValueError, TypeError, KeyError):
+            raise DataError(f"{path} is damaged: delete it, and the run is made again.") from None
+        said = (result.setting, result.method, result.seed, result.scale, result.recipe)
+        if said != (cell.setting.name, cell.method, cell.seed, str(cell.scale), RECIPE):
+            raise DataError(f"{path} holds the result of another run: {said}. Was it renamed?")
+        return result
+
+    def found(self, cells: Iterable[Cell]) -> dict[Cell, Result]:
+        """The results there are. Cells of one plan have one recipe version and one scale."""
+        return {cell: self.read(cell) for cell in cells if self.has(cell)}
+
+
+def from_json(content: dict[str, Any]) -> Result:
+    return Result(**{k: Curve(**v) if k in CURVES else v for k, v in content.items()})
+
+
+@contextmanager
+def claim(path: Path) -> Iterator[bool]:
+    """True for the one process that may work on what this lock file stands for.
+
+    The system itself drops the lock when a process ends, however it ends, so that a killed one
+    leaves nothing to clean up.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True

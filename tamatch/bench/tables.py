@@ -1,0 +1,84 @@
+"""A bench's table: our errors beside the paper's, and what is still missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from statistics import mean, stdev
+
+from ..methods import METHODS
+from .cells import RECIPE, Cell, Plan
+from .formats import Grid, Page, Row
+from .record import Result
+from .scale import FULL, explain
+from .settings import Setting
+from .store import Store
+
+MISSING = "missing"
+SCORES = {
+    "error_last": "last",
+    "error_median20": "median of last 20",
+    "error_best": "best (oracle)",
+}
+RULE = (
+    "Mean ± standard deviation (ddof = 1) over seeds, n of them. `best` is picked on the test set "
+    "and so out of reach in practice."
+)
+
+
+def spread(values: Sequence[float]) -> str:
+    """Mean ± standard deviation; the deviation of a single value is unknown."""
+    if not values:
+        return MISSING
+    if len(values) == 1:
+        return f"{values[0]:.2f}"
+    return f"{mean(values):.2f} ± {stdev(values):.2f}"
+
+
+def table(plan: Plan, cells: Sequence[Cell], store: Store) -> Page:
+    """The page for the cells of a plan, which share one scale and one recipe version."""
+    results = store.found(cells)
+    scale = cells[0].scale if cells else FULL
+    notes = [
+        f"{len(results)} of {len(cells)} cells in; recipe {RECIPE}. {RULE}",
+        *(explain(((c.setting.data, c.method) for c in cells), scale) if scale != FULL else []),
+        *plan.notes,
+        *made_by(results.values()),
+    ]
+    grids = [grid(plan, setting, cells, results, scale) for setting in plan.settings]
+    return Page(plan.title, grids, notes)
+
+
+def grid(
+    plan: Plan,
+    setting: Setting,
+    cells: Sequence[Cell],
+    results: dict[Cell, Result],
+    scale: Fraction,
+) -> Grid:
+    paper = ("paper" if scale == FULL else "paper (full length)",) if plan.printed else ()
+    rows: list[Row] = []
+    for method in plan.methods:
+        own = [cell for cell in cells if (cell.setting, cell.method) == (setting, method)]
+        scored = [row_scores([results[c] for c in own if c in results], name) for name in SCORES]
+        ours = map(spread, scored) if own else ["–"] * len(SCORES)
+        count = f"{len(scored[0])}/{len(own)}" if own else "–"
+        printed = (plan.printed or {}).get(method, {}).get(setting.name)
+        theirs = (printed.text if printed else "",) * len(paper)
+        rows.append((METHODS[method].title, *ours, *theirs, count))
+    return Grid(setting.title, ("method", *SCORES.values(), *paper, "n"), rows)
+
+
+def row_scores(results: Iterable[Result], name: str) -> list[float]:
+    values = (getattr(result, name) for result in results)
+    return [value for value in values if value is not None]
+
+
+def made_by(results: Iterable[Result]) -> list[str]:
+    """Which code and which machines the numbers come from."""
+    results = list(results)
+    if not results:
+        return []
+    code = {(r.made["commit"] or "unknown commit")[:12] for r in results}
+    machines = {r.made["gpu"] or r.made["device"] for r in results}
+    return [f"Made by {', '.join(sorted(code))} on {', '.join(sorted(machines))}."]

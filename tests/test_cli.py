@@ -1,0 +1,177 @@
+"""The commands as a user types them, in real processes."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import tamatch
+from tamatch.methods import METHODS
+from tests.processes import SMALL
+from tests.processes import tamatch as command
+
+ROOT = Path(__file__).parents[1]
+ROLES = ("labelled", "unlabelled", "test")
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(path.read_text().splitlines()))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small finished run with its baseline."""
+    path = tmp_path_factory.mktemp("cli") / "run"
+    done = command("train", "--out", str(path), *SMALL[:-1], "supervised")
+    assert done.returncode == 0, done.stderr
+    assert "report.html" in done.stdout
+    return path
+
+
+def test_a_run_folder_explains_itself(run: Path) -> None:
+    names = {p.name for p in run.iterdir()}
+    assert names == {
+        "run.json", "result.json", "metrics.jsonl", "split.csv", "checkpoints", "model",
+        "predictions", "baseline", "batch.png", "report.html", "log.txt",
+    }  # fmt: skip
+    record = json.loads((run / "run.json").read_text())
+    assert record["status"] == "finished" and record["step"] == 60
+    assert record["data"]["labelled_in_pool"] is True
+    result = json.loads((run / "result.json").read_text())
+    assert set(result) == {
+        "method", "dataset", "seed", "steps", "error_last", "error_median20", "error_best",
+        "best_step", "per_class_accuracy", "utilization", "seconds",
+    }  # fmt: skip
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    tests = [row for row in rows if row["kind"] == "test"]
+    assert [r["step"] for r in tests] == [20, 40, 60]
+    assert result["error_last"] == tests[-1]["error"]
+
+
+def test_the_roles_do_not_overlap(run: Path) -> None:
+    rows = read_csv(run / "split.csv")
+    roles = {name: {r["image"] for r in rows if r["role"] == name} for name in ROLES}
+    assert len(roles["labelled"]) == 40 and len(roles["test"]) == 500
+    assert roles["labelled"] <= roles["unlabelled"]
+    assert not roles["test"] & (roles["labelled"] | roles["unlabelled"])
+
+
+def test_the_stored_command_repeats_the_run(run: Path, tmp_path: Path) -> None:
+    import shlex
+
+    words = shlex.split(json.loads((run / "run.json").read_text())["command"])
+    words[words.index("--out") + 1] = str(tmp_path / "again")
+    assert words[0] == "tamatch"
+    assert command(*words[1:]).returncode == 0
+    again = json.loads((tmp_path / "again" / "result.json").read_text())
+    first = json.loads((run / "result.json").read_text())
+    assert {**again, "seconds": 0} == {**first, "seconds": 0}
+
+
+def test_evaluate_agrees_with_training(run: Path) -> None:
+    done = command("evaluate", str(run), "--json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads((run / "result.json").read_text())
+    assert json.loads(done.stdout)["error"] == pytest.approx(result["error_last"])
+
+
+def test_predict_files_and_folders(run: Path, tmp_path: Path) -> None:
+    for i in range(3):
+        Image.fromarray(np.full((20 + i, 30, 3), 80 * i, np.uint8)).save(tmp_path / f"{i}.png")
+    (tmp_path / "broken.png").write_bytes(b"no image")
+    done = command("predict", str(run), str(tmp_path), str(tmp_path / "1.png"))
+    assert done.returncode == 0, done.stderr
+    rows = list(csv.DictReader(done.stdout.splitlines()))
+    assert len(rows) == 4
+    assert "broken.png is left out" in done.stderr
+    for row in rows:
+        total = sum(float(row[f"p_{c}"]) for c in "0123456789")
+        assert total == pytest.approx(1, abs=1e-4)
+        assert float(row["confidence"]) == max(float(row[f"p_{c}"]) for c in "0123456789")
+
+
+def test_python_gives_the_same_predictions(run: Path) -> None:
+    from sklearn.datasets import load_digits
+
+    rows = read_csv(run / "predictions" / "test.csv")[:20]
+    grey = np.rint(load_digits().images * (255 / 16)).astype(np.uint8)
+    images = [grey[int(row["image"].split("/")[1])] for row in rows]
+    predictions = tamatch.load(run).predict([np.repeat(g[..., None], 3, -1) for g in images])
+    assert predictions.label == [row["predicted"] for row in rows]
+    assert predictions.confidence == pytest.approx([float(r["confidence"]) for r in rows], abs=1e-5)
+
+
+def test_methods_and_nets_are_listed() -> None:
+    rows = json.loads(command("methods", "--json").stdout)
+    assert [row["name"] for row in rows] == list(METHODS)
+    assert "--tau" in command("methods", "tamatch").stdout
+    assert "wrn_28_2" in command("nets").stdout
+
+
+def test_a_finished_run_is_never_overwritten_unasked(run: Path) -> None:
+    done = command("train", "--out", str(run), *SMALL)
+    assert done.returncode == 2
+    assert "--overwrite" in done.stderr and "another --out" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["train", "--method", "fixmach"], 2, "Perhaps you meant fixmatch"),
+        (["train", "--tau", "1.5"], 2, "--tau must lie in (0, 1), got 1.5."),
+        (["train", "--tua", "0.5"], 2, "Perhaps you meant --tau"),
+        (["train", "--tau"], 2, "--tau needs a value"),
+        (["train", "digits"], 2, "'digits' is no option"),
+        (["train", "--data", "digts"], 2, "Perhaps you meant digits"),
+        (["train", "--net", "wrn_28"], 2, "wrn_28_2"),
+        (["train", "--device", "gpu9"], 2, "--device takes"),
+        (["train", "--labels-per-class", "5000"], 3, "has"),
+        (["train", "--config", "none.yaml"], 2, "none.yaml cannot be read"),
+        (["train", "--method", "none.py:X"], 2, "there is no file none.py"),
+        (["train", "--target", "uniformly"], 2, "Perhaps you meant uniform"),
+        (["resume", "no-such-run"], 2, "is not a folder"),
+        (["evaluate", "."], 2, "holds no"),
+        (["predict", ".", "x.png"], 2, "holds no model"),
+        (["report", "no-such-run"], 2, "no-such-run"),
+        (["methods", "fixmach"], 2, "Perhaps you meant fixmatch"),
+        (["methods", "--jsn"], 2, "--jsn is not an option"),
+        (["trian"], 2, "invalid choice"),
+    ],
+)
+def test_mistakes_get_one_line_and_an_exit_code(
+    words: list[str], code: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = command(*words)
+    assert done.returncode == code, done.stderr
+    assert message in done.stderr and "Traceback" not in done.stderr
+    assert done.stderr.startswith("tamatch: ") and done.stderr.count("\n") == 1
+
+
+def test_a_method_of_ones_own(tmp_path: Path) -> None:
+    own = f"{ROOT / 'examples' / 'own_method.py'}:Rising"
+    small = [w for w in SMALL if w not in ("--tau", "0.5")]
+    done = command(
+        "train", "--out", str(tmp_path / "a"), "--method", own, "--tau-start", "0.3", *small
+    )
+    assert done.returncode == 0, done.stderr
+    assert (
+        json.loads((tmp_path / "a" / "run.json").read_text())["config"]["options"]["tau_start"]
+        == 0.3
+    )
+    assert command("train", "--method", own, "--tau-start", "3").returncode == 2
+    assert len((ROOT / "examples" / "own_method.py").read_text().splitlines()) <= 40
+
+
+def test_a_class_from_python_trains_and_resumes(tmp_path: Path) -> None:
+    from examples.own_method import Rising
+
+    options = {"steps": 6, "batch": 4, "unlabelled": 4, "test_every": 3, "save_every": 3}
+    done = tamatch.train(method=Rising, out=tmp_path / "a", quiet=True, **options)
+    assert done.accuracy is not None and done.report_path.exists()
+    assert tamatch.resume(tmp_path / "a", quiet=True).result == done.result
