@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import dataclasses
 import json
 import os
 import sys
@@ -12,8 +13,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from . import __version__
+from .bench import commands as bench
 from .config import RUN_OPTIONS, configure, dump, method_options
-from .errors import TamatchError, UsageError
+from .errors import DataError, TamatchError, UsageError
 from .methods import METHODS, entry
 from .nets import FAMILIES, NETS
 from .options import Option
@@ -21,6 +23,12 @@ from .options import Option
 COMMON = (
     "data", "root", "method", "net", "labels_per_class", "steps", "seed", "lr", "batch",
     "unlabelled", "ema", "baseline", "device", "precision",
+)  # fmt: skip
+
+
+SPLIT = (
+    "labels_per_class", "head_labelled", "head_unlabelled", "gamma", "gamma_unlabelled",
+    "validation_per_class", "labelled_in_pool", "seed",
 )  # fmt: skip
 
 
@@ -33,6 +41,8 @@ class Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; errors a user can cause are one line, never a stack trace."""
+    # Before torch is loaded: threads that wait must not burn the cores of a busy machine.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         arguments, extra = parser().parse_known_args(argv)
         if arguments.command is None:
@@ -67,6 +77,12 @@ def parser() -> Parser:
         sub.set_defaults(run=run)
         return sub
 
+    sub = command("check", check, "describe a data set or a folder before training on it")
+    sub.add_argument("data", metavar="NAME|DIR")
+    sub.add_argument("--download", action="store_true", help="fetch a named set first")
+    sub.add_argument("--json", action="store_true", help="print JSON")
+    for name in ("root", "size", *SPLIT):
+        add_option(sub, RUN_OPTIONS[name])
     add_train_options(command("train", train, "train a classifier"))
     sub = command("resume", resume, "continue a stopped run exactly where it was")
     sub.add_argument("path", metavar="RUN", type=Path)
@@ -82,6 +98,7 @@ def parser() -> Parser:
     sub = command("report", report, "write report.html for a run, or compare several")
     sub.add_argument("paths", metavar="RUN", nargs="+", type=Path)
     sub.add_argument("--out", type=Path, help="file of a comparison (default: comparison.html)")
+    bench.add_arguments(command("bench", bench.run, "make the paper's tables and figures"))
     sub = command("methods", methods, "list the methods, or the options of one")
     sub.add_argument("name", nargs="?")
     sub.add_argument("--json", action="store_true", help="print JSON")
@@ -127,6 +144,30 @@ def given_options(arguments: argparse.Namespace) -> dict[str, Any]:
                 raise UsageError(f"--{name} needs a value.")
         given[name.replace("-", "_")] = value
     return given
+
+
+def check(arguments: Any) -> int:
+    from .data import DATASETS, SplitPlan
+    from .data.check import check as describe
+    from .data.download import download
+    from .progress import counting
+
+    given = {k: RUN_OPTIONS[k].parse(v) for k, v in vars(arguments).items() if k in RUN_OPTIONS}
+    root = Path(given["root"]) if given.get("root") else None
+    if arguments.download:
+        with counting("downloading") as progress:
+            download(arguments.data, root, progress)
+    wanted = {k: v for k, v in given.items() if k in SPLIT}
+    if "labelled_in_pool" in wanted:
+        wanted["labelled_in_pool"] = wanted["labelled_in_pool"] == "yes"
+    preset = DATASETS[arguments.data].plan if arguments.data in DATASETS else None
+    plan = dataclasses.replace(preset or SplitPlan(), **wanted) if wanted or preset else None
+    with counting("reading images") as progress:
+        found = describe(arguments.data, root, plan, given.get("size"), progress)
+    print(json.dumps(found.to_json(), indent=1) if arguments.json else "\n".join(found.lines()))
+    if found.problems:
+        raise DataError(found.problems[0])
+    return 0
 
 
 def train(arguments: Any) -> int:

@@ -121,9 +121,10 @@ class Engine:
             self.step()
 
     @torch.no_grad()
-    def probabilities(self, images: Tensor, batch: int = 512) -> Tensor:
+    def probabilities(self, images: Tensor) -> Tensor:
         """Class probabilities of uint8 images by the final net, as at deployment."""
         net = self.method.final.eval()
+        batch = 512 if self.stream is None else 2500  # few launches on a GPU, small caches on a CPU
         with torch.autocast(self.device.type, self.autocast, enabled=self.autocast is not None):
             rows = [
                 net(self.augment("plain", part.to(self.device), self.at, self.at, 0)).logits

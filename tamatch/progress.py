@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -95,3 +95,15 @@ def describe(row: dict[str, Any]) -> list[str]:
         kl = sum(p * math.log(p / q) for p, q in pairs if p > 0 and q > 0)
         parts.append(f"KL(p_model‖target) {max(kl, 0):.3f}")
     return parts
+
+
+@contextmanager
+def counting(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar for work that counts up: call it with (done, total). Silent where nobody watches."""
+    console = Console(stderr=True)
+    if not console.is_terminal or os.environ.get("CI"):
+        yield lambda done, total: None
+        return
+    with Bar(console=console, transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total or None)

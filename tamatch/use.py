@@ -8,13 +8,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from .build import split_plan
 from .data import DataSet, make_split
 from .data import load as load_data
 from .errors import DataError
 from .exam import Exam, Marks
 from .folder import RunFolder
 from .model import Model
-from .run import split_plan, stored_config
+from .run import stored_config
 
 
 def load(path: str | Path) -> Model:

@@ -15,7 +15,7 @@ LAYERS = [
     {"methods", "recipes"},
     {"optim", "checkpoint", "source", "meter", "folder", "config"},
     {"engine", "exam", "hardware", "model", "progress"},
-    {"picture", "training"},
+    {"picture", "training", "build", "record"},
     {"run"},
     {"use"},
     {"bench"},

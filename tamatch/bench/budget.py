@@ -4,37 +4,35 @@ from __future__ import annotations
 
 import math
 import signal
+import threading
 import time
-from types import FrameType, TracebackType
-from typing import Any
+from types import TracebackType
 
 from ..signals import StopSignals
 
-TICK = 0.2  # seconds between two tries, while no training listens yet
+TICK = 0.2  # seconds between two requests, while no training listens yet
 
 
 class Budget:
-    """While active, sends SIGTERM to a training once the time is up; it then saves itself."""
+    """While active, asks a training to save itself and stop once the time is up."""
 
     def __init__(self, minutes: float | None) -> None:
         self.end = math.inf if minutes is None else time.monotonic() + 60 * minutes
-        self._before: Any = None
+        self._over = threading.Event()
+        self._watch = threading.Thread(target=self._wait, daemon=True)
 
     @property
     def spent(self) -> bool:
         return time.monotonic() >= self.end
 
+    def _wait(self) -> None:
+        while not self._over.wait(max(self.end - time.monotonic(), TICK)):
+            ask_to_stop()
+
     def __enter__(self) -> Budget:
         if self.end < math.inf:
-            self._before = signal.signal(signal.SIGALRM, self._ask)
-            signal.setitimer(signal.ITIMER_REAL, max(self.end - time.monotonic(), TICK), TICK)
+            self._watch.start()
         return self
-
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        """Nobody listens while a run is being built: then try again at the next tick."""
-        listener = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
-        if isinstance(listener, StopSignals) and not listener.received:
-            signal.raise_signal(signal.SIGTERM)
 
     def __exit__(
         self,
@@ -42,6 +40,11 @@ class Budget:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self.end < math.inf:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, self._before)
+        self._over.set()
+
+
+def ask_to_stop() -> None:
+    """What SIGTERM would do to the training that listens for it; nothing if none does."""
+    listener = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
+    if isinstance(listener, StopSignals) and not listener.received:
+        listener.received = signal.SIGTERM

@@ -56,7 +56,9 @@ class Plan:
     absent: frozenset[tuple[str, str]] = frozenset()  # (data, method)
     figure: str = ""  # drawn from the results, by its name in `figures`
 
-    def cells(self, bench: str, seeds: tuple[int, ...] = SEEDS, scale: Fraction = FULL) -> list[Cell]:
+    def cells(
+        self, bench: str, seeds: tuple[int, ...] = SEEDS, scale: Fraction = FULL
+    ) -> list[Cell]:
         """One seed after the other, so that the first full table comes early."""
         return [
             Cell(bench, setting, method, seed, scale)

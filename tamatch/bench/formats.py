@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -15,7 +15,7 @@ class Grid:
 
     title: str
     header: Row
-    rows: list[Row]
+    rows: Sequence[Row]
 
 
 @dataclass(frozen=True)

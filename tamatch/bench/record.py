@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import math
+import os
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ class Curve:
 
     @classmethod
     def of(cls, points: Sequence[tuple[int, float]], most: int | None = None) -> Curve:
-        """The finite points, rounded; at most `most` of them, evenly spread, the last among them."""
+        """The finite points, rounded; at most `most`, evenly spread, both ends among them."""
         finite = [(step, value) for step, value in points if math.isfinite(value)]
         if most is not None and len(finite) > most:
             gap = (len(finite) - 1) / (most - 1)
@@ -68,6 +69,7 @@ def record(cell: Cell, folder: RunFolder) -> Result:
     trained = [row for row in rows if row["kind"] == "train"]
     classes, shares = run["classes"], run["data"]["true_shares"]
     truth = shares or [1 / len(classes)] * len(classes)
+    config = {k: v for k, v in run["config"].items() if k != "root"}  # a path of that machine
     scores = ("error_last", "error_median20", "error_best", "best_step", "per_class_accuracy")
     return Result(
         bench=cell.bench, setting=cell.setting.name, method=cell.method, seed=cell.seed,
@@ -79,7 +81,7 @@ def record(cell: Cell, folder: RunFolder) -> Result:
             [(r["step"], kl(r["p_model"], truth)) for r in trained if "p_model" in r], POINTS
         ),
         truth="pool" if shares else "uniform",
-        seconds=found["seconds"], made=origin(run), config=run["config"],
+        seconds=found["seconds"], made=origin(run), config=config,
     )  # fmt: skip
 
 
@@ -94,10 +96,13 @@ def origin(run: dict[str, Any]) -> dict[str, Any]:
 
 
 def commit() -> str | None:
-    """The commit of the source tree, `+` if the package was changed since; None without git."""
+    """The commit of the source tree, `+` if the package was changed since; None without git.
+
+    A copy without its history is told the commit by the variable TAMATCH_COMMIT.
+    """
     head = git("rev-parse", "HEAD")
     if head is None:
-        return None
+        return os.environ.get("TAMATCH_COMMIT")
     return head + ("+" if git("status", "--porcelain", "--", ".") else "")
 
 

@@ -44,7 +44,7 @@ class Workshop:
             for number, cell in enumerate(missing, 1):
                 if budget.spent:
                     break
-                say(f"[{number}/{len(missing)}] {cell.setting.title}: {cell.method}, seed {cell.seed}")
+                say(f"[{number}/{len(missing)}] {cell.name}")
                 try:
                     self.make(cell)
                 except NumericError as error:
@@ -93,7 +93,8 @@ class Workshop:
 
     def to_be_continued(self, cell: Cell, stopped: Stopped) -> Stopped:
         return Stopped(
-            stopped.exit_code - 128, f"stopped in {cell.name}; all is saved, the same command goes on."
+            stopped.exit_code - 128,
+            f"stopped in {cell.name}; all is saved, the same command goes on.",
         )
 
 

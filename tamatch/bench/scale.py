@@ -82,10 +82,12 @@ def explain(pairs: Iterable[tuple[str, str]], scale: Fraction) -> list[str]:
         moved = [f"{k.replace('_', ' ')} {full[k]:,} → {v:,}" for k, v in short.items()]
         lines.append(f"{data}: {', '.join(moved)}.")
     if any(target_momentum(*pair) < 1 for pair in pairs):
-        power, short = 1 / scale, LAMBDA_TARGET ** float(1 / scale)
-        lines.append(f"λ_target {LAMBDA_TARGET} → {LAMBDA_TARGET}^{power} = {short:.8g}.")
+        power = float(1 / scale)
+        moved_target = f"{LAMBDA_TARGET}^{power:g} = {LAMBDA_TARGET**power:.10g}"
+        lines.append(f"λ_target {LAMBDA_TARGET} → {moved_target}.")
     if any(method in MEMORY_AFTER for _, method in pairs):
-        full, short = MEMORY_AFTER["comatch"], shrink(MEMORY_AFTER["comatch"], scale, 0)
-        lines.append(f"CoMatch and SimMatch: memory after {full:,} → {short:,} steps.")
+        delay = MEMORY_AFTER["comatch"]
+        fewer = shrink(delay, scale, 0)
+        lines.append(f"CoMatch and SimMatch: memory after {delay:,} → {fewer:,} steps.")
     kept = "Unchanged: weight average (EMA), λ_model, learning rate, lengths of banks and queues."
     return [*lines, kept]

@@ -13,7 +13,7 @@ class Setting:
     name: str
     title: str
     data: str
-    options: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict, hash=False)
 
 
 def few_labels(data: str, title: str, classes: int, per_class: int) -> Setting:

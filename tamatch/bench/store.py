@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import fcntl
+import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ..errors import DataError
-from ..files import read_json, write_json
+from ..files import read_json, write_bytes
 from .cells import RECIPE, Cell
 from .record import Curve, Result
 
@@ -30,7 +31,9 @@ class Store:
         return self.path(cell).exists()
 
     def write(self, cell: Cell, result: Result) -> None:
-        write_json(self.path(cell), dataclasses.asdict(result))
+        fields = dataclasses.asdict(result).items()
+        lines = [f"{json.dumps(k)}: {json.dumps(v, allow_nan=False)}" for k, v in fields]
+        write_bytes(self.path(cell), ("{" + ",\n ".join(lines) + "}\n").encode())
 
     def read(self, cell: Cell) -> Result:
         """The stored result; an error if the file is not what its name says."""
@@ -50,7 +53,8 @@ class Store:
 
 
 def from_json(content: dict[str, Any]) -> Result:
-    return Result(**{k: Curve(**v) if k in CURVES else v for k, v in content.items()})
+    fields: dict[str, Any] = {k: Curve(**v) if k in CURVES else v for k, v in content.items()}
+    return Result(**fields)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from .settings import Setting
 from .store import Store
 
 MISSING = "missing"
+LAST = 20  # tests in the median
 SCORES = {
     "error_last": "last",
     "error_median20": "median of last 20",
@@ -42,6 +43,7 @@ def table(plan: Plan, cells: Sequence[Cell], store: Store) -> Page:
     notes = [
         f"{len(results)} of {len(cells)} cells in; recipe {RECIPE}. {RULE}",
         *(explain(((c.setting.data, c.method) for c in cells), scale) if scale != FULL else []),
+        *few_tests(results.values()),
         *plan.notes,
         *made_by(results.values()),
     ]
@@ -74,11 +76,24 @@ def row_scores(results: Iterable[Result], name: str) -> list[float]:
     return [value for value in values if value is not None]
 
 
+def few_tests(results: Iterable[Result]) -> list[str]:
+    least = min((len(result.error.step) for result in results), default=LAST)
+    if least >= LAST:
+        return []
+    return [f"Tests in a run: {least}; the median is over all of them, early ones too."]
+
+
 def made_by(results: Iterable[Result]) -> list[str]:
     """Which code and which machines the numbers come from."""
     results = list(results)
     if not results:
         return []
-    code = {(r.made["commit"] or "unknown commit")[:12] for r in results}
-    machines = {r.made["gpu"] or r.made["device"] for r in results}
-    return [f"Made by {', '.join(sorted(code))} on {', '.join(sorted(machines))}."]
+    code = sorted({short(r.made["commit"]) for r in results})
+    machines = sorted({r.made["gpu"] or r.made["device"] for r in results})
+    return [f"Made by {', '.join(code)} on {', '.join(machines)}."]
+
+
+def short(commit: str | None) -> str:
+    if commit is None:
+        return "an unknown commit"
+    return commit[:12] + (" with changes" if commit.endswith("+") else "")

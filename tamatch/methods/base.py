@@ -44,11 +44,10 @@ class Method(nn.Module):
     def after_step(self) -> None:
         """Move the average: parameters slowly, BatchNorm statistics at once."""
         if self.average is not None:
-            torch._foreach_lerp_(
-                list(self.average.parameters()), list(self.net.parameters()), 1 - self.ema
-            )
-            for mine, live in zip(self.average.buffers(), self.net.buffers(), strict=True):
-                mine.copy_(live)
+            mine, live = self.average, self.net
+            torch._foreach_lerp_([*mine.parameters()], [*live.parameters()], 1 - self.ema)
+            if buffers := [*mine.buffers()]:  # a net without BatchNorm may have none
+                torch._foreach_copy_(buffers, [*live.buffers()])
 
     @property
     def final(self) -> nn.Module:

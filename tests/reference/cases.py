@@ -12,10 +12,24 @@ from .base import SlowMethod
 from .data import random_bank, random_params, realistic_facts
 from .records import Facts
 from .simmatch import EMBEDDING
+from .starts import (
+    PRIOR,
+    far_apart,
+    filled,
+    half_learnt,
+    hardly_learnt,
+    narrow,
+    narrow_and_flat,
+    skewed,
+    skewed_against_prior,
+    skewed_against_shares,
+    visited,
+    well_on,
+)
 from .table import REFERENCES
 
 Start = Callable[[SlowMethod, np.random.Generator], None]
-PRIOR = (0.3, 0.25, 0.2, 0.15, 0.1)
+
 
 FACTS = (
     realistic_facts(),
@@ -69,76 +83,8 @@ class Case:
         return made, rng
 
 
-def skewed(reference: SlowMethod, rng: np.random.Generator) -> None:
-    """A model that prefers some classes by far."""
-    shares = rng.dirichlet(np.full(reference.facts.classes, 0.4)) + 0.004
-    reference.state["p_model"] = shares / shares.sum()
-
-
-def skewed_against_shares(reference: SlowMethod, rng: np.random.Generator) -> None:
-    skewed(reference, rng)
-    reference.state["p_target"] = np.array(reference.facts.labelled_shares)
-
-
-def skewed_against_prior(reference: SlowMethod, rng: np.random.Generator) -> None:
-    skewed(reference, rng)
-    reference.state["p_target"] = np.array(PRIOR)
-
-
-def half_learnt(reference: Any, rng: np.random.Generator) -> None:
-    """FlexMatch: classes learnt more or less, some images never sure."""
-    shares = rng.dirichlet(np.full(reference.facts.classes + 1, 2.0))
-    memory = rng.choice(reference.facts.classes + 1, size=reference.facts.unlabelled, p=shares)
-    reference.state["memory"] = memory.astype(np.int64) - 1
-    reference.recount()
-
-
-def well_on(reference: SlowMethod, rng: np.random.Generator) -> None:
-    """FreeMatch: a high threshold, and classes that are predicted unequally often."""
-    classes = reference.facts.classes
-    reference.state["threshold"] = np.array(0.95)
-    reference.state["class_means"] = 0.2 / classes + 0.8 * rng.dirichlet(np.full(classes, 3.0))
-    reference.state["class_counts"] = rng.dirichlet(np.full(classes, 3.0))
-
-
-def narrow(reference: SlowMethod, rng: np.random.Generator) -> None:
-    """SoftMatch: a mean and a variance that tell the images apart."""
-    skewed(reference, rng)
-    reference.state["mean"], reference.state["variance"] = np.array(0.85), np.array(0.02)
-
-
-def narrow_and_flat(reference: SlowMethod, rng: np.random.Generator) -> None:
-    """The same where a second softmax leaves even a certain image e / (e + C − 1)."""
-    skewed(reference, rng)
-    top = np.e / (np.e + reference.facts.classes - 1)
-    reference.state["mean"], reference.state["variance"] = np.array(0.95 * top), np.array(0.002)
-
-
-def filled(reference: SlowMethod, rng: np.random.Generator) -> None:
-    """CoMatch: a memory of other images, its ring and the queue in the middle."""
-    rows, width = reference.state["bank_features"].shape
-    features = rng.normal(size=(rows, width))
-    lengths = np.linalg.norm(features, axis=1, keepdims=True)
-    reference.state["bank_features"] = features / lengths
-    reference.state["bank_p"] = rng.dirichlet(np.full(reference.facts.classes, 0.3), size=rows)
-    reference.state["bank_pointer"] = np.array(rows - 5)
-    queued(reference, rng)
-
-
-def visited(reference: SlowMethod, rng: np.random.Generator) -> None:
-    """SimMatch: all labelled images seen once, the queue in the middle."""
-    labels = rng.integers(reference.facts.classes, size=reference.facts.labelled)
-    reference.state["bank_labels"] = labels
-    queued(reference, rng)
-
-
-def queued(reference: SlowMethod, rng: np.random.Generator) -> None:
-    rows, classes = reference.state["queue"].shape
-    reference.state["queue"] = rng.dirichlet(np.ones(classes), size=rows)
-    reference.state["queue_pointer"] = np.array(rows - 1)
-
-
 def tamatch(title: str, options: dict[str, Any], hyper: dict[str, Any], **more: Any) -> Case:
+    """TaMatch where its ratio matters."""
     return Case("tamatch", title, options, hyper, more.pop("start", skewed), **more)
 
 
@@ -215,8 +161,12 @@ CASES = [
     Case("flexmatch"),
     Case("flexmatch", "half learnt", start=half_learnt),
     Case(
-        "flexmatch", "half learnt, no warm-up", {"threshold_warmup": False, "tau": 0.9},
-        {"warm_up": False, "threshold": 0.9}, half_learnt,
+        "flexmatch", "hardly learnt", {"tau": 0.9, "lambda_u": 2.0},
+        {"threshold": 0.9, "unlabelled_weight": 2.0}, hardly_learnt,
+    ),
+    Case(
+        "flexmatch", "hardly learnt, no warm-up", {"threshold_warmup": False},
+        {"warm_up": False}, hardly_learnt,
     ),
     Case(
         "dash", "schedule", {"supervised_steps": 2, "rho_period": 2, "rho_decay": 2.0},
@@ -232,7 +182,7 @@ CASES = [
     Case("crmatch"),
     Case(
         "crmatch", "other values", {"tau": 0.7, "lambda_u": 2.0},
-        {"threshold": 0.7, "unlabelled_weight": 2.0},
+        {"threshold": 0.7, "unlabelled_weight": 2.0}, far_apart,
     ),
     Case("comatch"),
     Case("comatch", "memory counts", *COMATCH_COUNTS),

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import torch
-from torch import Tensor
 from torch.nn import Parameter
 
 from tamatch import methods
@@ -21,7 +18,8 @@ from tests.toynet import ToyNet
 
 from .base import SlowMethod
 from .making import batch_for
-from .records import Array, NumpyBatch, Params, Result, Values
+from .records import Array, NumpyBatch, Params, Result
+from .storage import load_state
 
 # The method's names of the loss terms, and the reference's. Both are before their factors.
 TERMS = {
@@ -110,89 +108,6 @@ def expected_terms(result: Result) -> dict[str, float]:
     return {ours: parts[theirs] for ours, theirs in TERMS.items() if theirs in parts}
 
 
-def status_of(method: Any) -> Any:
-    """The learning status, wherever the method keeps it."""
-    owner = getattr(method, "labeler", method)
-    return getattr(owner, "status", None)
-
-
-def running(method: Any) -> dict[str, Tensor]:
-    status = status_of(method)
-    return {"p_model": status.model.value, "p_target": status.target.value}
-
-
-def queue(method: Any) -> dict[str, Tensor]:
-    window = method.status.model
-    return {"queue": window.rows, "queue_pointer": window.at}
-
-
-# Where each method keeps what its reference remembers; the tensors themselves, not copies.
-STORED: dict[str, Callable[[Any], dict[str, Tensor]]] = {
-    "mean_teacher": lambda m: {f"teacher.{k}": p for k, p in m.average.named_parameters()},
-    "remixmatch": running,
-    "adamatch": running,
-    "tamatch": running,
-    "softmatch": lambda m: {
-        "p_model": m.labeler.status.model.value,
-        "mean": m.labeler.weigh.mean.value,
-        "variance": m.labeler.weigh.variance.value,
-    },
-    "flexmatch": lambda m: {
-        "memory": m.labeler.select.labels,
-        "counts": m.labeler.select.counts,
-        "beta": m.labeler.select.beta,
-    },
-    "freematch": lambda m: {
-        "threshold": m.labeler.select.threshold.value,
-        "class_means": m.labeler.select.shares.value,
-        "class_means of fairness": m.fairness.shares.value,
-        "class_counts": m.fairness.histogram.value,
-    },
-    "dash": lambda m: {"rho_init": m.rho_init},
-    "comatch": lambda m: {
-        "bank_features": m.memory.f,
-        "bank_p": m.memory.p,
-        "bank_pointer": m.memory.at,
-        **queue(m),
-    },
-    "simmatch": lambda m: {"bank": m.bank.T, "bank_labels": m.labels, **queue(m)},
-}
-
-
-def name_of(reference: SlowMethod) -> str:
-    return type(reference).__module__.rpartition(".")[2]
-
-
-def stored(method: Method, reference: SlowMethod) -> dict[str, Tensor]:
-    """The method's state under the reference's names."""
-    return STORED.get(name_of(reference), lambda m: {})(method)
-
-
-def expected_state(reference: SlowMethod) -> Values:
-    """The reference's state in the form in which the method stores it."""
-    state: dict[str, npt.NDArray[Any]] = dict(reference.state)
-    name = name_of(reference)
-    if name == "flexmatch":  # the method counts "never sure" as one more class
-        none = reference.facts.classes
-        state["memory"] = np.where(state["memory"] < 0, none, state["memory"])
-        state["counts"] = np.bincount(state["memory"], minlength=none + 1)
-    if name == "freematch":
-        state["class_means of fairness"] = state["class_means"]
-    if name == "dash":  # ρ and k follow from the step, and the losses are summed
-        state = {"rho_init": state["rho_init"]}
-    return state
-
-
-def load_state(method: Method, reference: SlowMethod) -> None:
-    """Give the method what the reference remembers."""
-    tensors = stored(method, reference)
-    with torch.no_grad():
-        for name, value in expected_state(reference).items():
-            tensors[name].copy_(torch.tensor(value))
-        if "p_model" in reference.state:
-            status_of(method).model.fresh.zero_()
-
-
 class Pair:
     """The two of them, going through the same steps."""
 
@@ -228,7 +143,7 @@ class Pair:
 
 
 def gradients(method: Method) -> dict[str, Array]:
-    """The method's gradients under the reference's names; none is zero."""
+    """The method's gradients under the reference's names; a missing one is zero."""
     return {
         name: np.zeros(p.shape) if p.grad is None else p.grad.double().numpy()
         for name, p in weights(method).items()

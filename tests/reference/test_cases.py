@@ -8,11 +8,15 @@ import pytest
 from tamatch.methods import METHODS
 
 from .cases import CASES, Case
+from .crmatch import cosines
 from .making import batch_for
+from .net import linear
 from .records import Result
+from .starts import far_apart
 from .table import REFERENCES
 
-EASY = {"flexmatch: default", "freematch: default"}  # a first mask that takes everything
+# Masks that take everything: in the first step, and while few images were ever sure.
+EASY = {"flexmatch: default", "flexmatch: hardly learnt", "freematch: default"}
 
 
 def results(case: Case) -> list[Result]:
@@ -70,3 +74,21 @@ def test_comatch_and_simmatch_use_their_memories() -> None:
         if case.reference in ("comatch", "simmatch") and case.start is not None:
             last = results(case)[1]
             assert np.abs(last.values["target"] - last.values["aligned"]).max() > 1e-2, case.id
+
+
+def test_never_sure_images_hold_flexmatch_down_unless_told_not_to() -> None:
+    hardly = [case for case in CASES if case.title.startswith("hardly learnt")]
+    tops = {case.title: max(r.state["beta"].max() for r in results(case)) for case in hardly}
+    assert tops["hardly learnt"] < 1 == tops["hardly learnt, no warm-up"]
+
+
+def test_crmatch_sees_angles_of_both_kinds() -> None:
+    (case,) = [c for c in CASES if c.start is far_apart]
+    cosine: list[float] = []
+    for seed in range(5):
+        reference, rng = case.made(seed)
+        batch = batch_for(reference, rng, 0)
+        mask = reference.step(batch).values["mask"]
+        weak, strong = (linear(reference.params, "distance", reference.net(v).map) for v in batch.u)
+        cosine += cosines(strong, weak)[mask == 1].tolist()
+    assert 0.05 < np.mean(np.array(cosine) < 0) < 0.6

@@ -1,8 +1,9 @@
 """Every method of the package equals its slow reference: loss, constants, gradients and state.
 
-The methods run in float64. Where they cast to float32 for use (masks, weights, TaMatch's r), the
-cast is lifted, so that formulas are compared and not roundings; a test of its own then takes the
-methods as they are, in float32.
+The methods run in float64, and so do the memories of CoMatch and SimMatch, which are float32 in the
+package. Where a method casts to float32 for use (masks, weights, TaMatch's r), the cast is lifted,
+so that formulas are compared and not roundings; a test of its own then takes the methods as they
+are, in float32.
 """
 
 from __future__ import annotations
@@ -18,10 +19,8 @@ from .cases import CASES, Case
 from .link import (
     TERMS,
     Pair,
-    expected_state,
     expected_terms,
     gradients,
-    stored,
     torch_batch,
     twin,
     weights,
@@ -29,6 +28,7 @@ from .link import (
 from .making import batch_for
 from .primitives import hard, histogram, mean_row, moved
 from .records import NumpyBatch, Params, Values
+from .storage import expected_state, stored
 from .witness import Witness
 
 SEEDS = range(5)

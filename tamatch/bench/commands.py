@@ -1,0 +1,62 @@
+"""`tamatch bench NAME`: the benches by name, each in a module that is imported when asked for."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from importlib import import_module
+
+from .choose import near_miss
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A bench's module has `add_arguments(parser)` and `run(arguments) -> int`."""
+
+    summary: str
+    module: str  # of this package
+
+
+BENCHES: dict[str, Bench] = {
+    "usb": Bench("Table 1: 20 methods on CIFAR-100, STL-10 and EuroSAT", "sweep"),
+    "rank": Bench("Table 2: Friedman ranks and mean errors", "rank"),
+    "lt": Bench("Table 3: long-tailed CIFAR-10", "sweep"),
+    "ablation-usb": Bench("Table 4: TaMatch's parts on CIFAR-100", "sweep"),
+    "ablation-lt": Bench("Table 5: TaMatch's parts on long-tailed CIFAR-10", "sweep"),
+    "params": Bench("Tables 6 and 7: hyper-parameters beside the printed ones", "params"),
+    "toy": Bench("Figure 1: why small batches amplify bias", "toy"),
+    "bias": Bench("Figure 3: confirmation bias of TaMatch and FixMatch", "sweep"),
+    "clipping": Bench("Figure 4: TaMatch with and without clipping", "sweep"),
+    "digits": Bench("all methods and ablations on the embedded digits", "sweep"),
+    "speed": Bench("the time of a training step on this machine", "speed"),
+}
+
+
+def add_arguments(sub: argparse.ArgumentParser) -> None:
+    """A bench's name; what follows it is read by the bench's own parser, of the same kind."""
+    sub.formatter_class = argparse.RawDescriptionHelpFormatter
+    sub.epilog = "\n".join(
+        [*(f"  {name:14} {bench.summary}" for name, bench in BENCHES.items()),
+         "", "`tamatch bench NAME --help` lists a bench's options."]
+    )  # fmt: skip
+    sub.add_argument("name", metavar="NAME", nargs="?", help="one of those below")
+    sub.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    sub.set_defaults(bench_parser=sub)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    sub: argparse.ArgumentParser = arguments.bench_parser
+    if arguments.name is None:
+        sub.print_help()
+        return 0
+    if arguments.name not in BENCHES:
+        raise near_miss("bench", arguments.name, BENCHES)
+    bench = BENCHES[arguments.name]
+    module = import_module(f"{__package__}.{bench.module}")
+    parser = type(sub)(
+        prog=f"{sub.prog} {arguments.name}", description=bench.summary, allow_abbrev=False
+    )
+    parser.set_defaults(bench=arguments.name)
+    module.add_arguments(parser)
+    status: int = module.run(parser.parse_args(arguments.rest))
+    return status

@@ -1,0 +1,147 @@
+"""The paper's figures, drawn from stored results with matplotlib, which is an optional extra."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from statistics import mean
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..errors import UsageError
+from ..methods import METHODS
+from .record import Curve, Result
+from .toy import READINGS, Amplification
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Data = TypeVar("Data")
+
+COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7")  # also told apart by the colour-blind
+STYLE: dict[Any, Any] = {
+    "svg.hashsalt": "tamatch",  # the same figure is the same file
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e5e5e5",
+    "legend.frameon": False,
+}
+
+
+def require() -> None:
+    """Complain before the work begins, not after it."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise UsageError(
+            "figures need matplotlib: `pip install tamatch[figures]` brings it."
+        ) from None
+
+
+def save(draw: Callable[[Data], Figure], data: Data, folder: Path, name: str) -> list[Path]:
+    """Draw a figure in our style and write it as NAME.svg and NAME.png."""
+    from matplotlib import rc_context
+
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{name}.svg", folder / f"{name}.png"]
+    with rc_context(STYLE):
+        figure = draw(data)
+        figure.savefig(paths[0], metadata={"Date": None})
+        figure.savefig(paths[1], dpi=160)
+    print(f"Figure: {paths[0]} and {paths[1].name}", file=sys.stderr)
+    return paths
+
+
+def canvas(panels: int) -> tuple[Figure, list[Axes]]:
+    """A row of panels, without the global state of pyplot."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.2 * panels, 3.4), layout="constrained")
+    return figure, list(figure.subplots(1, panels, squeeze=False)[0])
+
+
+def toy(found: Sequence[Amplification]) -> Figure:
+    """Figure 1, by both readings of "amplification"."""
+    figure, axes = canvas(2)
+    titles = {"step": "(a) in a single step", "end": "(b) from the start to the end"}
+    for panel, reading in zip(axes, READINGS, strict=True):
+        for colour, one in zip(COLOURS, found, strict=True):
+            panel.plot(
+                one.starts, one.shares[reading], "o-", ms=3, color=colour, label=f"n = {one.batch}"
+            )
+        panel.set(title=titles[reading], xlabel="initial $p_1$", ylim=(0.45, 1.02))
+    axes[0].set_ylabel("probability of bias amplification")
+    axes[0].legend(ncols=2, loc="center", bbox_to_anchor=(0.5, 0.45))
+    return figure
+
+
+def bias(results: Sequence[Result]) -> Figure:
+    """Figure 3: accuracy of each class, KL[p_model ‖ p_truth] and the share of images used."""
+    figure, (classes, divergence, used) = canvas(3)
+    groups = by_method(results)
+    width = 0.8 / len(groups)
+    for i, (method, own) in enumerate(groups.items()):
+        lengths = class_means(own)
+        at = [c + (i + 0.5) * width - 0.4 for c in range(len(lengths))]
+        classes.barh(at, lengths, width, color=COLOURS[i], label=METHODS[method].title)
+        curves(divergence, [r.kl_truth for r in own], COLOURS[i], METHODS[method].title)
+        curves(used, [r.utilization for r in own], COLOURS[i], METHODS[method].title)
+    names = results[0].classes
+    classes.set_yticks(range(len(names)), names)
+    classes.invert_yaxis()
+    classes.set(title="(a) accuracy of each class at the end", xlabel="%", xlim=(0, 100))
+    truth = "the pool's class shares" if results[0].truth == "pool" else "uniform shares"
+    divergence.set(title=f"(b) KL of p_model to {truth}", xlabel="step", ylabel="nats")
+    used.set(title="(c) utilization of unlabelled images", xlabel="step", ylim=(0, 1))
+    divergence.set_ylim(bottom=0)
+    figure.suptitle(subject(results[0]))
+    figure.legend(
+        *classes.get_legend_handles_labels(), loc="outside lower center", ncols=len(groups)
+    )
+    return figure
+
+
+def clipping(results: Sequence[Result]) -> Figure:
+    """Figure 4: the test error during training."""
+    figure, (panel,) = canvas(1)
+    for i, (method, own) in enumerate(by_method(results).items()):
+        curves(panel, [r.error for r in own], COLOURS[i], METHODS[method].title)
+    panel.set(title=subject(results[0]), xlabel="step", ylabel="test error (%)")
+    panel.legend()
+    return figure
+
+
+def subject(result: Result) -> str:
+    """What a figure is of."""
+    length = "" if result.scale == "1" else f", {result.scale} of the full length"
+    return f"{result.setting}{length}"
+
+
+def by_method(results: Iterable[Result]) -> dict[str, list[Result]]:
+    groups: dict[str, list[Result]] = {}
+    for result in results:
+        groups.setdefault(result.method, []).append(result)
+    return groups
+
+
+def class_means(results: Sequence[Result]) -> list[float]:
+    """The accuracy of each class, the mean over seeds; 0 for a class that was not tested."""
+    rows = [r.per_class_accuracy for r in results if r.per_class_accuracy is not None]
+    return [mean(v or 0.0 for v in column) for column in zip(*rows, strict=True)]
+
+
+def curves(panel: Axes, found: Sequence[Curve], colour: str, label: str) -> None:
+    """Each seed as a thin line and their mean as a thick one."""
+    if len(found) > 1:
+        for curve in found:
+            panel.plot(curve.step, curve.value, color=colour, lw=0.7, alpha=0.45)
+    values = [mean(column) for column in zip(*(c.value for c in found), strict=False)]
+    panel.plot(found[0].step[: len(values)], values, color=colour, lw=1.8, label=label)
+    panel.xaxis.set_major_formatter("{x:,.0f}")
+
+
+FIGURES: dict[str, Callable[[Sequence[Result]], Figure]] = {"bias": bias, "clipping": clipping}

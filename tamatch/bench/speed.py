@@ -1,0 +1,168 @@
+"""How long a training step takes: the whole step, its augmentation, its memory."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..config import configure
+from ..data import DataSet, Split
+from ..errors import UsageError
+from ..methods import METHODS
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+
+
+@dataclass(frozen=True)
+class Work:
+    """A net and batch that users compare, on images of the right shape."""
+
+    options: dict[str, Any]
+    classes: int
+    size: int
+
+
+WRN = {"data": "cifar10-lt", "head_labelled": 500, "head_unlabelled": 4000}
+WORKS: dict[str, Work] = {
+    "wrn_28_2 64+128": Work(WRN, 10, 32),
+    "wrn_28_2 64+448": Work({**WRN, "unlabelled": 448}, 10, 32),
+    "vit_small_p2_32 8+8": Work({"data": "cifar100"}, 100, 32),
+    "vit_base_p16_96 8+8": Work({"data": "stl10"}, 10, 96),
+}
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What was measured of one work and method."""
+
+    work: str
+    method: str
+    ms_per_step: float  # median over blocks of steps
+    images_per_second: float  # every view counted
+    ms_augment: float  # gathering and augmenting alone, in its own graph
+    seconds_to_first_steps: float  # compile, warm-up and capture
+    peak_gib: float
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--works", default="all", help=f"of: {', '.join(WORKS)} (default: all)")
+    parser.add_argument("--methods", default="tamatch", help="names with commas, or all")
+    parser.add_argument("--steps", type=int, default=1000, help="steps timed (default: 1000)")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
+    parser.add_argument("--precision", default="auto", help="auto, fp32, tf32 or bf16")
+    parser.add_argument("--compile", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--graph", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--out", type=Path, help="also write the figures as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    import torch
+
+    works = list(WORKS) if arguments.works == "all" else arguments.works.split(",")
+    methods = list(METHODS) if arguments.methods == "all" else arguments.methods.split(",")
+    if unknown := [w for w in works if w not in WORKS]:
+        raise UsageError(f"--works {unknown[0]}: known are {', '.join(WORKS)}.")
+    switches = {k: getattr(arguments, k) for k in ("device", "precision", "compile", "graph")}
+    print(f"{'work':22} {'method':22} ms/step  images/s  augment ms  first steps s  peak GiB")
+    found: list[Speed] = []
+    for work in works:
+        for method in methods:
+            speed = measure(work, method, arguments.steps, switches)
+            found.append(speed)
+            print(
+                f"{work:22} {method:22} {speed.ms_per_step:7.3f} {speed.images_per_second:9,.0f} "
+                f"{speed.ms_augment:11.3f} {speed.seconds_to_first_steps:14.1f} "
+                f"{speed.peak_gib:9.2f}",
+                flush=True,
+            )
+    if arguments.out:
+        name = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.processor()
+        facts = {"machine": name, "torch": torch.__version__, "switches": switches}
+        rows = [asdict(speed) for speed in found]
+        arguments.out.write_text(json.dumps({**facts, "speeds": rows}, indent=1) + "\n")
+    return 0
+
+
+def measure(name: str, method: str, steps: int, switches: dict[str, Any]) -> Speed:
+    """Time one work; the images are random, their number and shape those of the real data."""
+    import torch
+
+    from ..build import engine_of
+
+    work = WORKS[name]
+    config = configure({**work.options, **switches, "method": method})
+    data, split = random_images(work)
+    torch._dynamo.reset()
+    engine = engine_of(config, data, split)
+    cuda = engine.device.type == "cuda"
+    if cuda:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    with engine.running():
+        first = timed(engine, 5)
+        blocks = [timed(engine, max(1, steps // 20)) for _ in range(20)]
+        ms_augment = augment_alone(engine, max(1, steps // 10))
+    ms = 1000 * float(np.median(blocks)) / max(1, steps // 20)
+    views = engine.method.views
+    images = config.batch * len(views.x) + config.unlabelled * len(views.u)
+    peak = torch.cuda.max_memory_allocated() / 2**30 if cuda else float("nan")
+    return Speed(name, method, ms, 1000 * images / ms, ms_augment, first, peak)
+
+
+def timed(engine: Engine, steps: int) -> float:
+    """Seconds of some steps, the device's work included."""
+    wait(engine)
+    began = time.perf_counter()
+    for _ in range(steps):
+        engine.advance()
+    wait(engine)
+    return time.perf_counter() - began
+
+
+def augment_alone(engine: Engine, repeats: int) -> float:
+    """Milliseconds of making one batch, captured by itself where the step is captured."""
+    import torch
+
+    make: Any = engine.batch
+    if engine.graph is not None:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=engine.stream):
+            held = engine.batch()
+        make = graph.replay
+    wait(engine)
+    began = time.perf_counter()
+    for _ in range(repeats):
+        held = make()
+    wait(engine)
+    del held
+    return 1000 * (time.perf_counter() - began) / repeats
+
+
+def wait(engine: Engine) -> None:
+    if engine.stream is not None:
+        engine.stream.synchronize()
+
+
+def random_images(work: Work) -> tuple[DataSet, Split]:
+    """A blurry prototype a class under noise: something to learn, so that masks are not empty."""
+    draw = np.random.default_rng(0)
+    count = 12_000 // work.classes * work.classes
+    labels = np.repeat(np.arange(work.classes), count // work.classes).astype(np.int64)
+    shape = (work.size, work.size, 3)
+    prototypes = draw.integers(0, 128, (work.classes, *shape), dtype=np.uint8)
+    images = prototypes[labels] + draw.integers(0, 128, (count, *shape), dtype=np.uint8)
+    every, none = np.arange(count), np.empty(0, np.int64)
+    data = DataSet(
+        name="random", classes=tuple(map(str, range(work.classes))), images=images, labels=labels,
+        parts=(every, none, none, none), files=[str(i) for i in every],
+        mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25),
+    )  # fmt: skip
+    return data, Split(every[::10], every)

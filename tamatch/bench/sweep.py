@@ -1,0 +1,98 @@
+"""The benches that train: list their runs, make the missing ones, show the table or figure."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from pathlib import Path
+
+from . import figures
+from .cells import PLANS, Cell, Plan
+from .choose import restricted, scale_of, seeds, share
+from .formats import FORMATS
+from .scale import explain
+from .store import Store
+from .tables import table
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    plan = PLANS[parser.get_default("bench")]
+    what = parser.add_argument_group("which runs")
+    what.add_argument("--methods", metavar="A,B", help=f"of {', '.join(plan.methods)}")
+    if plan.figure:
+        data = [setting.data for setting in plan.settings]
+        what.add_argument("--data", help=f"{' or '.join(data)} (default: {data[0]})")
+    else:
+        names = ", ".join(setting.name for setting in plan.settings)
+        what.add_argument("--settings", metavar="A,B", help=f"of {names}")
+    what.add_argument("--seeds", metavar="0,1", default="0,1,2", help="default: 0,1,2")
+    what.add_argument("--scale", help="shorten the runs, such as 1/8; their shape stays")
+    what.add_argument("--steps", type=int, help="shorten the runs to this many steps")
+    what.add_argument("--cell", metavar="K/N", help="job K of an array of N jobs")
+    how = parser.add_argument_group("how")
+    how.add_argument("--list", action="store_true", help="print the runs, and make none")
+    how.add_argument("--show", action="store_true", help="show the results, and make none")
+    how.add_argument("--minutes", type=float, help="stop after this time; run again to go on")
+    how.add_argument("--root", help="folder that holds the data set")
+    how.add_argument("--device", help="auto, cpu, cuda or cuda:N")
+    how.add_argument("--results", type=Path, default=Path("results"), help="default: results")
+    how.add_argument("--runs", type=Path, default=Path("runs/bench"), help="default: runs/bench")
+    how.add_argument("--keep-runs", action="store_true", help="keep the folders of finished runs")
+    how.add_argument("--format", choices=FORMATS, default="text", help="of the table")
+    if plan.figure:
+        how.add_argument("--out", type=Path, default=Path("figures"), help="default: figures")
+
+
+def run(arguments: Namespace) -> int:
+    plan = restricted(arguments)
+    scale = scale_of(plan, arguments.scale, arguments.steps)
+    cells = plan.cells(arguments.bench, seeds(arguments.seeds), scale)
+    mine = share(arguments.cell, cells)
+    store = Store(arguments.results)
+    if arguments.list:
+        print("\n".join(listing(mine, store)))
+        return 0
+    if plan.figure:
+        figures.require()
+    status = 0 if arguments.show else make(mine, store, arguments)
+    sys.stdout.write(FORMATS[arguments.format](table(plan, cells, store)))
+    if plan.figure:
+        draw(plan, cells, store, arguments)
+    return status
+
+
+def listing(cells: Sequence[Cell], store: Store) -> list[str]:
+    """The exact runs, those that are in marked, and what a scale does to them."""
+    lines = [
+        f"{number:4}  {'in     ' if store.has(cell) else 'missing'}  {cell.command}"
+        for number, cell in enumerate(cells, 1)
+    ]
+    done = sum(store.has(cell) for cell in cells)
+    return [*lines, f"{len(cells)} runs, {done} of them in.", *about_scale(cells)]
+
+
+def about_scale(cells: Sequence[Cell]) -> list[str]:
+    return explain(((c.setting.data, c.method) for c in cells), cells[0].scale) if cells else []
+
+
+def make(cells: Sequence[Cell], store: Store, arguments: Namespace) -> int:
+    if all(store.has(cell) for cell in cells):
+        return 0
+    from .runner import MACHINE, Workshop
+
+    print("\n".join(about_scale(cells)), file=sys.stderr)
+    given = {name: getattr(arguments, name) for name in MACHINE}
+    machine = {name: value for name, value in given.items() if value is not None}
+    workshop = Workshop(store, arguments.runs, machine, keep=arguments.keep_runs)
+    return workshop.fill(cells, arguments.minutes)
+
+
+def draw(plan: Plan, cells: Sequence[Cell], store: Store, arguments: Namespace) -> None:
+    """The figure of what is in; a name for each data set, so that none is lost to another."""
+    results = list(store.found(cells).values())
+    if not results:
+        print("No results yet: nothing to draw.", file=sys.stderr)
+        return
+    name = f"{plan.figure}-{plan.settings[0].name}"
+    figures.save(figures.FIGURES[plan.figure], results, arguments.out, name)

@@ -1,0 +1,147 @@
+"""The plans: exactly the paper's runs, each of them possible, each with a name of its own."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from fractions import Fraction
+
+import pytest
+
+from tamatch.bench import scale
+from tamatch.bench.cells import PLANS, Cell
+from tamatch.bench.choose import restricted, scale_of, seeds, share
+from tamatch.bench.settings import DIGITS, LONG_TAIL
+from tamatch.config import configure, method_options
+from tamatch.errors import UsageError
+from tamatch.methods.tamatch import LAMBDA_TARGET
+
+EIGHTH = Fraction(1, 8)
+
+
+@pytest.mark.parametrize(
+    ("bench", "count"),
+    [
+        ("usb", 20 * 6 * 3 - 2 * 2 * 3),  # STL-10 has no Fully Supervised and no CRMatch
+        ("lt", 4 * 4 * 3),
+        ("ablation-usb", 5 * 2 * 3),
+        ("ablation-lt", 6 * 4 * 3),
+        ("digits", 24 * 3),
+    ],
+)
+def test_the_number_of_runs(bench: str, count: int) -> None:
+    cells = PLANS[bench].cells(bench)
+    assert len(cells) == count == len({cell.name for cell in cells})
+
+
+def test_what_stl10_lacks() -> None:
+    cells = PLANS["usb"].cells("usb")
+    on_stl10 = {c.method for c in cells if c.setting.data == "stl10"}
+    elsewhere = {c.method for c in cells if c.setting.data == "eurosat"}
+    assert elsewhere - on_stl10 == {"fully_supervised", "crmatch"}
+
+
+@pytest.mark.parametrize("bench", PLANS)
+@pytest.mark.parametrize("size", [scale.FULL, EIGHTH])
+def test_every_run_is_a_valid_configuration(bench: str, size: Fraction) -> None:
+    for cell in PLANS[bench].cells(bench, (0,), size):
+        run = configure(cell.options)
+        assert run.steps == scale.full_steps(cell.setting.data) * size
+        assert run.baseline == "none"
+
+
+def test_labels_of_each_setting() -> None:
+    wanted = {"cifar100-200": 2, "cifar100-400": 4, "stl10-40": 4, "stl10-100": 10}
+    wanted |= {"eurosat-20": 2, "eurosat-40": 4}
+    found = {s.name: s.options["labels_per_class"] for s in PLANS["usb"].settings}
+    assert found == wanted
+    run = configure(Cell("lt", LONG_TAIL[3], "tamatch", 1).options)
+    assert (run.head_labelled, run.head_unlabelled, run.gamma) == (500, 4000, 150)
+
+
+def test_benches_share_the_runs_they_have_in_common() -> None:
+    table_3 = {c.name for c in PLANS["lt"].cells("lt") if c.method != "supervised"}
+    table_5 = {c.name for c in PLANS["ablation-lt"].cells("ablation-lt")}
+    assert len(table_3 & table_5) == 2 * 4 * 3  # FixMatch and TaMatch
+    assert {c.name for c in PLANS["clipping"].cells("clipping")} & table_5
+
+
+def test_scale_shrinks_what_is_counted_in_steps() -> None:
+    options = scale.shortened("cifar100", "tamatch", EIGHTH)
+    assert options == {
+        "steps": 25_600, "warmup": 640, "test_every": 256, "log_every": 64, "save_every": 512,
+    }  # fmt: skip
+    assert scale.shortened("cifar100", "comatch", EIGHTH)["memory_after"] == 128
+    assert scale.shortened("cifar100", "tamatch", scale.FULL) == {}
+
+
+def test_scale_keeps_the_way_of_the_target() -> None:
+    """λ^(1/scale) over scale·K steps forgets the start as λ over K steps does."""
+    full, short = (
+        configure(Cell("lt", LONG_TAIL[0], "tamatch", 0, s).options) for s in (scale.FULL, EIGHTH)
+    )
+    assert full.options["lambda_target"] is None  # the method's own, which follows
+    moved = short.options["lambda_target"]
+    assert moved == pytest.approx(LAMBDA_TARGET**8, rel=1e-15)
+    assert moved**short.steps == pytest.approx(LAMBDA_TARGET**full.steps, rel=1e-9)
+    assert short.options["lambda_model"] == full.options["lambda_model"]
+    assert short.ema == full.ema
+    fixed = configure(Cell("lt", LONG_TAIL[0], "tamatch_no_ema_target", 0, EIGHTH).options)
+    assert fixed.options["lambda_target"] == 1
+
+
+def test_constants_are_those_of_the_methods() -> None:
+    assert scale.LAMBDA_TARGET == LAMBDA_TARGET
+    assert method_options("tamatch")["lambda_model"].default == scale.LAMBDA_MODEL
+    for method, steps in scale.MEMORY_AFTER.items():
+        assert method_options(method)["memory_after"].default == steps
+
+
+def test_scale_is_explained() -> None:
+    told = "\n".join(scale.explain([("cifar10-lt", "tamatch"), ("cifar10-lt", "comatch")], EIGHTH))
+    for part in ("262,144 → 32,768", "test every 1,024 → 128", "0.99999^8", "1,024 → 128 steps"):
+        assert part in told
+    assert "Unchanged: weight average (EMA), λ_model" in told
+    assert "λ_target" not in "\n".join(scale.explain([("digits", "tamatch")], EIGHTH))
+
+
+def test_steps_are_a_scale() -> None:
+    assert scale_of(PLANS["digits"], None, 6) == Fraction(1, 200)
+    assert configure(Cell("digits", DIGITS, "fixmatch", 0, Fraction(1, 200)).options).steps == 6
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [("0", None), ("2", None), ("x", None), ("1/0", None), (None, 5000), ("1/8", 5)],
+)
+def test_impossible_scales(text: str | None, steps: int | None) -> None:
+    with pytest.raises(UsageError, match=r"--scale|--steps"):
+        scale_of(PLANS["digits"], text, steps)
+
+
+def test_jobs_of_an_array_share_out_all_cells() -> None:
+    cells = PLANS["lt"].cells("lt")
+    jobs = [share(f"{k}/5", cells) for k in range(1, 6)]
+    assert sorted(c.name for job in jobs for c in job) == sorted(c.name for c in cells)
+    assert max(map(len, jobs)) - min(map(len, jobs)) <= 1
+    for wrong in ("0/5", "6/5", "5", "a/b"):
+        with pytest.raises(UsageError, match="--cell"):
+            share(wrong, cells)
+
+
+def test_restrictions() -> None:
+    given = Namespace(bench="lt", methods="tamatch,fixmatch", settings="lt-500-4000-100")
+    plan = restricted(given)
+    assert plan.methods == ("fixmatch", "tamatch")
+    assert [s.name for s in plan.settings] == ["lt-500-4000-100"]
+    with pytest.raises(UsageError, match="Perhaps you meant fixmatch"):
+        restricted(Namespace(bench="lt", methods="fixmach", settings=None))
+    assert seeds("2, 0,2") == (2, 0)
+    with pytest.raises(UsageError, match="--seeds"):
+        seeds("0,a")
+
+
+def test_a_figure_is_of_one_data_set() -> None:
+    paper = restricted(Namespace(bench="bias", methods=None, data=None))
+    assert [s.name for s in paper.settings] == ["stl10-40"]
+    other = restricted(Namespace(bench="bias", methods=None, data="eurosat"))
+    assert [s.data for s in other.settings] == ["eurosat"]

@@ -1,0 +1,184 @@
+"""Every bench from the command line, end to end at smoke scale."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tamatch.bench.cells import PLANS
+from tamatch.bench.commands import BENCHES
+from tamatch.bench.store import Store
+from tamatch.cli import main
+from tamatch.data import load
+from tests.bench.made import noise, result, small_recipes
+
+pytest.importorskip("matplotlib")
+
+
+@pytest.fixture(autouse=True)
+def own_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small nets, and noise for the data sets that are not embedded."""
+    small_recipes(monkeypatch)
+    monkeypatch.setattr(
+        "tamatch.run.load",
+        lambda name, *rest: load(name, *rest) if name == "digits" else noise(name),
+    )
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(
+    ("words", "title"),
+    [
+        ("usb --methods fixmatch --settings stl10-40", "STL-10, 40 labels"),
+        ("lt --methods tamatch --settings lt-500-4000-150", "CIFAR-10-LT, 500 / 4000, γ = 150"),
+        ("ablation-usb --methods tamatch_no_rescaling --settings cifar100-200", "CIFAR-100, 200"),
+        ("ablation-lt --methods tamatch_no_clipping --settings lt-1500-3000-100", "1500 / 3000"),
+        ("digits --methods supervised", "embedded digits, 40 labels"),
+    ],
+)
+def test_tables(words: str, title: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", *words.split(), "--seeds", "0", "--steps", "2"]) == 0
+    shown = capsys.readouterr()
+    assert title in shown.out and "1 of 1 cells in" in shown.out
+    assert "missing" not in shown.out
+    assert "of the full length" in shown.err
+    assert len(list(Path("results").rglob("*.json"))) == 1
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(
+    "words", ["bias --data digits", "bias --data stl10", "clipping --data digits"]
+)
+def test_figures(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", *words.split(), "--seeds", "0", "--steps", "2"]) == 0
+    assert "2 of 2 cells in" in capsys.readouterr().out
+    svg, png = sorted(Path("figures").iterdir(), key=lambda p: p.suffix, reverse=True)
+    assert "<svg" in svg.read_text()[:1000] and png.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.usefixtures("small")
+def test_the_truth_of_an_unknown_pool_is_uniform() -> None:
+    words = ["bench", "bias", "--data", "stl10", "--seeds", "0", "--methods", "tamatch"]
+    assert main([*words, "--steps", "2"]) == 0
+    path = next(Path("results").rglob("*.json"))
+    assert '"truth": "uniform"' in path.read_text()
+
+
+def test_figures_of_full_results(capsys: pytest.CaptureFixture[str]) -> None:
+    """Three seeds with curves, and the same file again from the same results."""
+    store = Store(Path("results"))
+    for bench in ("bias", "clipping"):
+        for cell in PLANS[bench].cells(bench):
+            store.write(cell, result(cell))
+        assert main(["bench", bench, "--show"]) == 0
+    assert {p.name for p in Path("figures").iterdir()} == {
+        "bias-stl10-40.svg", "bias-stl10-40.png",
+        "clipping-lt-500-4000-150.svg", "clipping-lt-500-4000-150.png",
+    }  # fmt: skip
+    first = Path("figures/bias-stl10-40.svg").read_bytes()
+    main(["bench", "bias", "--show"])
+    assert Path("figures/bias-stl10-40.svg").read_bytes() == first
+
+
+def test_nothing_to_draw(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "clipping", "--show"]) == 0
+    assert "nothing to draw" in capsys.readouterr().err
+    assert not Path("figures").exists()
+
+
+def test_without_matplotlib(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert main(["bench", "toy"]) == 2
+    assert "pip install tamatch[figures]" in capsys.readouterr().err
+
+
+def test_toy(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "toy", "--trajectories", "20", "--steps", "20", "--out", "f"]) == 0
+    shown = capsys.readouterr().out
+    assert "20 starts × 20 trajectories × 20 steps" in shown and "Claim 1" in shown
+    assert {p.name for p in Path("f").iterdir()} == {"toy.svg", "toy.png"}
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "latex", "html"])
+def test_rank_and_params_in_every_format(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "rank", "--format", form]) == 0
+    assert "10.33" in capsys.readouterr().out
+    assert main(["bench", "params", "--format", form]) == 0
+    assert "0.65" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("small")
+def test_rank_of_own_results(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["bench", "digits", "--methods", "fixmatch", "--seeds", "0", "--steps", "2"])
+    assert main(["bench", "rank", "--of", "digits", "--steps", "2"]) == 0
+    assert "1 of 72 cells in" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [
+        ("usb", 348), ("lt", 48), ("ablation-usb", 30), ("ablation-lt", 72), ("digits", 72),
+        ("bias", 6), ("clipping", 6), ("lt --methods tamatch --seeds 0,1,2,3,4", 20),
+        ("usb --settings eurosat-20", 60), ("usb --cell 2/100", 4),
+    ],
+)  # fmt: skip
+def test_list(words: str, count: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", *words.split(), "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert sum("tamatch train --data" in line for line in lines) == count
+    assert f"{count} runs, 0 of them in." in lines
+
+
+def test_a_listed_run_is_the_command_that_makes_it(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "lt --methods tamatch --seeds 2 --scale 1/8 --settings lt-500-4000-100 --list"
+    main(["bench", *words.split()])
+    line, *_, last = capsys.readouterr().out.splitlines()
+    made_by = line.split("tamatch ", 1)[1].split()
+    assert main([*made_by, "--print-config"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    for wanted in ("steps: 32768", "seed: 2", "test_every: 128", "head_unlabelled: 4000"):
+        assert wanted in shown
+    assert any(row.startswith("lambda_target: 0.99992") for row in shown)
+    assert "Unchanged" in last
+
+
+def test_names_and_near_misses(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in BENCHES)
+    assert main(["bench", "ablation-ust"]) == 2
+    assert "Perhaps you meant ablation-usb" in capsys.readouterr().err
+    assert main(["bench", "usb", "--metods", "x"]) == 2
+    assert "--metods" in capsys.readouterr().err
+    assert main(["bench", "rank", "--of", "tabel"]) == 2
+    assert "--of tabel is unknown" in capsys.readouterr().err
+
+
+def test_help_of_a_bench(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["bench", "lt", "--help"])
+    assert end.value.code == 0
+    assert "lt-500-4000-150" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["usb --list --scale 1/8", "lt --show", "rank", "params", "toy --steps 2", "bias --show"],
+)
+def test_what_prints_or_draws_does_not_import_torch(words: str, tmp_path: Path) -> None:
+    code = (
+        f"import sys; from tamatch.cli import main; assert main(['bench', *{words.split()}]) == 0\n"
+        "assert 'torch' not in sys.modules, 'torch was imported'"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

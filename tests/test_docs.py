@@ -1,0 +1,262 @@
+"""The docs are true: commands and options exist, links lead somewhere, tables are complete."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib
+import re
+import shlex
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+import pytest
+
+from tamatch import cli
+from tamatch.bench.commands import BENCHES
+from tamatch.config import configure, method_options
+from tamatch.methods import METHODS
+from tests.test_layers import LAYERS
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.glob("*.md")])
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+OF_THE_CALL = {"out", "overwrite", "quiet", "config"}  # what `tamatch.train` takes besides options
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+
+
+class Command(NamedTuple):
+    """A command line of a page, and what the page says it prints."""
+
+    page: str
+    line: str
+    shown: str = ""
+
+    @property
+    def words(self) -> list[str]:
+        return shlex.split(self.line, comments=True)
+
+    @property
+    def id(self) -> str:
+        return f"{self.page}: {shlex.join(self.words)}"
+
+
+def blocks(page: Path, kind: str) -> list[str]:
+    return [body for own, body in FENCE.findall(page.read_text()) if own == kind]
+
+
+def prose(page: Path) -> str:
+    return FENCE.sub("", page.read_text())
+
+
+def sections(page: Path) -> dict[str, str]:
+    """The text below each heading, up to the next one."""
+    parts = re.split(r"^#+ (.+)$", page.read_text(), flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def typed() -> Iterator[Command]:
+    """Every line of the `bash` blocks."""
+    for page in PAGES:
+        for body in blocks(page, "bash"):
+            for line in body.replace("\\\n", " ").splitlines():
+                yield Command(page.name, line)
+
+
+def transcripts() -> Iterator[Command]:
+    """Every prompt of the `console` blocks, with what follows it."""
+    for page in PAGES:
+        for body in blocks(page, "console"):
+            for part in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
+                line, _, shown = part.partition("\n")
+                yield Command(page.name, line, shown)
+
+
+def ours(*names: str) -> list[Command]:
+    """The lines that call tamatch with one of these commands; all such lines without names."""
+    found = [c for c in typed() if c.words[:1] == ["tamatch"]]
+    return [c for c in found if not names or c.words[1] in names]
+
+
+def parsers() -> Iterator[argparse.ArgumentParser]:
+    """The parser of every command and every bench."""
+    top = cli.parser()
+    yield top
+    for action in top._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            yield from action.choices.values()
+    for bench in BENCHES:
+        yield bench_parser(bench)
+
+
+def bench_parser(name: str) -> argparse.ArgumentParser:
+    parser = cli.Parser(prog=f"tamatch bench {name}", allow_abbrev=False)
+    module = importlib.import_module(f"tamatch.bench.{BENCHES[name].module}")
+    parser.set_defaults(bench=name)
+    module.add_arguments(parser)
+    return parser
+
+
+@pytest.fixture
+def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the files that the docs' commands name."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    (tmp_path / "shares.yaml").write_text("[1, 1, 1, 1, 1, 1, 1, 1, 1, 1]")
+    own_part = next(b for b in blocks(DOCS / "composition.md", "python") if "class Margin" in b)
+    (tmp_path / "margin.py").write_text(own_part)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_docs_have_commands_to_check() -> None:
+    assert len(ours("train")) > 15 and len(ours()) > 30 and len([*transcripts()]) >= 2
+
+
+@pytest.mark.parametrize("command", ours("train"), ids=lambda command: command.id)
+def test_train_commands_are_complete(
+    command: Command, workshop: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if "--help" not in command.words:
+        assert cli.main([*command.words[1:], "--print-config"]) == 0, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ours(), ids=lambda command: command.id)
+def test_other_commands_are_understood(command: Command) -> None:
+    words = command.words[1:]
+    if words[0] == "train" or {"--help", "--version"} & {*words}:
+        return
+    known, extra = cli.parser().parse_known_args(words)
+    assert not extra
+    if known.command == "bench" and known.name:
+        bench_parser(known.name).parse_args(known.rest)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        c
+        for c in ours()
+        if c.words[1] in ("methods", "nets") or {"--help", "--version"} & {*c.words}
+    ],
+    ids=lambda command: command.id,
+)
+def test_cheap_commands_run(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        status = cli.main(command.words[1:])
+    except SystemExit as left:  # argparse, after --help and --version
+        status = int(left.code or 0)
+    assert status == 0 and capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", [*transcripts()], ids=lambda command: command.id)
+def test_transcripts_show_what_is_printed(
+    command: Command, workshop: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli.main(command.words[1:])
+    printed = capsys.readouterr()
+    assert printed.out + printed.err == command.shown
+
+
+def test_make_targets_exist() -> None:
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {c.words[1] for c in typed() if c.words[:1] == ["make"]}
+    assert {"demo", "test"} <= named <= targets
+
+
+def known_flags() -> set[str]:
+    """Every option of every command, bench and method, and of the example's."""
+    own = f"{ROOT / 'examples' / 'own_method.py'}:Rising"
+    of_commands = {flag for parser in parsers() for flag in parser._option_string_actions}
+    return of_commands | {o.flag for m in (*METHODS, own) for o in method_options(m).values()}
+
+
+@every_page
+def test_commands_and_options_in_the_text_exist(page: Path) -> None:
+    code = re.findall(r"`([^`\n]+)`", prose(page))
+    called = [span.split() for span in code if span.startswith(("tamatch ", "--"))]
+    flags = {word.partition("=")[0] for words in called for word in words if word[:2] == "--"}
+    assert flags <= known_flags()
+    commands = next(a for a in cli.parser()._actions if a.dest == "command").choices or ()
+    first = {words[1] for words in called if words[0] == "tamatch"}
+    assert {word for word in first if word[:2] != "--"} <= {*commands}
+
+
+@every_page
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        if target.startswith(("http://", "https://")):
+            continue
+        file, _, anchor = target.partition("#")
+        place = (page.parent / file).resolve() if file else page
+        assert place.exists(), target
+        assert ROOT in (place, *place.parents), target
+        assert not anchor or anchor in map(slug, sections(place)), target
+
+
+def slug(heading: str) -> str:
+    """The anchor that code hosts give to a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+@every_page
+def test_python_blocks_are_sound(page: Path) -> None:
+    for body in blocks(page, "python"):
+        for node in ast.walk(ast.parse(textwrap.dedent(body))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tamatch"):
+                module = importlib.import_module(node.module or "")
+                assert all(hasattr(module, alias.name) for alias in node.names), node.module
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "tamatch.train":
+                given = {k.arg: ast.literal_eval(k.value) for k in node.keywords if k.arg}
+                configure({k: v for k, v in given.items() if k not in OF_THE_CALL})
+
+
+def test_the_readme_lists_every_method() -> None:
+    rows = re.findall(
+        r"^\| `(\w+)` \| ([^|]+) \| ([^|]+) \|", (ROOT / "README.md").read_text(), re.MULTILINE
+    )
+    assert rows == [(name, row.title, row.summary) for name, row in METHODS.items()]
+
+
+def test_the_methods_page_lists_every_method() -> None:
+    rows = re.findall(r"^\| `(\w+)` \|", (DOCS / "methods.md").read_text(), re.MULTILINE)
+    assert rows == list(METHODS)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_has_a_section_with_its_true_defaults(name: str) -> None:
+    text = sections(DOCS / "methods.md")[METHODS[name].title]
+    assert f"`{name}`" in text
+    fixed = METHODS[name].options
+    listed = text.partition("Fixes:" if fixed else "Options:")[2]
+    told = {flag: value or None for flag, value in re.findall(r"`(--[\w-]+) ?([^`]*)`", listed)}
+    options = {o.flag: o for k, o in method_options(name).items() if k != "parity"}
+    if fixed:
+        options = {flag: o for flag, o in options.items() if o.name in fixed}
+    assert told.keys() == options.keys()
+    assert {f: options[f].parse(v) for f, v in told.items()} == {
+        f: o.default for f, o in options.items()
+    }
+
+
+def test_the_walk_through_is_the_example() -> None:
+    example = (ROOT / "examples" / "own_method.py").read_text().replace("  # fmt: skip", "")
+    for body in blocks(DOCS / "add-a-method.md", "python"):
+        assert {*body.splitlines()} <= {*example.splitlines()}
+
+
+def test_the_table_of_layers_is_the_tested_one() -> None:
+    rows = re.findall(
+        r"^\| \d+ \| ([^|]+) \|", (DOCS / "architecture.md").read_text(), re.MULTILINE
+    )
+    told = [{*re.findall(r"`(\w+)`", row)} for row in rows]
+    assert told == [layer for layer in LAYERS if "__init__" not in layer]
+
+
+def test_the_overview_is_a_picture_with_a_description() -> None:
+    root = ElementTree.parse(DOCS / "overview.svg").getroot()
+    assert root.tag.endswith("svg") and root.find("{http://www.w3.org/2000/svg}desc") is not None
