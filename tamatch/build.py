@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import torch
 
 from . import methods, nets, optim
@@ -11,6 +14,7 @@ from .data import DataSet, Split, SplitPlan, shares
 from .engine import Engine, Pace
 from .errors import UsageError
 from .hardware import pick_device, pick_precision, prepare
+from .nets.weights import load_weights
 from .sampler import keyed
 from .source import Source
 from .types import Task
@@ -18,14 +22,20 @@ from .types import Task
 SEEDS = {"init": 1, "steps": 2, "views": 3, "batches": 4}  # independent streams of one seed
 
 
-def engine_of(run: Run, data: DataSet, split: Split) -> Engine:
-    """An engine at step 0, on the device the run asks for."""
+def engine_of(
+    run: Run, data: DataSet, split: Split, say: Callable[[str], None] | None = None
+) -> Engine:
+    """An engine at step 0, on the device the run asks for; `say` is told of loaded weights."""
     device = pick_device(run.device)
     if run.threads is not None:
         torch.set_num_threads(run.threads)
     autocast = prepare(pick_precision(run, device))
     torch.manual_seed(keyed(run.seed, SEEDS["init"]) >> 1)
     net = nets.build(run.net, len(data.classes), data.size)
+    if run.weights is not None:
+        loaded = load_weights(net, Path(run.weights))
+        if say is not None:
+            say(str(loaded))
     method = methods.get(run.method)(net, task_of(run, data, split), ema=run.ema, **run.options)
     method.to(device)
     if device.type == "cuda":

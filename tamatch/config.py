@@ -25,6 +25,7 @@ class Run:
     size: Annotated[int, Between(8, 512), "side of the images in pixels"] | None = None
     method: Annotated[str, "method by name, or FILE.py:CLASS"] = "tamatch"
     net: Annotated[str, "net by name; `tamatch nets` lists them"]
+    weights: Annotated[str, "file of pre-trained weights to start from"] | None = None
     seed: Annotated[int, Between(0, 2**32 - 1), "seed of the split, the start and every draw"] = 0
 
     labels_per_class: Annotated[int, AT_LEAST_ONE, "labelled images of each class"] | None = None

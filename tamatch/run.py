@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import report
+from . import checkpoint, report
 from .build import engine_of, split_plan
 from .config import Run, configure, method_options
 from .data import load, make_split
@@ -116,7 +116,9 @@ def prepare(run: Run, folder: RunFolder, progress: Progress) -> Training:
         data = load(run.data, Path(run.root) if run.root else None, run.size, count)
     tell_of_skipped(folder, data, progress)
     split = make_split(data, split_plan(run))
-    engine = engine_of(run, data, split)
+    started = bool(checkpoint.found(folder.checkpoints))
+    begin = dataclasses.replace(run, weights=None) if started else run  # the checkpoint has them
+    engine = engine_of(begin, data, split, progress.say)
     record_facts(run, folder, data, split, engine)
     if not folder.views.exists():
         save_views(engine, folder.views)

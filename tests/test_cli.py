@@ -175,3 +175,13 @@ def test_a_class_from_python_trains_and_resumes(tmp_path: Path) -> None:
     done = tamatch.train(method=Rising, out=tmp_path / "a", quiet=True, **options)
     assert done.accuracy is not None and done.report_path.exists()
     assert tamatch.resume(tmp_path / "a", quiet=True).result == done.result
+
+
+def test_pretrained_weights_come_from_a_file(tmp_path: Path, run: Path) -> None:
+    weights = str(run / "model" / "model.safetensors")
+    words = [*SMALL, "--steps", "1", "--weights", weights]
+    done = command("train", "--out", str(tmp_path / "a"), *words)
+    assert done.returncode == 0, done.stderr
+    assert "loaded" in done.stderr
+    bad = command("train", "--out", str(tmp_path / "b"), *words[:-1], str(run / "run.json"))
+    assert bad.returncode == 2 and "Traceback" not in bad.stderr
