@@ -40,8 +40,11 @@ class Progress:
     @contextmanager
     def bar(self, done: int, steps: int) -> Iterator[None]:
         self.steps, self._first, self._began = steps, done, time.perf_counter()
+        self.row, self.errors = {}, {}  # of this run: a baseline may have gone before
         if not self.live or self.quiet:
             yield
+            if self.row:
+                self._line(self.row["step"])
             return
         columns = (
             BarColumn(20), MofNCompleteColumn(), TimeRemainingColumn(compact=True),
@@ -66,9 +69,12 @@ class Progress:
         if self._bar is not None:
             self._bar.update(self._task, completed=step, description=self._text(step))
             return
-        now = time.perf_counter()
-        if now - self._last_line >= PLAIN_SECONDS or step == self.steps:
-            self._last_line = now
+        if time.perf_counter() - self._last_line >= PLAIN_SECONDS and step < self.steps:
+            self._line(step)
+
+    def _line(self, step: int) -> None:
+        self._last_line = time.perf_counter()
+        if not self.quiet:
             self.say(f"step {step:,}/{self.steps:,} · {self._text(step)}")
 
     def _text(self, step: int) -> str:

@@ -73,7 +73,10 @@ PROTOCOLS: dict[str, Settings] = {
 
 WRN_DATA = ("cifar10", "cifar10-lt")
 AVERAGED = ("mean_teacher", "comatch", "simmatch")  # weight average 0.999 also for the ViTs
-SMALL_POOL = ("pseudo_label", "mean_teacher", "pi_model", "vat", "mixmatch", "remixmatch")
+SMALL_POOL = {  # as many unlabelled as labelled images a step
+    "cifar10": ("pseudo_label", "mean_teacher", "pi_model", "vat", "mixmatch", "remixmatch"),
+    "cifar10-lt": ("remixmatch",),
+}
 
 WRN_OPTIONS: dict[str, Settings] = {"mixmatch": {"lambda_u": 100.0}, "comatch": {"queue": 5}}
 DATA_OPTIONS: dict[tuple[str, str], Settings] = {
@@ -95,7 +98,10 @@ def defaults(data: str, method: str, *, named: bool) -> Recipe:
     run["baseline"] = "supervised" if own and not named else "none"
     if method in AVERAGED:
         run["ema"] = max(run["ema"], 0.999 if data in PROTOCOLS and data != "digits" else 0.99)
-    if data == "cifar10" and method in SMALL_POOL:
+    if (data == "cifar10" and method in SMALL_POOL) or (data, method) == (
+        "cifar10-lt",
+        "remixmatch",
+    ):
         run["unlabelled"] = run["batch"]
     options = dict(WRN_OPTIONS.get(method, {})) if data in WRN_DATA else {}
     options |= DATA_OPTIONS.get((data, method), {})

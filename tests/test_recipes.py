@@ -1,0 +1,94 @@
+"""The recipes against the benchmark's tables, written out a second time."""
+
+from __future__ import annotations
+
+import pytest
+
+from tamatch.config import Run, configure
+
+VIT = ["pseudo_label", "pi_model", "mean_teacher", "vat", "mixmatch", "remixmatch", "adamatch",
+       "uda", "fixmatch", "flexmatch", "dash", "crmatch", "comatch", "simmatch", "freematch",
+       "softmatch", "defixmatch", "tamatch", "supervised"]  # fmt: skip
+
+OPTIONS = {  # protocol (a), pre-trained transformers
+    "pseudo_label": {"tau": 0.95, "lambda_u": 1, "rampup": 0.4},
+    "pi_model": {"lambda_u": 10, "rampup": 0.4},
+    "mean_teacher": {"lambda_u": 50, "rampup": 0.4},
+    "vat": {"lambda_u": 1, "epsilon": 6, "xi": 1e-6, "lambda_entropy": 0.06, "rampup": 0.4},
+    "mixmatch": {"lambda_u": 10, "alpha": 0.5, "temperature": 0.5, "rampup": 0.4},
+    "remixmatch": {"lambda_u": 1.5, "lambda_strong": 0.5, "lambda_rotation": 0.5, "alpha": 0.75,
+                   "temperature": 0.5, "rampup": 1 / 64},
+    "adamatch": {"tau": 0.95, "momentum": 0.999, "lambda_u": 1},
+    "uda": {"tau": 0.8, "temperature": 0.4, "lambda_u": 1},
+    "fixmatch": {"tau": 0.95, "lambda_u": 1},
+    "flexmatch": {"tau": 0.95, "threshold_warmup": True, "lambda_u": 1},
+    "dash": {"rho_decay": 1.27, "rho_scale": 1.0001, "rho_min": 0.05, "temperature": 0.5},
+    "crmatch": {"tau": 0.95, "lambda_u": 1, "lambda_distance": 1, "lambda_rotation": 1},
+    "comatch": {"tau": 0.95, "link": 0.8, "lambda_contrast": 1, "projection": 64, "queue": 32,
+                "alpha": 0.9, "temperature": 0.2, "window": 32},
+    "simmatch": {"tau": 0.95, "lambda_instance": 1, "projection": 128, "alpha": 0.9,
+                 "temperature": 0.1, "window": 32, "momentum": 0.7},
+    "freematch": {"momentum": 0.999, "lambda_f": 0.001, "lambda_u": 1},
+    "softmatch": {"n_sigma": 2, "momentum": 0.999, "lambda_u": 1},
+    "defixmatch": {"tau": 0.95, "lambda_u": 0.5},
+    "tamatch": {"tau": 0.95, "lambda_u": 1, "lambda_model": 0.999, "target": "uniform",
+                "clip": "literal"},
+    "supervised": {},
+}  # fmt: skip
+
+
+def recipe(data: str, method: str) -> Run:
+    return configure({"data": data, "method": method})
+
+
+@pytest.mark.parametrize("method", VIT)
+def test_method_values_of_the_transformer_protocol(method: str) -> None:
+    assert recipe("cifar100", method).options.items() >= OPTIONS[method].items()
+
+
+@pytest.mark.parametrize("method", VIT)
+@pytest.mark.parametrize(
+    ("data", "net", "lr", "layer_decay"),
+    [
+        ("cifar100", "vit_small_p2_32", 5e-4, 0.5),
+        ("stl10", "vit_base_p16_96", 1e-4, 0.65),
+        ("eurosat", "vit_small_p2_32", 5e-5, 1.0),
+    ],
+)
+def test_the_transformer_protocol(
+    data: str, net: str, lr: float, layer_decay: float, method: str
+) -> None:
+    run = recipe(data, method)
+    assert (run.net, run.lr, run.layer_decay) == (net, lr, layer_decay)
+    assert (run.optimizer, run.weight_decay, run.batch, run.unlabelled) == ("adamw", 5e-4, 8, 8)
+    assert (run.steps, run.warmup, run.test_every) == (204_800, 5_120, 2_048)
+    assert run.ema == (0.999 if method in ("mean_teacher", "comatch", "simmatch") else 0.0)
+    assert run.labelled_in_pool == "yes"
+
+
+def test_what_single_data_sets_change() -> None:
+    assert recipe("stl10", "comatch").options["lambda_contrast"] == 5
+    assert recipe("eurosat", "simmatch").options["temperature"] == 0.2
+
+
+@pytest.mark.parametrize("method", VIT)
+def test_the_long_tailed_protocol(method: str) -> None:
+    run = recipe("cifar10-lt", method)
+    assert (run.net, run.optimizer, run.lr, run.weight_decay) == ("wrn_28_2", "sgd", 0.03, 5e-4)
+    assert (run.steps, run.warmup, run.test_every) == (262_144, 0, 1_024)
+    assert (run.batch, run.unlabelled) == (64, 64 if method == "remixmatch" else 128)
+    assert (run.ema, run.labelled_in_pool) == (0.999, "no")
+    if method == "tamatch":
+        assert run.options["target"] == "adaptive"
+
+
+@pytest.mark.parametrize("method", VIT)
+def test_the_classic_protocol(method: str) -> None:
+    run = recipe("cifar10", method)
+    small = ("pseudo_label", "pi_model", "mean_teacher", "vat", "mixmatch", "remixmatch")
+    assert (run.batch, run.unlabelled) == (64, 64 if method in small else 448)
+    assert (run.steps, run.test_every, run.ema) == (1_048_576, 5_120, 0.999)
+    if method == "mixmatch":
+        assert run.options["lambda_u"] == 100
+    if method == "comatch":
+        assert run.options["queue"] == 5
