@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all check fmt clean
+.PHONY: demo test test-all faults check fmt clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -24,6 +24,10 @@ test: check  ## everything that fits in ten minutes on two cores
 
 test-all: check  ## the long versions too, under an hour
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m "not gpu" -n 2
+
+faults: $(READY)  ## kills, full disks, damage and NaN, hundreds of times; under 45 minutes
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/faults tests/test_resume.py \
+		tests/test_checkpoint.py -m "not gpu" -n 2 -p tests.faults.table
 
 fmt: $(READY)
 	$(BIN)/ruff check --fix .

@@ -8,17 +8,30 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from .estimator import SSLClassifier, TaMatchClassifier
     from .methods.base import Method
     from .model import Model
     from .run import Finished, resume, train
     from .use import load
 
-__all__ = ["Finished", "Method", "Model", "__version__", "load", "resume", "train"]
+__all__ = [
+    "Finished",
+    "Method",
+    "Model",
+    "SSLClassifier",
+    "TaMatchClassifier",
+    "__version__",
+    "load",
+    "resume",
+    "train",
+]
 
 _HOMES = {
     "Finished": "run",
     "Method": "methods.base",
     "Model": "model",
+    "SSLClassifier": "estimator",
+    "TaMatchClassifier": "estimator",
     "load": "use",
     "resume": "run",
     "train": "run",

@@ -12,11 +12,11 @@ from .augment import Augment, Policy
 from .config import Run
 from .data import DataSet, Split, SplitPlan, shares
 from .engine import Engine, Pace
-from .errors import UsageError
-from .hardware import pick_device, pick_precision, prepare
+from .errors import DataError, UsageError
+from .hardware import pick_device, pick_images, pick_precision, prepare
 from .nets.weights import load_weights
 from .sampler import keyed
-from .source import Source
+from .source import Draw, Resident, Source, Streamed
 from .types import Task
 
 SEEDS = {"init": 1, "steps": 2, "views": 3, "batches": 4}  # independent streams of one seed
@@ -25,7 +25,10 @@ SEEDS = {"init": 1, "steps": 2, "views": 3, "batches": 4}  # independent streams
 def engine_of(
     run: Run, data: DataSet, split: Split, say: Callable[[str], None] | None = None
 ) -> Engine:
-    """An engine at step 0, on the device the run asks for; `say` is told of loaded weights."""
+    """An engine at step 0, on the device the run asks for.
+
+    `say` is told of loaded weights and of images that do not live on the device.
+    """
     device = pick_device(run.device)
     if run.threads is not None:
         torch.set_num_threads(run.threads)
@@ -51,7 +54,7 @@ def engine_of(
     engine = Engine(
         method,
         optim.build_optimizer(run.optimizer, groups),
-        Source(data, split, run.batch, run.unlabelled, keyed(run.seed, SEEDS["batches"]), device),
+        source_of(run, data, split, device, reads_pool=bool(method.views.u), say=say),
         Augment(policy, keyed(run.seed, SEEDS["views"])).to(device),
         Pace(run.steps, run.warmup, keyed(run.seed, SEEDS["steps"])),
         autocast=autocast,
@@ -60,6 +63,31 @@ def engine_of(
     if run.compile and device.type == "cuda":
         net.compile()
     return engine
+
+
+def source_of(
+    run: Run,
+    data: DataSet,
+    split: Split,
+    device: torch.device,
+    *,
+    reads_pool: bool,
+    say: Callable[[str], None] | None = None,
+) -> Source:
+    """The images of the run, on the device if all that it reads has room there."""
+    if reads_pool and not len(split.unlabelled):
+        raise DataError(
+            f"{data.name} has no unlabelled image, and {run.method} learns from them. Add some, "
+            "or let the labelled ones count (--labelled-in-pool yes), or use --method supervised."
+        )
+    draw = Draw(run.batch, run.unlabelled, keyed(run.seed, SEEDS["batches"]), reads_pool)
+    images = len(split.labelled) + len(split.validation) + len(split.test)
+    pixels = 3 * data.size**2 * (images + reads_pool * len(split.unlabelled))
+    if pick_images(run, pixels, device) == "device":
+        return Resident(data, split, draw, device)
+    if say is not None:
+        say(f"Streaming {pixels / 2**20:,.1f} MiB of images to {device} (--images {run.images}).")
+    return Streamed(data, split, draw, device)
 
 
 def split_plan(run: Run) -> SplitPlan:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from .errors import DataError
-from .files import sync_folder, write_bytes, write_json
+from .files import sync_folder, write_bytes, write_json, writing
 
 KEPT = 2  # the newest may be damaged; then the one before it serves
 NAME = re.compile(r"step_(\d{8,})")
@@ -31,21 +31,21 @@ def save(folder: Path, step: int, state: dict[str, Any]) -> Path:
     content = buffer.getvalue()
     final = folder / f"step_{step:08d}"
     building = folder / f".step_{step:08d}.{os.getpid()}.tmp"
-    folder.mkdir(parents=True, exist_ok=True)
-    for left_over in folder.glob(".step_*.tmp"):  # of a process that was killed while saving
-        shutil.rmtree(left_over, ignore_errors=True)
-    building.mkdir()
-    try:
-        write_bytes(building / "state.pt", content)
-        digest = hashlib.sha256(content).hexdigest()
-        write_json(
-            building / "manifest.json", {"step": step, "sha256": digest, "bytes": len(content)}
-        )
-        shutil.rmtree(final, ignore_errors=True)  # a damaged one of the same step
-        building.rename(final)
-        sync_folder(folder)
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
+    with writing(final):
+        folder.mkdir(parents=True, exist_ok=True)
+        for left_over in folder.glob(".step_*.tmp"):  # of a process that was killed while saving
+            shutil.rmtree(left_over, ignore_errors=True)
+        building.mkdir()
+        try:
+            write_bytes(building / "state.pt", content)
+            digest = hashlib.sha256(content).hexdigest()
+            manifest = {"step": step, "sha256": digest, "bytes": len(content)}
+            write_json(building / "manifest.json", manifest)
+            shutil.rmtree(final, ignore_errors=True)  # a damaged one of the same step
+            building.rename(final)
+            sync_folder(folder)
+        finally:
+            shutil.rmtree(building, ignore_errors=True)
     for old in found(folder)[:-KEPT]:
         shutil.rmtree(old, ignore_errors=True)
     return final
@@ -77,10 +77,10 @@ def load(path: Path) -> dict[str, Any]:
 
 def newest(folder: Path) -> tuple[dict[str, Any] | None, list[str]]:
     """The newest sound state, and a message for each damaged one passed over."""
-    messages: list[str] = []
+    damaged: list[str] = []
     for path in reversed(found(folder)):
         try:
-            return load(path), messages
+            return load(path), [f"{what} {path} is used instead." for what in damaged]
         except DataError as error:
-            messages.append(f"{error} The one before it is used instead.")
-    return None, messages
+            damaged.append(str(error))
+    return None, [f"{what} The run begins anew." for what in damaged]

@@ -8,7 +8,7 @@ import dataclasses
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -95,6 +95,21 @@ def parser() -> Parser:
     sub.add_argument("path", metavar="RUN", type=Path)
     sub.add_argument("images", metavar="IMAGE", nargs="+", type=Path, help="files or folders")
     sub.add_argument("--csv", type=Path, metavar="FILE", help="write here instead of the screen")
+    sub = command("label", label, "label a run's unlabelled pool as a CSV")
+    sub.add_argument("path", metavar="RUN", type=Path)
+    sub.add_argument("--out", type=Path, metavar="FILE", required=True, help="CSV to write")
+    cut = sub.add_mutually_exclusive_group()
+    cut.add_argument("--min-confidence", type=float, metavar="C", help="no label below this")
+    cut.add_argument(
+        "--precision", type=float, metavar="P",
+        help="share of right labels that the confidence cut must ensure, by validation images",
+    )  # fmt: skip
+    sub.add_argument("--overwrite", action="store_true", help="replace an older file")
+    sub = command("export", export, "write a run's model for other programs, and check it")
+    sub.add_argument("path", metavar="RUN", type=Path)
+    sub.add_argument("--format", required=True, choices=("onnx", "pt2", "safetensors"))
+    sub.add_argument("--out", type=Path, metavar="PATH", help="file, or folder for safetensors")
+    sub.add_argument("--overwrite", action="store_true", help="replace an older export")
     sub = command("report", report, "write report.html for a run, or compare several")
     sub.add_argument("paths", metavar="RUN", nargs="+", type=Path)
     sub.add_argument("--out", type=Path, help="file of a comparison (default: comparison.html)")
@@ -231,12 +246,13 @@ def predict(arguments: Any) -> int:
         print(f"tamatch: {image} is left out: {reason}", file=sys.stderr)
 
     model = load(arguments.path)
+    images = image_files(arguments.images)
     names = model.facts.classes
     out = arguments.csv.open("w", newline="") if arguments.csv else sys.stdout
     try:
         rows = csv.writer(out)
         rows.writerow(["path", "label", "confidence", *(f"p_{name}" for name in names)])
-        for files, probabilities in model.stream(image_files(arguments.images), skip=skip):
+        for files, probabilities in model.stream(images, skip=skip):
             for file, p in zip(files, probabilities, strict=True):
                 best = int(p.argmax())
                 rows.writerow([file, names[best], f"{p[best]:.6f}", *(f"{v:.6f}" for v in p)])
@@ -246,15 +262,37 @@ def predict(arguments: Any) -> int:
     return 0
 
 
-def image_files(paths: Sequence[Path]) -> Iterator[Path]:
+def image_files(paths: Sequence[Path]) -> list[Path]:
     """Files as given; folders with all that is in them, in order."""
+    found: list[Path] = []
     for path in paths:
-        if path.is_dir():
-            yield from sorted(p for p in path.rglob("*") if p.is_file())
-        elif path.exists():
-            yield path
-        else:
+        if not path.exists():
             raise UsageError(f"{path} does not exist.")
+        inside = path.rglob("*") if path.is_dir() else [path]
+        found += sorted(p for p in inside if p.is_file())
+    return found
+
+
+def label(arguments: Any) -> int:
+    from .label import label as write_labels
+
+    options = {"min_confidence": arguments.min_confidence, "precision": arguments.precision}
+    made = write_labels(arguments.path, arguments.out, overwrite=arguments.overwrite, **options)
+    print("\n".join(made.lines()))
+    return 0
+
+
+def export(arguments: Any) -> int:
+    from .export import export as write_model
+
+    made = write_model(
+        arguments.path, arguments.format, arguments.out, overwrite=arguments.overwrite
+    )
+    print(
+        f"{made.path}: equals the run's model on {made.images} images by {made.checked_with}; "
+        f"no probability differs by more than {made.difference:.1e}."
+    )
+    return 0
 
 
 def report(arguments: Any) -> int:
@@ -287,8 +325,8 @@ def method_page(name: str, *, as_json: bool) -> int:
         return 0
     print(f"{row.title}: {row.summary}\n")
     for option in options.values():
-        takes = " | ".join(option.choices) or (str(option.bounds) if option.bounds else "")
-        print(f"  {option.flag:18} {option.help} (default {option.default})  {takes}")
+        takes = " | ".join(option.choices) or (f"must {option.bounds}" if option.bounds else "")
+        print(f"  {option.flag:18} {option.help} (default {option.default}); {takes}")
     return 0
 
 

@@ -55,6 +55,9 @@ class Run:
 
     baseline: Annotated[Literal["supervised", "none"], "also train this on the same labels"]
     device: Annotated[str, "auto, cpu, cuda or cuda:N"] = "auto"
+    images: Annotated[
+        Literal["auto", "device", "stream"], "where the images live; the results are the same"
+    ] = "auto"
     threads: Annotated[int, AT_LEAST_ONE, "CPU threads; more change the last bits"] | None = None
     precision: Annotated[Literal["auto", "fp32", "tf32", "bf16"], "arithmetic"] = "auto"
     compile: Annotated[bool, "compile the net (CUDA)"] = True

@@ -28,6 +28,13 @@ def mean_(x: Tensor) -> Tensor:
     return x
 
 
+def max_(x: Tensor) -> Tensor:
+    """The largest of a tensor over all processes, in place."""
+    if world() > 1:
+        dist.all_reduce(x, dist.ReduceOp.MAX)
+    return x
+
+
 def gather(x: Tensor) -> Tensor:
     """Join the rows of all processes, in rank order; no gradient."""
     if world() == 1:

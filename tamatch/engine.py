@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +12,13 @@ from torch import Tensor
 
 from . import dist
 from .augment import Augment
+from .diagnosis import first, first_bad
+from .guard import ALLOWED, Guard
 from .meter import Meter
 from .methods.base import Method
 from .optim import Optimizer, schedule, set_lr_
 from .sampler import keyed
-from .source import Source
+from .source import OnHost, Source
 from .types import Batch
 
 WARM_STEPS = 3  # real eager steps before the capture: lazy initialisation must not be recorded
@@ -52,6 +54,7 @@ class Engine:
         self.done = 0  # the same on the host
         self.eager_steps = 0  # in this process
         self.meter = Meter().to(self.device)
+        self.guard = Guard(method, optimizer)
         self.graph: torch.cuda.CUDAGraph | None = None
         cuda = self.device.type == "cuda"
         self.stream = torch.cuda.Stream(self.device) if cuda else None  # type: ignore[no-untyped-call]
@@ -60,16 +63,22 @@ class Engine:
 
     def step(self) -> None:
         """Everything that happens to a batch; nothing in here waits for the device."""
+        self.guard.remember()
         set_lr_(self.optimizer, schedule(self.at, self.pace.steps, self.pace.warmup))
-        with torch.autocast(self.device.type, self.autocast, enabled=self.autocast is not None):
+        with self.precision():
             loss = self.method(self.batch())
         loss.total.backward()
         dist.mean_grads_(self.method.parameters())
-        self.optimizer.step()
+        self.guard.judge(loss.total)
+        self.optimizer.step()  # skipped by itself if the step is bad
         self.optimizer.zero_grad()
         self.method.after_step()
-        self.meter.add_({"total": loss.total.detach(), **loss.parts})
+        self.guard.undo()
+        self.meter.add_({"total": loss.total.detach(), **loss.parts}, self.guard.found.bool())
         self.at.add_(1)
+
+    def precision(self) -> torch.autocast:
+        return torch.autocast(self.device.type, self.autocast, enabled=self.autocast is not None)
 
     def batch(self) -> Batch:
         """The images of this step, gathered and augmented on the device."""
@@ -91,8 +100,7 @@ class Engine:
 
     def advance(self) -> None:
         """Do one step: replay it where it is captured, run it eagerly elsewhere."""
-        self.source.prepare(self.done)
-        torch.manual_seed(keyed(self.pace.seed, self.done) >> 1)
+        self.turn_to(self.done)
         if self.graph is None and self.use_graph and self.eager_steps == WARM_STEPS:
             self.capture()
         if self.graph is None:
@@ -102,16 +110,22 @@ class Engine:
             self.graph.replay()
         self.done += 1
 
+    def turn_to(self, step: int) -> None:
+        """What the host does for a step before it begins."""
+        self.source.prepare(step)
+        torch.manual_seed(keyed(self.pace.seed, step) >> 1)
+
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Work beside the default stream, which cannot be captured."""
-        if self.stream is None:
-            yield
-            return
-        self.stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self.stream):
-            yield
-        torch.cuda.current_stream().wait_stream(self.stream)
+        """Work beside the default stream, which cannot be captured; end what the source began."""
+        with closing(self.source):
+            if self.stream is None:
+                yield
+                return
+            self.stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self.stream):
+                yield
+            torch.cuda.current_stream().wait_stream(self.stream)
 
     def capture(self) -> None:
         """Record the step once; recording does not run it."""
@@ -120,15 +134,29 @@ class Engine:
         with torch.cuda.graph(self.graph, stream=self.stream):
             self.step()
 
+    def explain(self) -> str:
+        """Which step froze the run and why; it is replayed, and the engine ends with it."""
+        step = self.done - int(self.guard.count) + ALLOWED  # each step since then was counted
+        self.at.fill_(step)
+        self.turn_to(step)
+        with torch.compiler.set_stance("force_eager"), self.precision():
+            found = first_bad(self.method, self.batch())
+        return f"step {step:,}: {found or 'a value that was finite when the step was replayed'}"
+
+    def overflow(self) -> str | None:
+        """The first weight or moment that an update made infinite: no state to go on from."""
+        moments = ((n, t) for state in self.optimizer.state.values() for n, t in state.items())
+        return first((*self.method.named_parameters(), *moments))
+
     @torch.no_grad()
-    def probabilities(self, images: Tensor) -> Tensor:
+    def probabilities(self, images: Tensor | OnHost) -> Tensor:
         """Class probabilities of uint8 images by the final net, as at deployment."""
         net = self.method.final.eval()
         batch = 512 if self.stream is None else 2500  # few launches on a GPU, small caches on a CPU
-        with torch.autocast(self.device.type, self.autocast, enabled=self.autocast is not None):
+        with self.precision():
             rows = [
                 net(self.augment("plain", part.to(self.device), self.at, self.at, 0)).logits
-                for part in torch.split(images, batch)
+                for part in (images[i : i + batch] for i in range(0, len(images), batch))
             ]
         net.train()
         return torch.cat(rows).softmax(-1)
@@ -140,6 +168,7 @@ class Engine:
             "method": self.method.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "meter": self.meter.state_dict(),
+            "guard": self.guard.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -148,3 +177,4 @@ class Engine:
         self.method.load_state_dict(state["method"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.meter.load_sums(state["meter"])
+        self.guard.load_state_dict(state["guard"])

@@ -21,6 +21,10 @@ class DataError(TamatchError):
     exit_code = 3
 
 
+class StorageError(DataError):
+    """A file of ours that cannot be written: the disk is full, or it is not allowed."""
+
+
 class NumericError(TamatchError):
     """Training left the numbers it can go on from."""
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .data import DataSet
-from .source import to_device
+from .source import OnHost, to_device
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,16 @@ class Marks:
 
 
 class Exam:
-    """A part of the data that is never trained on."""
+    """A part of the data that is never trained on; without a device its images stay on the host."""
 
-    def __init__(self, data: DataSet, indices: np.ndarray, device: torch.device) -> None:
-        self.images = to_device(data.images[indices], device)
+    def __init__(
+        self, data: DataSet, indices: np.ndarray, device: torch.device | None = None
+    ) -> None:
+        self.images: Tensor | OnHost = (
+            OnHost(data.images, indices)
+            if device is None
+            else to_device(data.images, indices, device)
+        )
         self.labels = torch.from_numpy(data.labels[indices])
         self.classes = len(data.classes)
         self.files = [data.files[i] for i in indices]

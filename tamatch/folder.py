@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from .errors import DataError, UsageError
-from .files import read_json, write_json
+from .files import append_line, read_json, write_json, writing
+from .lock import locked
+
+LOCK = ".lock"
 
 
 class RunFolder:
@@ -50,22 +55,46 @@ class RunFolder:
             self.record, {**(read_json(self.record) if self.record.exists() else {}), **changes}
         )
 
-    def claim(self, *, overwrite: bool) -> None:
-        """Take an empty or absent folder for a new run; never lose an old one unasked."""
-        if self.path.exists() and not self.path.is_dir():
-            raise UsageError(f"--out {self.path} is a file; give a folder.")
-        if self.path.is_dir() and any(self.path.iterdir()):
-            if not self.record.exists():
-                raise UsageError(
-                    f"--out {self.path} is not empty and holds no run. Give another --out."
-                )
-            if not overwrite:
-                raise UsageError(self._occupied())
-            shutil.rmtree(self.path)
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Be the one process that works on this run; the folder is made if it is not there."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UsageError(f"--out {self.path} cannot be made: {error.strerror}.") from None
+        with locked(self.path / LOCK, str(self.path)):
+            for left_over in self.path.rglob(".*.tmp"):  # of a process killed while writing
+                if left_over.is_file():
+                    left_over.unlink()
+            yield
+
+    @contextmanager
+    def taken(self, *, overwrite: bool) -> Iterator[None]:
+        """Hold an empty or absent folder for a new run; never lose an old one unasked."""
+        if self.path.exists() and not self.path.is_dir():
+            raise UsageError(f"--out {self.path} is a file; give a folder.")
+        if self.path.is_dir() and self.contents() and not self.record.exists():
+            raise UsageError(
+                f"--out {self.path} is not empty and holds no run. Give another --out."
+            )
+        with self.held():
+            if self.record.exists():
+                if not overwrite:
+                    raise UsageError(self._occupied())
+                self._clear()
+            yield
+
+    def contents(self) -> list[Path]:
+        """All that is in the folder but the lock."""
+        return [path for path in self.path.iterdir() if path.name != LOCK]
+
+    def _clear(self) -> None:
+        """Delete the run, its record last: stopped half-way, this is still seen to be a run."""
+        for path in sorted(self.contents(), key=self.record.__eq__):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
 
     def _occupied(self) -> str:
         record = self.read()
@@ -82,26 +111,27 @@ class RunFolder:
 
     def append(self, row: dict[str, Any]) -> None:
         """One line of metrics.jsonl."""
-        with self.metrics.open("a") as file:
-            file.write(json.dumps(row, allow_nan=False) + "\n")
+        append_line(self.metrics, json.dumps(row, allow_nan=False))
 
     def metrics_length(self) -> int:
         """Bytes of metrics.jsonl, safely on the disk: what a checkpoint remembers."""
         if not self.metrics.exists():
             return 0
-        with self.metrics.open("rb") as file:
+        with writing(self.metrics), self.metrics.open("rb") as file:
             os.fsync(file.fileno())
             return file.seek(0, os.SEEK_END)
 
     def cut_metrics(self, length: int) -> None:
         """Forget the lines written after a checkpoint; they are about to be written again."""
-        self.metrics.touch()
+        with writing(self.metrics):
+            self.metrics.touch()
         if self.metrics.stat().st_size < length:
             raise DataError(
                 f"{self.metrics} is shorter than its checkpoint says: lines were lost. "
                 "Start the run again, or restore the file."
             )
-        os.truncate(self.metrics, length)
+        with writing(self.metrics):
+            os.truncate(self.metrics, length)
 
     def rows(self) -> list[dict[str, Any]]:
         """All complete lines of metrics.jsonl."""

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from typing import Literal
+
 import torch
 
 from .config import Run
 from .errors import UsageError
+
+IMAGES_SHARE = 0.5  # of the memory; the rest is for the net and what it computes
 
 
 def pick_device(name: str) -> torch.device:
@@ -34,3 +39,18 @@ def prepare(precision: str) -> torch.dtype | None:
     torch.backends.cudnn.allow_tf32 = precision != "fp32"
     torch.backends.cudnn.benchmark = True
     return torch.bfloat16 if precision == "bf16" else None
+
+
+def pick_images(run: Run, pixels: int, device: torch.device) -> Literal["device", "stream"]:
+    """On the device where this many bytes of them fit, unless the user says otherwise."""
+    if run.images != "auto":
+        return run.images
+    return "device" if pixels <= IMAGES_SHARE * memory(device) else "stream"
+
+
+def memory(device: torch.device) -> int:
+    """Bytes that are free on a GPU, or those of the whole machine where a CPU trains."""
+    if device.type != "cuda":
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return torch.cuda.mem_get_info(device)[0] + kept

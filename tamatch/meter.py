@@ -16,24 +16,24 @@ class Meter(nn.Module):
         self.register_buffer("count", torch.zeros((), dtype=torch.float64))
         self.names: list[str] = []
 
-    def add_(self, parts: dict[str, Tensor]) -> None:
-        """Take in one step's values; the names and shapes are those of the first step."""
+    def add_(self, parts: dict[str, Tensor], bad: Tensor) -> None:
+        """Take in the values of one step, unless it was a bad one; the first step names them."""
         for name, value in parts.items():
             if name not in self.names:
                 self.names.append(name)
                 self.register_buffer(name, torch.zeros_like(value, dtype=torch.float64))
-            total = self.get_buffer(name)
+            total, value = self.get_buffer(name), value.masked_fill(bad, 0)
             if name.startswith("max_"):
                 torch.maximum(total, value.double(), out=total)
             else:
                 total.add_(value)
-        self.count.add_(1)
+        self.count.add_(~bad)
 
     def read(self) -> dict[str, float | list[float]]:
-        """The means as Python numbers, and a fresh start. The only wait for the device."""
-        count = self.count.clamp(min=1)
+        """The means as Python numbers, and a fresh start; nothing, if no step has counted."""
+        count = float(self.count)  # here the host waits for the device
         values: dict[str, float | list[float]] = {}
-        for name in self.names:
+        for name in self.names if count else ():
             total = self.get_buffer(name)
             values[name] = (total if name.startswith("max_") else total / count).tolist()
             total.zero_()

@@ -72,6 +72,9 @@ def build_optimizer(name: str, groups: list[Group], momentum: float = 0.9) -> Op
     optimizer: Optimizer
     if name == "sgd":
         optimizer = SGD(groups, momentum=momentum, nesterov=momentum > 0, fused=True)
+        # Torch would leave them uninitialised if the first step of all is one to be skipped.
+        for parameter in (p for group in groups for p in group["params"] if momentum > 0):
+            optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
     elif name == "adamw":
         cuda = all(group["lr"].is_cuda for group in groups)
         optimizer = AdamW(groups, betas=(0.9, 0.999), eps=1e-8, fused=True, capturable=cuda)

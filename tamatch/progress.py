@@ -14,6 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
+from .files import append_line
+
 PLAIN_SECONDS = 5.0  # at least this long between two plain lines
 
 
@@ -32,8 +34,7 @@ class Progress:
     def say(self, text: str) -> None:
         """A line that stays on the screen."""
         if self.log is not None and self.log.parent.is_dir():
-            with self.log.open("a") as file:
-                file.write(text + "\n")
+            append_line(self.log, text)
         if not self.quiet:
             self.console.print(text, markup=False, soft_wrap=True)
 

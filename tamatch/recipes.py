@@ -98,10 +98,7 @@ def defaults(data: str, method: str, *, named: bool) -> Recipe:
     run["baseline"] = "supervised" if own and not named else "none"
     if method in AVERAGED:
         run["ema"] = max(run["ema"], 0.999 if data in PROTOCOLS and data != "digits" else 0.99)
-    if (data == "cifar10" and method in SMALL_POOL) or (data, method) == (
-        "cifar10-lt",
-        "remixmatch",
-    ):
+    if method in SMALL_POOL.get(data, ()):
         run["unlabelled"] = run["batch"]
     options = dict(WRN_OPTIONS.get(method, {})) if data in WRN_DATA else {}
     options |= DATA_OPTIONS.get((data, method), {})

@@ -7,14 +7,17 @@ import datetime
 import io
 import platform
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from . import __version__
 from .config import RUN_OPTIONS, Run, method_options
-from .data import DataSet, Split, shares, write_split
+from .data import DataSet, Split, read_split, shares, write_split
+from .data.splitfile import ROLES
 from .engine import Engine
 from .errors import DataError
 from .files import write_bytes
@@ -40,7 +43,11 @@ def record_facts(run: Run, folder: RunFolder, data: DataSet, split: Split, engin
     }
     before = folder.read()
     if "data" in before:
-        check_unchanged(before, {**before, "data": json_like(facts)}, folder)
+        for change in changes(before, json_like(facts), folder, data, split):
+            raise DataError(
+                f"resume of {folder.path} refused: {change}. Bring back what was there, or start a "
+                "new run with another --out."
+            )
         torch.set_num_threads(before["threads"])
         return
     write_split(folder.split, data, split)
@@ -49,20 +56,34 @@ def record_facts(run: Run, folder: RunFolder, data: DataSet, split: Split, engin
             "tamatch": __version__, "torch": torch.__version__, "python": platform.python_version(),
         },
         device=str(engine.device), threads=torch.get_num_threads(),
-        precision=pick_precision(run, engine.device),
+        precision=pick_precision(run, engine.device), images=engine.source.place,
         classes=list(data.classes), data=facts,
         parameters=sum(p.numel() for p in engine.method.net.parameters()),
         times={"started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")},
     )  # fmt: skip
 
 
-def check_unchanged(before: dict[str, Any], now: dict[str, Any], folder: RunFolder) -> None:
-    for name, old in before["data"].items():
-        if now["data"][name] != old:
-            raise DataError(
-                f"resume of {folder.path} refused: the data's {name} was {old}, now it is "
-                f"{now['data'][name]}. Start a new run, or bring the old data back."
-            )
+def changes(
+    before: dict[str, Any], now: dict[str, Any], folder: RunFolder, data: DataSet, split: Split
+) -> Iterator[str]:
+    """How the data differ from those a run began with, the plainest way to say it first."""
+    began = before["data"]
+    for role in ROLES:
+        if now[role] != began[role]:
+            yield f"split.csv lists {began[role]:,} {role} images, now there are {now[role]:,}"
+    if before["classes"] != list(data.classes):
+        yield f"the classes were {before['classes']}, now they are {list(data.classes)}"
+    try:
+        listed = read_split(folder.split, data)
+    except DataError as error:
+        yield str(error).rstrip(".")
+    else:
+        for role in ROLES:
+            if not np.array_equal(getattr(listed, role), getattr(split, role)):
+                yield f"split.csv lists other {role} images than are drawn now"
+    for name, value in began.items():
+        if now[name] != value:
+            yield f"{name.replace('_', ' ')} of the data was {value}, now it is {now[name]}"
 
 
 def json_like(facts: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from . import checkpoint, report
 from .build import engine_of, split_plan
 from .config import Run, configure, method_options
 from .data import load, make_split
+from .errors import StorageError
 from .exam import Exam
 from .files import read_json
 from .folder import RunFolder
@@ -53,17 +56,34 @@ def train(
     """
     run = configure(options, Path(config) if config else None)
     folder = RunFolder(Path(out) if out else default_folder(run))
-    folder.claim(overwrite=overwrite)
-    folder.update(
-        status="new", step=0, config=dataclasses.asdict(run), command=command(run, folder.path)
-    )
-    return complete(run, folder, quiet=quiet)
+    with advice(folder), folder.taken(overwrite=overwrite):
+        begin(run, folder)
+        return complete(run, folder, quiet=quiet)
 
 
 def resume(path: str | Path, *, quiet: bool = False) -> Finished:
     """Go on exactly where a run stopped; a finished one only gets a fresh report."""
     folder = RunFolder(Path(path))
-    return complete(stored_config(folder), folder, quiet=quiet)
+    folder.read()  # an error, if this is no run
+    with advice(folder), folder.held():
+        return complete(stored_config(folder), folder, quiet=quiet)
+
+
+def begin(run: Run, folder: RunFolder) -> None:
+    config = dataclasses.asdict(run)
+    folder.update(status="new", step=0, config=config, command=command(run, folder.path))
+
+
+@contextmanager
+def advice(folder: RunFolder) -> Iterator[None]:
+    """Where a file cannot be written, say what is safe and how to go on."""
+    try:
+        yield
+    except StorageError as error:
+        saved = checkpoint.found(folder.checkpoints)
+        kept = f"The checkpoint {saved[-1].name} is intact. " if saved else ""
+        again = f"`tamatch resume {folder.path}` goes on" if folder.record.exists() else "try again"
+        raise StorageError(f"{error} {kept}When there is room again, {again}.") from error
 
 
 def stored_config(folder: RunFolder) -> Run:
@@ -79,17 +99,11 @@ def complete(run: Run, folder: RunFolder, *, quiet: bool = False) -> Finished:
     result = one_run(run, folder, progress)
     if run.baseline == "supervised":
         base = baseline_config(run)
-        below = folder.baseline
-        if not below.record.exists():
-            below.claim(overwrite=False)
-            below.update(
-                status="new",
-                step=0,
-                config=dataclasses.asdict(base),
-                command=command(base, below.path),
-            )
-        progress.say("The supervised baseline, on the same labels:")
-        one_run(base, below, progress)
+        with folder.baseline.held():
+            if not folder.baseline.record.exists():
+                begin(base, folder.baseline)
+            progress.say("The supervised baseline, on the same labels:")
+            one_run(base, folder.baseline, progress)
     report.write_report(folder.path)
     return Finished(folder.path, result)
 
@@ -99,8 +113,11 @@ def one_run(run: Run, folder: RunFolder, progress: Progress) -> dict[str, Any]:
     if folder.read().get("status") == "finished" and folder.result.exists():
         result: dict[str, Any] = read_json(folder.result)
         return result
-    training = prepare(run, folder, progress)
-    training.resume()
+    state, messages = checkpoint.newest(folder.checkpoints)
+    for message in messages:
+        progress.say(message)
+    training = prepare(run, folder, progress, started=state is not None)
+    training.resume(state)
     return training.go()
 
 
@@ -110,20 +127,20 @@ def baseline_config(run: Run) -> Run:
     return dataclasses.replace(run, method="supervised", baseline="none", options=options)
 
 
-def prepare(run: Run, folder: RunFolder, progress: Progress) -> Training:
+def prepare(run: Run, folder: RunFolder, progress: Progress, *, started: bool) -> Training:
     """Read the data, build the engine, and write down what the run stands on."""
     with counting("reading images") as count:
         data = load(run.data, Path(run.root) if run.root else None, run.size, count)
     tell_of_skipped(folder, data, progress)
     split = make_split(data, split_plan(run))
-    started = bool(checkpoint.found(folder.checkpoints))
-    begin = dataclasses.replace(run, weights=None) if started else run  # the checkpoint has them
-    engine = engine_of(begin, data, split, progress.say)
+    start = dataclasses.replace(run, weights=None) if started else run  # the checkpoint has them
+    engine = engine_of(start, data, split, progress.say)
     record_facts(run, folder, data, split, engine)
     if not folder.views.exists():
         save_views(engine, folder.views)
     parts = {"validation": split.validation, "test": split.test}
-    exams = {k: Exam(data, part, engine.device) for k, part in parts.items() if len(part)}
+    device = engine.device if engine.source.place == "device" else None
+    exams = {k: Exam(data, part, device) for k, part in parts.items() if len(part)}
     facts = Facts(run.net, data.classes, data.size, data.mean, data.std)
     return Training(run, engine, folder, exams, Model(facts), progress)
 

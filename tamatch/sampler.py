@@ -42,6 +42,8 @@ class Sampler:
 
     def ids(self, step: int, steps: int) -> npt.NDArray[np.int64]:
         """(steps, batch): the positions in the pool that each of these steps sees."""
+        if not self.count:  # of a method that does not look at this pool
+            return np.zeros((steps, self.batch), np.int64)
         at = np.arange(step * self.batch, (step + steps) * self.batch)
         ids = np.empty_like(at)
         passes = at // self.count

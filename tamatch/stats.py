@@ -33,6 +33,20 @@ class Ema(nn.Module):
         return self.value.lerp_(x.detach().double(), rate)
 
 
+def approach_(
+    mine: tuple[Tensor, ...], goal: tuple[Tensor, ...], rate: float, skip: Tensor | None
+) -> None:
+    """mine ← mine + rate·(goal − mine), for all tensors at once; nothing happens where `skip` is 1.
+
+    That is a step of gradient descent on ½‖mine − goal‖², and so one fused kernel can do it, which
+    looks at `skip` on the device.
+    """
+    torch._fused_sgd_(
+        mine, goal, [], lr=rate, weight_decay=1.0, maximize=True, found_inf=skip,
+        momentum=0.0, dampening=0.0, nesterov=False, is_first_step=False,
+    )  # fmt: skip
+
+
 class Window(nn.Module):
     """The mean of the last `length` observations; rows not yet written count as zero."""
 

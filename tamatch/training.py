@@ -5,17 +5,20 @@ from __future__ import annotations
 import csv
 import datetime
 import io
-import math
 import time
 from typing import Any
 
+import numpy as np
+
 from . import checkpoint
+from .conditions import compare, conditions
 from .config import Run
 from .engine import Engine
-from .errors import NumericError
+from .errors import DataError, NumericError
 from .exam import Exam, headline
 from .files import write_bytes, write_json
 from .folder import RunFolder
+from .guard import ALLOWED
 from .model import Model
 from .progress import Progress
 from .signals import Stopped, StopSignals
@@ -37,15 +40,23 @@ class Training:
         self.exams, self.model, self.progress = exams, model, progress
         self.steps = engine.pace.steps
         self.seconds = 0.0  # training time before this process
+        self.bad_steps = 0  # as far as the user knows
+        self.conditions = conditions(run, engine.device)
 
-    def resume(self) -> None:
-        """Go back to the newest sound checkpoint, or to the start if there is none."""
-        state, messages = checkpoint.newest(self.folder.checkpoints)
-        for message in messages:
-            self.progress.say(message)
+    def resume(self, state: dict[str, Any] | None) -> None:
+        """Go back to a checkpoint, or to the start if there is none."""
         if state is not None:
-            self.engine.load_state_dict(state["engine"])
-            self.seconds = state["seconds"]
+            try:
+                for change in compare(state["conditions"], self.conditions):
+                    self.progress.say(change)
+                self.engine.load_state_dict(state["engine"])
+                self.seconds = state["seconds"]
+                self.bad_steps = int(self.engine.guard.count)
+            except (KeyError, ValueError, RuntimeError) as error:
+                raise DataError(
+                    f"the checkpoints in {self.folder.path} do not fit this version of tamatch. "
+                    "Go on with the one they were made by, or start the run again."
+                ) from error
         self.folder.cut_metrics(state["metrics_length"] if state else 0)
 
     def go(self) -> dict[str, Any]:
@@ -74,16 +85,32 @@ class Training:
 
     def log(self) -> None:
         """Read the meters: the one moment when the host waits for the device."""
+        self.check_numbers()
         step, values = self.engine.done, self.engine.meter.read()
-        if not math.isfinite(values["total"]):  # type: ignore[arg-type]
-            raise NumericError(
-                f"the loss is {values['total']} near step {step}. "
-                "Likely the learning rate is too high: try a smaller --lr."
-            )
+        if not values:  # every step since the last line was a bad one
+            return
+        unclear = [name for name, value in values.items() if not np.isfinite(value).all()]
+        if unclear:
+            raise NumericError(f"loss part {unclear[0]} is not finite near step {step:,}.")
         lr = float(self.engine.optimizer.param_groups[-1]["lr"])
         row = {"step": step, "kind": "train", **values, "lr": lr}
         self.folder.append({**row, "time": {"seconds": round(self.elapsed(), 3)}})
         self.progress.trained(row)
+
+    def check_numbers(self) -> None:
+        """Tell of bad steps; stop when there were too many. The device has undone them."""
+        before, self.bad_steps = self.bad_steps, int(self.engine.guard.count)
+        if self.bad_steps > ALLOWED:
+            raise NumericError(
+                f"{ALLOWED + 1} steps gave values that are not finite; the last one was "
+                f"{self.engine.explain()}. The newest checkpoint is from before it. If the images "
+                "are sound, the learning rate is likely too high: start again with a smaller --lr."
+            )
+        if self.bad_steps > before:
+            self.progress.say(
+                f"Shortly before step {self.engine.done:,}, values were not finite: "
+                f"{self.bad_steps} of {ALLOWED} steps that may be passed over."
+            )
 
     def test(self) -> None:
         """Errors on the held-out parts: shown, never used for a choice."""
@@ -95,8 +122,16 @@ class Training:
             self.progress.tested(row)
 
     def save(self) -> None:
+        """Write a checkpoint, if it is one to go on from."""
+        self.check_numbers()
+        if found := self.engine.overflow():
+            raise NumericError(
+                f"{found} is not finite after step {self.engine.done:,}. The newest checkpoint is "
+                "from before. The learning rate is too high: start again with a smaller --lr."
+            )
         state = {
             "engine": self.engine.state_dict(),
+            "conditions": self.conditions,
             "metrics_length": self.folder.metrics_length(),
             "seconds": self.elapsed(),
         }

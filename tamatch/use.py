@@ -17,6 +17,8 @@ from .folder import RunFolder
 from .model import Model
 from .run import stored_config
 
+BATCH = 256  # images evaluated at once
+
 
 def load(path: str | Path) -> Model:
     """The model of a finished run, or of a model folder by itself."""
@@ -48,8 +50,9 @@ def evaluate(path: str | Path, data: str | None = None, root: str | None = None)
     indices = held_out(found) if data else make_split(found, split_plan(run)).test
     if not len(indices):
         raise DataError(f"{found.name} has no test part with labels: nothing to measure.")
-    exam = Exam(found, indices, torch.device("cpu"))
-    rows = [model.probabilities(part) for part in torch.split(exam.images, 256)]
+    exam = Exam(found, indices)
+    starts = range(0, len(exam), BATCH)
+    rows = [model.probabilities(exam.images[i : i + BATCH]) for i in starts]
     return Evaluation(found.name, len(exam), found.classes, exam.mark(torch.cat(rows)))
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tamatch import checkpoint
-from tamatch.errors import DataError
+from tamatch.errors import DataError, StorageError
 
 STATE = {"weights": torch.arange(200.0), "step": 7, "nested": {"list": [1, 2]}}
 
@@ -43,6 +43,7 @@ def test_every_torn_or_changed_byte_is_noticed(tmp_path: Path, file: str) -> Non
                 continue
             assert state == {"step": 1}
             assert "step_00000002" in messages[0] and "damaged" in messages[0]
+            assert "step_00000001 is used instead" in messages[0]
 
 
 def test_a_half_built_checkpoint_is_not_seen(tmp_path: Path) -> None:
@@ -59,7 +60,7 @@ def test_a_failed_save_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.Mo
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(checkpoint, "write_json", full)
-    with pytest.raises(OSError):
+    with pytest.raises(StorageError, match="step_00000002 cannot be written: No space left"):
         checkpoint.save(tmp_path, 2, STATE)
     assert [p.name for p in tmp_path.iterdir()] == ["step_00000001"]
 

@@ -257,6 +257,16 @@ def test_the_table_of_layers_is_the_tested_one() -> None:
     assert told == [layer for layer in LAYERS if "__init__" not in layer]
 
 
+def test_the_reliability_page_names_tests_that_exist() -> None:
+    named = set(re.findall(r"`(test_\w+)`", (DOCS / "reliability.md").read_text()))
+    there = {
+        name
+        for file in (ROOT / "tests").rglob("test_*.py")
+        for name in re.findall(r"^def (test_\w+)", file.read_text(), re.MULTILINE)
+    }
+    assert len(named) > 20 and named <= there
+
+
 def test_the_overview_is_a_picture_with_a_description() -> None:
     root = ElementTree.parse(DOCS / "overview.svg").getroot()
     assert root.tag.endswith("svg") and root.find("{http://www.w3.org/2000/svg}desc") is not None

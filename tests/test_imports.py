@@ -16,6 +16,8 @@ import pytest
         "from tamatch.cli import main; main(['methods'])",
         "from tamatch.cli import main; main(['methods', '--json'])",
         "from tamatch.cli import main; main(['nets'])",
+        "from tamatch.cli import main; main(['export', 'no-such-run'])",
+        "from tamatch.cli import main; main(['label', 'no-such-run'])",
         "import tamatch.report",
         "import tamatch.data",
         "from tamatch.cli import main; main(['train', '--method', 'fixmach'])",

@@ -9,15 +9,16 @@ from statistics import median
 PACKAGE = Path(__file__).parents[1] / "tamatch"
 
 LAYERS = [
-    {"errors", "files", "types", "kinds", "dist", "losses"},
-    {"stats", "options", "sampler", "signals"},
-    {"pseudo", "nets", "augment", "data", "report"},  # siblings never import each other
+    {"errors", "types", "kinds", "dist", "losses"},
+    {"files", "stats", "options", "sampler", "signals", "cut"},
+    {"pseudo", "nets", "augment", "data", "report", "lock"},  # siblings never import each other
     {"methods", "recipes"},
-    {"optim", "checkpoint", "source", "meter", "folder", "config"},
-    {"engine", "exam", "hardware", "model", "progress"},
+    {"optim", "checkpoint", "source", "meter", "folder", "config", "guard", "diagnosis"},
+    {"engine", "exam", "hardware", "model", "progress", "conditions"},
     {"picture", "training", "build", "record"},
-    {"run"},
-    {"use"},
+    {"run", "vectors"},
+    {"use", "learners"},
+    {"export", "label", "estimator"},
     {"bench"},
     {"cli"},
     {"__init__", "__main__"},

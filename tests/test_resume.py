@@ -64,7 +64,7 @@ def test_kill_9_at_a_random_moment(tmp_path: Path, whole: dict[str, object]) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1, 20))
+@pytest.mark.parametrize("seed", range(1, 50))
 def test_kill_9_many_times(tmp_path: Path, whole: dict[str, object], seed: int) -> None:
     survive_kills(tmp_path, whole, seed)
 

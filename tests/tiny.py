@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -13,7 +14,7 @@ from tamatch.config import method_options
 from tamatch.data import DataSet, Split, SplitPlan, load, make_split, shares
 from tamatch.engine import Engine, Pace
 from tamatch.methods.base import Method
-from tamatch.source import Source
+from tamatch.source import Draw, Resident, Source
 from tamatch.types import Task
 
 NET = "wrn_10_1_clean"
@@ -54,17 +55,24 @@ def tiny_method(name: str, seed: int = 0, **changes: Any) -> Method:
 
 
 def tiny_engine(
-    name: str, seed: int = 0, *, device: str = "cpu", graph: bool = False, **changes: Any
+    name: str,
+    seed: int = 0,
+    *,
+    device: str = "cpu",
+    graph: bool = False,
+    source: Callable[[DataSet, Split, Draw, torch.device], Source] = Resident,
+    **changes: Any,
 ) -> Engine:
     data, split = digits()
     place = torch.device(device)
     method = tiny_method(name, seed, **changes).to(place)
     groups = optim.parameter_groups(method, lr=0.03, weight_decay=5e-4)
     policy = Policy(data.size, data.mean, data.std, horizontal_flip=False)
+    draw = Draw(BATCH, UNLABELLED, seed, reads_pool=bool(method.views.u))
     return Engine(
         method,
         optim.build_optimizer("sgd", groups),
-        Source(data, split, BATCH, UNLABELLED, seed, place),
+        source(data, split, draw, place),
         Augment(policy, seed).to(place),
         Pace(STEPS, 0, seed),
         graph=graph,

@@ -13,12 +13,13 @@ from typing import Any
 from ..config import configure
 from ..errors import NumericError, UsageError
 from ..folder import RunFolder
+from ..lock import Locked, locked
 from ..run import resume, stored_config, train
 from ..signals import Stopped
 from .budget import Budget
 from .cells import Cell
 from .record import record
-from .store import Store, claim
+from .store import Store
 
 MACHINE = ("root", "device")  # where a run is made, not what it is
 
@@ -47,6 +48,8 @@ class Workshop:
                 say(f"[{number}/{len(missing)}] {cell.name}")
                 try:
                     self.make(cell)
+                except Locked as error:
+                    say(str(error))
                 except NumericError as error:
                     say(f"{cell.name}: {error}")
                     status = error.exit_code
@@ -61,10 +64,7 @@ class Workshop:
     def make(self, cell: Cell) -> None:
         """Bring one run to its end, from wherever it is, and store its result."""
         lock = self.runs / f"{cell.name}.lock"
-        with claim(lock) as mine:
-            if not mine:
-                say("Another process is at it.")
-                return
+        with locked(lock, cell.name):
             if self.store.has(cell):  # since we looked
                 return
             folder = RunFolder(self.runs / cell.name)
@@ -72,7 +72,6 @@ class Workshop:
             self.store.write(cell, record(cell, folder))
             if not self.keep:
                 shutil.rmtree(folder.path)
-            lock.unlink()  # whoever waits for it looks for the result first
 
     def train(self, cell: Cell, folder: RunFolder) -> None:
         options = {**cell.options, **self.machine}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from ..config import configure
 from ..data import DataSet, Split
+from ..data.dataset import Pixels
 from ..errors import UsageError
 from ..methods import METHODS
 
@@ -58,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", type=int, default=1000, help="steps timed (default: 1000)")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     parser.add_argument("--precision", default="auto", help="auto, fp32, tf32 or bf16")
+    parser.add_argument("--images", default="device", help="where they live: device or stream")
     parser.add_argument("--compile", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--graph", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--out", type=Path, help="also write the figures as JSON")
@@ -70,7 +73,8 @@ def run(arguments: argparse.Namespace) -> int:
     methods = list(METHODS) if arguments.methods == "all" else arguments.methods.split(",")
     if unknown := [w for w in works if w not in WORKS]:
         raise UsageError(f"--works {unknown[0]}: known are {', '.join(WORKS)}.")
-    switches = {k: getattr(arguments, k) for k in ("device", "precision", "compile", "graph")}
+    names = ("device", "precision", "images", "compile", "graph")
+    switches = {name: getattr(arguments, name) for name in names}
     print(f"{'work':22} {'method':22} ms/step  images/s  augment ms  first steps s  peak GiB")
     found: list[Speed] = []
     for work in works:
@@ -100,6 +104,8 @@ def measure(name: str, method: str, steps: int, switches: dict[str, Any]) -> Spe
     work = WORKS[name]
     config = configure({**work.options, **switches, "method": method})
     data, split = random_images(work)
+    if config.images == "stream":
+        data = replace(data, images=mapped(data.images))
     torch._dynamo.reset()
     engine = engine_of(config, data, split)
     cuda = engine.device.type == "cuda"
@@ -166,3 +172,11 @@ def random_images(work: Work) -> tuple[DataSet, Split]:
         mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25),
     )  # fmt: skip
     return data, Split(every[::10], every)
+
+
+def mapped(images: Pixels) -> Pixels:
+    """The same images as a memory map, as the cache holds them."""
+    with tempfile.TemporaryFile() as file:
+        there: Pixels = np.memmap(file, np.uint8, "w+", shape=images.shape)
+    there[:] = images
+    return there

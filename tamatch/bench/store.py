@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import json
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -55,20 +53,3 @@ class Store:
 def from_json(content: dict[str, Any]) -> Result:
     fields: dict[str, Any] = {k: Curve(**v) if k in CURVES else v for k, v in content.items()}
     return Result(**fields)
-
-
-@contextmanager
-def claim(path: Path) -> Iterator[bool]:
-    """True for the one process that may work on what this lock file stands for.
-
-    The system itself drops the lock when a process ends, however it ends, so that a killed one
-    leaves nothing to clean up.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        yield True

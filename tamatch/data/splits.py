@@ -71,6 +71,11 @@ def make_split(data: DataSet, plan: SplitPlan) -> Split:
     """
     if not data.classes:
         raise DataError(f"{data.name} has no labelled image. Label a few of each class.")
+    if len(data.classes) == 1:
+        raise DataError(
+            f'{data.name} has one class, "{data.classes[0]}": there is nothing to tell apart. '
+            "Add a folder for each other class."
+        )
     labelled_counts, pool_counts = _counts(data, plan)
     random = np.random.RandomState(plan.seed)
     train = data.part("train")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import ClassVar
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..kinds import Momentum, Parity
+from ..stats import approach_
 from ..types import Batch, Loss, Out, Task, Views
 
 
@@ -22,6 +24,7 @@ class Method(nn.Module):
     """
 
     views: ClassVar[Views] = Views()
+    skipped: Tensor | None = None  # 1.0, on the device, while the engine finds a step bad
 
     def __init__(
         self, net: nn.Module, task: Task, *, ema: Momentum = 0.0, parity: Parity = "ours"
@@ -44,10 +47,16 @@ class Method(nn.Module):
     def after_step(self) -> None:
         """Move the average: parameters slowly, BatchNorm statistics at once."""
         if self.average is not None:
-            mine, live = self.average, self.net
-            torch._foreach_lerp_([*mine.parameters()], [*live.parameters()], 1 - self.ema)
-            if buffers := [*mine.buffers()]:  # a net without BatchNorm may have none
-                torch._foreach_copy_(buffers, [*live.buffers()])
+            (weights, buffers), (live_weights, live_buffers) = self._averaged
+            approach_(weights, live_weights, 1 - self.ema, self.skipped)
+            if buffers:  # a net without BatchNorm may have none
+                torch._foreach_copy_(buffers, live_buffers)
+
+    @cached_property
+    def _averaged(self) -> list[tuple[tuple[Tensor, ...], tuple[Tensor, ...]]]:
+        """Parameters and buffers of the average and of the net: slow to collect in every step."""
+        pair = (self.final, self.net)
+        return [(tuple(net.parameters()), tuple(net.buffers())) for net in pair]
 
     @property
     def final(self) -> nn.Module:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from .card import model_card
 from .comparison import write_comparison
 from .page import write_report
 from .summary import summary_table
 
-__all__ = ["summary_table", "write_comparison", "write_report"]
+__all__ = ["model_card", "summary_table", "write_comparison", "write_report"]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from functools import cache
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from ..files import write_bytes
 from .words import count, percent, share
 
 
@@ -32,9 +32,6 @@ def tidy(text: str) -> str:
 def write_page(template: str, out: Path, **values: object) -> Path:
     """Write the page whole or not at all, so that a reader never sees half of it."""
     page = _environment().get_template(template).render(**values)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = out.with_name(out.name + ".tmp")
     # A file name may hold bytes that are no text; "replace" writes them as question marks.
-    unfinished.write_bytes(page.encode("utf-8", "replace"))
-    os.replace(unfinished, out)
+    write_bytes(out, page.encode("utf-8", "replace"))
     return out

@@ -19,8 +19,9 @@ from tamatch.bench.cells import PLANS, Cell
 from tamatch.bench.record import Result
 from tamatch.bench.runner import Workshop
 from tamatch.bench.settings import DIGITS
-from tamatch.bench.store import Store, claim
+from tamatch.bench.store import Store
 from tamatch.errors import NumericError, UsageError
+from tamatch.lock import locked
 from tamatch.training import Training
 from tests.bench.made import result, small_recipes
 
@@ -100,7 +101,7 @@ def test_ctrl_c_keeps_what_was_done(tmp_path: Path) -> None:
 
 
 def test_a_run_that_another_process_makes_is_left_to_it(workshop: Workshop) -> None:
-    with claim(workshop.runs / f"{WHOLE.name}.lock"):
+    with locked(workshop.runs / f"{WHOLE.name}.lock", WHOLE.name):
         assert workshop.fill([WHOLE]) == 0
     assert not workshop.store.has(WHOLE)
 

@@ -1,10 +1,8 @@
-"""The results folder: whole files, true names, one process for each run."""
+"""The results folder: whole files, true names."""
 
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,8 +10,8 @@ import pytest
 from tamatch.bench import store as module
 from tamatch.bench.cells import PLANS
 from tamatch.bench.record import Curve, commit, source_digest
-from tamatch.bench.store import Store, claim
-from tamatch.errors import DataError
+from tamatch.bench.store import Store
+from tamatch.errors import DataError, StorageError
 from tests.bench.made import result
 
 CELLS = PLANS["digits"].cells("digits")
@@ -38,7 +36,7 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
         raise OSError("no space left")
 
     monkeypatch.setattr("tamatch.files.os.fsync", full_disk)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(StorageError, match="no space"):
         store.write(cell, result(cell))
     assert not list(tmp_path.rglob("*.*"))
 
@@ -65,26 +63,6 @@ def test_another_recipe_version_is_another_run(
     monkeypatch.setattr(module, "RECIPE", 2)
     with pytest.raises(DataError, match="another run"):
         store.read(cell)
-
-
-def test_one_process_claims_a_run(tmp_path: Path) -> None:
-    """And the end of that process, however it comes, frees it."""
-    lock = tmp_path / "deep" / "run.lock"
-    code = (
-        "import sys; from pathlib import Path; from tamatch.bench.store import claim\n"
-        "with claim(Path(sys.argv[1])) as mine:\n    print(mine, flush=True); sys.stdin.read()"
-    )
-    other = subprocess.Popen(
-        [sys.executable, "-c", code, str(lock)], text=True,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-    )  # fmt: skip
-    assert other.stdout is not None and other.stdout.readline() == "True\n"
-    with claim(lock) as mine:
-        assert not mine
-    other.kill()
-    other.communicate()
-    with claim(lock) as mine:
-        assert mine
 
 
 def test_curves_are_thinned_but_keep_their_ends() -> None:

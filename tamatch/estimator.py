@@ -1,0 +1,250 @@
+"""Classifiers in the manner of scikit-learn; a label of -1 means unlabelled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin  # type: ignore[import-untyped]
+from sklearn.utils import _safe_indexing, check_random_state  # type: ignore[import-untyped]
+from sklearn.utils.multiclass import check_classification_targets  # type: ignore[import-untyped]
+from sklearn.utils.validation import (  # type: ignore[import-untyped]
+    check_is_fitted,
+    validate_data,
+)
+
+from .config import Run, configure
+from .data import UNKNOWN
+from .errors import DataError, UsageError
+from .learners import ImageLearner, Learner, VectorLearner
+
+Array = npt.NDArray[Any]
+TRAINING = (
+    "net", "size", "steps", "batch", "unlabelled", "optimizer", "lr", "weight_decay", "ema",
+    "device",
+)  # fmt: skip
+LEARNERS: dict[str, type[Learner]] = {"images": ImageLearner, "vectors": VectorLearner}
+
+
+class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Semi-supervised classification of images or of rows of numbers by any method.
+
+    X of shape (N, H, W) or (N, H, W, 1 or 3) are images, bytes or floats in 0 … 1, for one of the
+    nets. X of shape (N, F) are vectors, for a net of two hidden layers. In y, -1 means unlabelled.
+    The remaining classes may be numbers or names.
+
+    Parameters
+    ----------
+    method : a name; `tamatch methods` lists them
+    options : the method's own, such as {"tau": 0.9}; None for its defaults
+    net : for images; `tamatch nets` lists them
+    size : for images, the side in pixels that they are scaled to; None for their own
+    hidden : for vectors, units in each of the two hidden layers
+    steps : training steps
+    batch, unlabelled : labelled and unlabelled samples in a step
+    optimizer : "sgd" or "adamw"
+    lr, weight_decay : of the optimizer; the rate falls along a cosine
+    ema : momentum of the averaged weights that predict; 0 for none
+    device : "auto", "cpu", "cuda" or "cuda:N"
+    random_state : seed of everything random; the same seed gives the same classifier
+
+    Attributes
+    ----------
+    classes_ : the classes, sorted
+    history_ : what was logged in training, one dictionary each time
+    n_features_in_, feature_names_in_ : as in scikit-learn
+    """
+
+    classes_: Array
+    history_: list[dict[str, Any]]
+    learner_: Learner
+
+    def __init__(
+        self,
+        method: str = "tamatch",
+        *,
+        options: dict[str, Any] | None = None,
+        net: str = "wrn_16_1_clean",
+        size: int | None = None,
+        hidden: int = 64,
+        steps: int = 1000,
+        batch: int = 32,
+        unlabelled: int = 96,
+        optimizer: str = "sgd",
+        lr: float = 0.03,
+        weight_decay: float = 5e-4,
+        ema: float = 0.99,
+        device: str = "auto",
+        random_state: int | np.random.RandomState | None = 0,
+    ) -> None:
+        self.method = method
+        self.options = options
+        self.net = net
+        self.size = size
+        self.hidden = hidden
+        self.steps = steps
+        self.batch = batch
+        self.unlabelled = unlabelled
+        self.optimizer = optimizer
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.ema = ema
+        self.device = device
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn from all rows of X and from those labels in y that are not -1."""
+        images = are_images(X)
+        X, y = validate_data(self, X, y, **_accepted(images))
+        known = ~is_unlabelled(y)
+        check_classification_targets(y[known])
+        classes, codes = np.unique(y[known], return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs labels of at least 2 classes, got {len(classes)} "
+                f"class{'es' * (len(classes) != 1)}."
+            )
+        labels = np.full(len(y), UNKNOWN)
+        labels[known] = codes
+        with _errors_of_values(), torch.random.fork_rng(devices=[]):
+            run = self._run()
+            self.learner_, self.history_ = (
+                ImageLearner.learn(run, X, labels, self.size)
+                if images
+                else VectorLearner.learn(run, X, labels, self.hidden)
+            )
+        self.classes_ = classes
+        return self
+
+    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """The probability of each of `classes_`, (N, C); rows sum to 1."""
+        check_is_fitted(self)
+        images = are_images(X)
+        if images != isinstance(self.learner_, ImageLearner):
+            kinds = ("images", "vectors") if images else ("vectors", "images")
+            raise ValueError("X holds {}, but this classifier was fitted on {}.".format(*kinds))
+        X = validate_data(self, X, reset=False, **_accepted(images))
+        with _errors_of_values():
+            return self.learner_.probabilities(X)
+
+    def predict(self, X: Any) -> Array:
+        """The most probable class of each row."""
+        best = self.predict_proba(X).argmax(-1)
+        chosen: Array = self.classes_[best]
+        return chosen
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy over the rows that have a label: unlabelled ones cannot be right or wrong."""
+        known = np.flatnonzero(~is_unlabelled(np.asarray(y)))
+        weight = None if sample_weight is None else _safe_indexing(sample_weight, known)
+        X, y = _safe_indexing(X, known), _safe_indexing(y, known)
+        return float(super().score(X, y, sample_weight=weight))
+
+    def _method(self) -> tuple[str, dict[str, Any]]:
+        return self.method, self.options or {}
+
+    def _run(self) -> Run:
+        method, options = self._method()
+        seed = self.random_state
+        if not isinstance(seed, Integral):
+            seed = check_random_state(seed).randint(2**31 - 1)
+        given = {name: getattr(self, name) for name in TRAINING}
+        # a compiled net pays off after minutes only
+        fixed = {"data": "arrays", "compile": False, "baseline": "none"}
+        return configure({**fixed, "method": method, "seed": int(seed), **given, **options})
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Plain values and, for the weights, the bytes of a safetensors file."""
+        state: dict[str, Any] = super().__getstate__()
+        if "learner_" in state:
+            kind = next(k for k, cls in LEARNERS.items() if isinstance(self.learner_, cls))
+            state = {**state, "learner_": {"kind": kind, **self.learner_.state()}}
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if "learner_" in state:
+            plain = dict(state["learner_"])
+            state = {**state, "learner_": LEARNERS[plain.pop("kind")].from_state(plain)}
+        super().__setstate__(state)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        return tags
+
+
+class TaMatchClassifier(SSLClassifier):
+    """`SSLClassifier` with TaMatch, its threshold and its target as parameters.
+
+    Parameters
+    ----------
+    tau : confidence from which a pseudo-label is used
+    target : class shares to steer towards: "uniform", "labelled" or "adaptive"
+    options : TaMatch's others, such as {"clip": "symmetric"}
+
+    The other parameters are those of `SSLClassifier`.
+    """
+
+    def __init__(
+        self,
+        *,
+        tau: float = 0.95,
+        target: str = "uniform",
+        options: dict[str, Any] | None = None,
+        net: str = "wrn_16_1_clean",
+        size: int | None = None,
+        hidden: int = 64,
+        steps: int = 1000,
+        batch: int = 32,
+        unlabelled: int = 96,
+        optimizer: str = "sgd",
+        lr: float = 0.03,
+        weight_decay: float = 5e-4,
+        ema: float = 0.99,
+        device: str = "auto",
+        random_state: int | np.random.RandomState | None = 0,
+    ) -> None:
+        super().__init__(
+            options=options, net=net, size=size, hidden=hidden, steps=steps, batch=batch,
+            unlabelled=unlabelled, optimizer=optimizer, lr=lr, weight_decay=weight_decay, ema=ema,
+            device=device, random_state=random_state,
+        )  # fmt: skip
+        self.tau = tau
+        self.target = target
+
+    def _method(self) -> tuple[str, dict[str, Any]]:
+        return "tamatch", {"tau": self.tau, "target": self.target, **(self.options or {})}
+
+
+def is_unlabelled(y: Array) -> npt.NDArray[np.bool_]:
+    """Where y is the number -1, also among names."""
+    if y.dtype == object:
+        return np.array([isinstance(v, Real) and v == UNKNOWN for v in y], bool)
+    return y == UNKNOWN if y.dtype.kind in "iuf" else np.zeros(len(y), bool)
+
+
+def are_images(X: Any) -> bool:
+    """Whether X has more than the two axes of a table."""
+    axes: int = X.ndim if hasattr(X, "ndim") else np.asarray(X).ndim
+    return axes > 2
+
+
+def _accepted(images: bool) -> dict[str, Any]:
+    """How scikit-learn shall check X."""
+    if images:
+        return {"dtype": None, "ensure_2d": False, "allow_nd": True}
+    return {"dtype": np.float64}
+
+
+@contextmanager
+def _errors_of_values() -> Iterator[None]:
+    """What a user of scikit-learn expects where a parameter or an array cannot be used."""
+    try:
+        yield
+    except (UsageError, DataError) as error:
+        raise ValueError(str(error)) from None

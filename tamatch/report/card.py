@@ -1,0 +1,128 @@
+"""The model card: what a stranger must know before using a model, as Markdown.
+
+Names come from files and folders of anybody, so they stand in code spans, where nothing they
+contain is a link, an image or HTML.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from .facts import Facts, facts_of
+from .folder import RunFolder, read_folder
+from .provenance import Pairs, circumstances, data_facts, method_options
+from .values import text
+from .words import UNKNOWN, count, percent, shortened
+
+LONGEST = 80  # characters of a name
+LISTED = 200  # classes
+
+
+def model_card(run: Path) -> str:
+    """The card of a finished run, from its result files alone."""
+    folder = read_folder(run)
+    facts = facts_of(folder)
+    method = Path(facts.method).name  # of a method in a file, not where that lies
+    parts = [
+        f"# Image classifier: {literal(facts.data)}",
+        f"Trained with tamatch by the method {literal(method)}.",
+        _section("Model", _model(folder, facts)),
+        _section("Data", data_facts(folder)),
+        _section("Method", [("Name", method), *_method(folder, facts)]),
+        _metrics(folder, facts),
+        _limits(folder, facts),
+        USE,
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def literal(value: str) -> str:
+    """Any text as a code span on one line, whatever is in it."""
+    shown = "".join(c if c.isprintable() else " " for c in value)
+    shown = shortened(" ".join(shown.split()), LONGEST)
+    if not shown:
+        return UNKNOWN
+    longest = max((len(run) for run in re.findall("`+", shown)), default=0)
+    fence = "`" * (longest + 1)
+    space = " " if shown.startswith("`") or shown.endswith("`") else ""
+    return f"{fence}{space}{shown}{space}{fence}".replace("|", "\\|")
+
+
+def _section(title: str, rows: Pairs) -> str:
+    return "\n".join([f"## {title}", "", *(f"- {name}: {literal(value)}" for name, value in rows)])
+
+
+def _model(folder: RunFolder, facts: Facts) -> Pairs:
+    return [
+        ("Net", text(folder.config.get("net"), UNKNOWN)),
+        ("Classes", count(len(facts.classes))),
+        *circumstances(folder),
+    ]
+
+
+def _method(folder: RunFolder, facts: Facts) -> Pairs:
+    own = [(f"Option {literal(name)}", value) for name, value in method_options(folder)]
+    return [("Steps", count(facts.steps)), ("Seed", facts.seed), *own]
+
+
+def _metrics(folder: RunFolder, facts: Facts) -> str:
+    lines = ["## Metrics", ""]
+    if facts.error_last is None:
+        lines.append("Not measured: no labelled image was held out. The error is unknown.")
+    else:
+        lines.append(
+            f"Measured on {count(facts.images)} {facts.measured_on} images that were not trained "
+            f"on, at the last step: error {percent(facts.error_last, 2)}, accuracy as the mean "
+            f"over classes {percent(facts.balanced_accuracy, 2)}."
+        )
+        if folder.baseline is not None and (base := facts_of(folder.baseline)).error_last:
+            lines.append(
+                f"The same net, trained on the labelled images alone: {percent(base.error_last, 2)}"
+                " error."
+            )
+    accuracies = [percent(value) for value in facts.per_class]
+    accuracies += [UNKNOWN] * (len(facts.classes) - len(accuracies))
+    lines += ["", "| class | accuracy |", "|---|---|"]
+    shown = list(zip(facts.classes, accuracies, strict=False))[:LISTED]
+    lines += [f"| {literal(name)} | {value} |" for name, value in shown]
+    if len(facts.classes) > LISTED:
+        lines += ["", f"… and {count(len(facts.classes) - LISTED)} more classes."]
+    return "\n".join(lines)
+
+
+def _limits(folder: RunFolder, facts: Facts) -> str:
+    points = [
+        "The answer is always one of the classes above, also for an image that shows none of "
+        "them. A high confidence does not exclude that.",
+        "Confidences are the net's own. Where calibration was not measured, a confidence of 90 % "
+        "need not mean that 9 of 10 answers are right.",
+        "Images are cropped to their central square and scaled down to the model's size before "
+        "anything else happens; what cannot be seen then cannot be told apart.",
+        "Most training images had no label. Where the model mistook a class for another early "
+        "on, it may have taught itself that mistake: look at the accuracy of each class.",
+        "The figures hold for images like those they were measured on, and for one training run.",
+        "Whose images these are, what they may be used for, and for whom a wrong answer has "
+        "consequences is not recorded in the run. Please add it here.",
+    ]
+    if facts.images is not None and facts.images < 100:
+        points.insert(
+            0, f"{count(facts.images)} images are too few for an error that one can rely on."
+        )
+    return "\n".join(["## Limits", "", *(f"- {point}" for point in points)])
+
+
+USE = """## Use
+
+With this folder as `FOLDER`:
+
+```python
+import tamatch
+
+model = tamatch.load("FOLDER")
+prediction = model.predict(["image.jpg"])
+print(prediction.label, prediction.confidence)
+```
+
+`model.safetensors` holds the weights, `model.json` the classes, the image size and the
+normalisation. Neither can run code when it is read."""

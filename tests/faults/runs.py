@@ -1,0 +1,60 @@
+"""Runs of a dozen steps inside the test process, which can be stopped and looked at anywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tamatch
+from tamatch.engine import Engine
+from tests.data.pictures import put
+
+DOZEN: dict[str, Any] = {
+    "net": "wrn_10_1_clean", "batch": 4, "unlabelled": 6, "steps": 12, "threads": 1, "ema": 0.9,
+    "log_every": 3, "test_every": 6, "save_every": 4, "baseline": "none", "device": "cpu",
+}  # fmt: skip
+
+
+class Crash(BaseException):
+    """The process dies here, as far as the run can tell."""
+
+
+def crash_at(step: int, monkeypatch: pytest.MonkeyPatch, out: Path, **options: Any) -> Path:
+    """A run that ended without warning before this step."""
+    whole_advance = Engine.advance
+
+    def advance(engine: Engine) -> None:
+        if engine.done == step:
+            raise Crash
+        whole_advance(engine)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Engine, "advance", advance)
+        with pytest.raises(Crash):
+            tamatch.train(out=out, quiet=True, **{**DOZEN, **options})
+    return out
+
+
+def own_folder(place: Path) -> Path:
+    """Two classes of four labelled images, eight unlabelled ones, and four to test on."""
+    shades = iter(range(10, 250, 7))
+    for part, count in (("train/dark", 4), ("train/light", 4), ("train/unlabelled", 8)):
+        for i in range(count):
+            put(place / part / f"{i}.png", next(shades))
+    for name in ("dark", "light"):
+        put(place / "test" / name / "0.png", next(shades))
+        put(place / "test" / name / "1.png", next(shades))
+    return place
+
+
+def arrays(path: Path, images: np.ndarray, labels: list[int], test: list[int]) -> Path:
+    """An .npz file whose last images, as many as `test` has labels, are the test part."""
+    cut = len(images) - len(test)
+    np.savez(
+        path, images=images[:cut], labels=np.array(labels),
+        test_images=images[cut:], test_labels=np.array(test),
+    )  # fmt: skip
+    return path

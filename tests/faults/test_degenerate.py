@@ -1,0 +1,111 @@
+"""Data that hardly are any: a run ends with finite figures, or before it begins with a reason."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tamatch
+from tamatch.errors import DataError
+from tamatch.methods import METHODS
+from tests.faults.runs import DOZEN, arrays
+
+POOL = [-1] * 12
+
+
+def noise(count: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 255, (count, 8, 8, 3), np.uint8)
+
+
+def one_label_in_a_class(place: Path) -> dict[str, Any]:
+    return {"data": arrays(place, noise(20), [0, 0, 0, 1, *POOL], [0, 1, 0, 1])}
+
+
+def all_images_equal(place: Path) -> dict[str, Any]:
+    same = np.full((20, 8, 8, 3), 7, np.uint8)
+    return {"data": arrays(place, same, [0, 0, 1, 1, *POOL], [0, 1, 0, 1])}
+
+
+def one_image_a_class(place: Path) -> dict[str, Any]:
+    return {"data": arrays(place, noise(4), [0, 1], [0, 1])}
+
+
+def no_test_image_of_a_class(place: Path) -> dict[str, Any]:
+    return {"data": arrays(place, noise(15), [0, 1, *POOL], [0])}
+
+
+def batches_larger_than_the_set(place: Path) -> dict[str, Any]:
+    data = arrays(place, noise(10), [0, 1, *POOL[:6]], [0, 1])
+    return {"data": data, "batch": 64, "unlabelled": 100}
+
+
+def batches_of_one(place: Path) -> dict[str, Any]:
+    data = arrays(place, noise(10), [0, 1, *POOL[:6]], [0, 1])
+    return {"data": data, "batch": 1, "unlabelled": 1}
+
+
+def a_thousand_classes(place: Path) -> dict[str, Any]:
+    return {"data": arrays(place, noise(1022), [*range(1000), *POOL], [0, 1] * 5)}
+
+
+CASES = [
+    one_label_in_a_class, all_images_equal, one_image_a_class, no_test_image_of_a_class,
+    batches_larger_than_the_set, batches_of_one, a_thousand_classes,
+]  # fmt: skip
+
+
+def numbers(value: Any) -> list[float]:
+    if isinstance(value, dict | list):
+        inner = value.values() if isinstance(value, dict) else value
+        return [n for v in inner for n in numbers(v)]
+    return [value] if isinstance(value, int | float) else []
+
+
+def comes_to_an_end(tmp_path: Path, case: Callable[[Path], dict[str, Any]], method: str) -> None:
+    options = case(tmp_path / "data.npz")
+    options["data"] = str(options["data"])
+    run = tmp_path / "run"
+    tamatch.train(
+        out=run, quiet=True, **{**DOZEN, "steps": 6, "size": 8, "method": method, **options}
+    )
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert all(math.isfinite(n) for n in numbers(rows))
+    assert not (run / "log.txt").exists()  # no step was bad
+    model = tamatch.load(run)
+    found = model.predict(noise(2)).probabilities
+    assert np.isfinite(found).all() and np.allclose(found.sum(-1), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_degenerate_data(tmp_path: Path, case: Callable[[Path], dict[str, Any]]) -> None:
+    comes_to_an_end(tmp_path, case, "tamatch")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [m for m in METHODS if m != "tamatch"])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_degenerate_data_for_every_method(
+    tmp_path: Path, case: Callable[[Path], dict[str, Any]], method: str
+) -> None:
+    comes_to_an_end(tmp_path, case, method)
+
+
+def fully_labelled(tmp_path: Path) -> dict[str, Any]:
+    data = arrays(tmp_path / "data.npz", noise(10), [0, 1] * 4, [0, 1])
+    return {**DOZEN, "data": str(data), "size": 8, "labelled_in_pool": "no"}
+
+
+def test_an_empty_pool_is_refused_by_methods_that_learn_from_it(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="data has no unlabelled image, and tamatch learns from"):
+        tamatch.train(out=tmp_path / "run", quiet=True, **fully_labelled(tmp_path))
+
+
+def test_an_empty_pool_is_nothing_to_supervised_training(tmp_path: Path) -> None:
+    options = {**fully_labelled(tmp_path), "method": "supervised"}
+    assert tamatch.train(out=tmp_path / "run", quiet=True, **options).result["steps"] == 12

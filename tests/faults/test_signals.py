@@ -1,0 +1,97 @@
+"""The first signal asks, the second does not; afterwards all is as it was."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tamatch
+from tamatch import checkpoint
+from tamatch.engine import Engine
+from tamatch.signals import Stopped, StopSignals
+from tests.faults.runs import DOZEN
+from tests.processes import SMALL, fingerprint, start
+from tests.test_resume import wait_for
+
+SECONDS = 5.0
+BOTH = (signal.SIGINT, signal.SIGTERM)
+SLEEPY = """
+import time
+from pathlib import Path
+from tamatch.methods.fixmatch import FixMatch
+
+class Sleepy(FixMatch):
+    def forward(self, batch):
+        Path(__file__).with_name("asleep").touch()
+        time.sleep(600)
+        return super().forward(batch)
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_ends_a_run_in_seconds_and_the_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, code: int
+) -> None:
+    whole = Engine.advance
+    before = [signal.getsignal(n) for n in BOTH]
+
+    def advance(engine: Engine) -> None:
+        if engine.done == 6:
+            os.kill(os.getpid(), number)
+        whole(engine)
+
+    run = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(Engine, "advance", advance)
+        with pytest.raises(Stopped, match="stopped at step 7 of 12; all is saved") as stopped:
+            tamatch.train(out=run, quiet=True, **DOZEN)
+    assert stopped.value.exit_code == code
+    assert [signal.getsignal(n) for n in BOTH] == before
+    assert checkpoint.found(run / "checkpoints")[-1].name == "step_00000007"
+    tamatch.resume(run, quiet=True)
+    tamatch.train(out=tmp_path / "whole", quiet=True, **DOZEN)
+    assert fingerprint(run) == fingerprint(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("number", BOTH)
+def test_handlers_come_back_after_an_error(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with pytest.raises(ZeroDivisionError), StopSignals() as stop:
+        os.kill(os.getpid(), number)
+        assert stop.received == number
+        raise ZeroDivisionError
+    assert signal.getsignal(number) == before
+
+
+def test_a_second_signal_ends_a_process_that_does_not_listen(tmp_path: Path) -> None:
+    """Its step takes ten minutes, so the first signal has to wait."""
+    own = tmp_path / "own.py"
+    own.write_text(SLEEPY)
+    words = ["--method", f"{own}:Sleepy", *SMALL]
+    process = start("train", "--out", str(tmp_path / "run"), *words)
+    wait_for(lambda: (tmp_path / "asleep").exists() or process.poll() is not None)
+    process.send_signal(signal.SIGINT)
+    with pytest.raises(Exception, match="timed out"):
+        process.communicate(timeout=1)
+    began = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 143 and time.monotonic() - began < SECONDS
+
+
+def test_a_real_process_stops_in_seconds(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    process = start("train", "--out", str(run), *SMALL, "--steps", "100000")
+    rows = run / "metrics.jsonl"
+    wait_for(lambda: (rows.exists() and rows.stat().st_size > 0) or process.poll() is not None)
+    began = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    told: Any = process.communicate(timeout=60)
+    assert process.returncode == 143, told
+    assert time.monotonic() - began < SECONDS
+    assert checkpoint.newest(run / "checkpoints")[0] is not None

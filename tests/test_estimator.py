@@ -1,0 +1,231 @@
+"""The scikit-learn classifiers: scikit-learn's own checks, images, and what -1 means."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.datasets import load_digits, make_blobs
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import tamatch
+from tamatch import SSLClassifier, TaMatchClassifier
+from tamatch.augment import Augment, Policy
+from tamatch.vectors import DROP, STRONG, WEAK, Jitter
+
+QUICK: dict[str, Any] = {"steps": 60, "batch": 16, "unlabelled": 16, "lr": 0.1, "ema": 0.0}
+EXPECTED_TO_FAIL = {
+    "check_classifiers_classes": "it uses -1 as a class, and here -1 means unlabelled",
+}
+
+
+def expected(estimator: SSLClassifier) -> dict[str, str]:
+    return EXPECTED_TO_FAIL
+
+
+@parametrize_with_checks(
+    [SSLClassifier(**QUICK), TaMatchClassifier(**QUICK)], expected_failed_checks=expected
+)
+def test_scikit_learn_s_own_checks(estimator: SSLClassifier, check: Any) -> None:
+    check(estimator)
+
+
+def test_few_checks_are_left_out() -> None:
+    assert len(EXPECTED_TO_FAIL) <= 10 and all(EXPECTED_TO_FAIL.values())
+
+
+def test_the_check_left_out_passes_with_other_names() -> None:
+    """What `check_classifiers_classes` is about, without a class called -1."""
+    X, y = make_blobs(30, centers=3, random_state=0, cluster_std=0.1)
+    for names in (np.array([0, 1, 2]), np.array(["c", "a", "b"]), np.array([5.0, 0.0, 3.0])):
+        model = SSLClassifier(**QUICK).fit(X, names[y])
+        assert (model.classes_ == np.unique(names)).all()
+        assert (model.predict(X) == names[y]).all()
+
+
+def blobs(known: int = 3) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows, all labels, and the labels of `known` rows of each class."""
+    X, y = make_blobs(240, centers=3, n_features=4, cluster_std=1.5, random_state=1)
+    few = np.full(len(y), -1)
+    for c in range(3):
+        few[np.flatnonzero(y == c)[:known]] = c
+    return X, y, few
+
+
+def digits(known: int = 4) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Images as bytes, all labels, and a few."""
+    found = load_digits()
+    few = np.full(len(found.target), -1)
+    for c in range(10):
+        few[np.flatnonzero(found.target == c)[:known]] = c
+    return np.rint(found.images * (255 / 16)).astype(np.uint8), found.target, few
+
+
+def test_unlabelled_rows_are_learnt_from() -> None:
+    X, y, few = blobs()
+    model = TaMatchClassifier(**{**QUICK, "steps": 200}).fit(X, few)
+    assert model.classes_.tolist() == [0, 1, 2]
+    assert model.score(X, y) > 0.95
+    assert model.history_[-1]["step"] == 200 and len(model.history_) == 20
+    assert 0 < model.history_[-1]["used"] <= 1
+    alone = TaMatchClassifier(**{**QUICK, "steps": 200}).fit(X[few >= 0], few[few >= 0])
+    assert not np.array_equal(alone.predict_proba(X), model.predict_proba(X))
+
+
+def test_names_and_minus_one_go_together() -> None:
+    X, _, few = blobs()
+    names = np.array(["red", "green", "blue"])
+    mixed = np.array([-1 if c < 0 else names[c] for c in few], dtype=object)
+    model = TaMatchClassifier(**QUICK).fit(X, mixed)
+    assert model.classes_.tolist() == ["blue", "green", "red"]
+    assert {*model.predict(X)} <= {*names}
+    numbers = TaMatchClassifier(**QUICK).fit(X, few)
+    assert numbers.score(X, few) == numbers.score(X[few >= 0], few[few >= 0])
+
+
+@pytest.mark.parametrize("method", ["fixmatch", "mixmatch", "vat", "remixmatch", "comatch"])
+def test_methods_made_for_images_take_vectors(method: str) -> None:
+    X, y, few = blobs()
+    model = SSLClassifier(method, **{**QUICK, "ema": 0.9, "steps": 20}).fit(X, few)
+    assert np.isfinite(model.predict_proba(X)).all() and model.score(X, y) > 0.5
+
+
+def test_images_are_classified() -> None:
+    X, y, few = digits()
+    options = {**QUICK, "net": "wrn_10_1_clean", "steps": 100}
+    model = TaMatchClassifier(tau=0.8, **options).fit(X, few)
+    assert model.score(X, y) > 0.55  # ten classes from 40 labels in 100 steps
+    rows = model.predict_proba(X[:50])
+    assert rows.shape == (50, 10) and np.allclose(rows.sum(-1), 1, atol=1e-12)
+    colour = np.repeat(X[:50, ..., None], 3, -1)
+    assert np.array_equal(model.predict_proba(colour), rows)
+    assert np.array_equal(model.predict_proba(colour[..., :1] / 255.0), rows)
+    again = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(again.predict_proba(X[:50]), rows)
+
+
+def test_images_and_vectors_are_not_mixed_up() -> None:
+    X, _, few = blobs()
+    model = SSLClassifier(**{**QUICK, "steps": 1}).fit(X, few)
+    with pytest.raises(ValueError, match="X holds images, but this classifier was fitted on vec"):
+        model.predict(np.zeros((2, 8, 8), np.uint8))
+
+
+@given(st.integers(1, 6), st.floats(-1e6, 1e6), st.floats(1e-6, 1e6), st.integers(0, 9))
+@settings(max_examples=8)
+def test_rows_are_finite_and_sum_to_one(
+    features: int, middle: float, spread: float, seed: int
+) -> None:
+    random = np.random.default_rng(seed)
+    X = middle + spread * random.standard_normal((12, features))
+    model = SSLClassifier(**{**QUICK, "steps": 5}).fit(X, np.arange(12) % 3)
+    rows = model.predict_proba(np.concatenate([X, X + 1e9, X - 1e9]))
+    assert np.isfinite(rows).all() and (rows >= 0).all()
+    assert np.allclose(rows.sum(-1), 1, atol=1e-12)
+
+
+def test_a_pickle_holds_plain_values_and_safetensors() -> None:
+    X, _, few = blobs()
+    model = TaMatchClassifier(**QUICK).fit(X, few)
+    content, modules = pickle.dumps(model), set()
+
+    class Watching(pickle.Unpickler):
+        def find_class(self, module: str, name: str) -> Any:
+            modules.add(module.partition(".")[0])
+            return super().find_class(module, name)
+
+    again = Watching(io.BytesIO(content)).load()
+    assert modules == {"tamatch", "numpy"}
+    stored = model.__getstate__()["learner_"]
+    assert isinstance(stored["weights"], bytes) and b'"head.weight"' in stored["weights"][:2000]
+    assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
+    assert again.history_ == model.history_
+
+
+def test_grid_search_and_pipelines() -> None:
+    X, y, few = blobs(known=20)
+    search = GridSearchCV(
+        make_pipeline(StandardScaler(), TaMatchClassifier(**{**QUICK, "steps": 30})),
+        {"tamatchclassifier__tau": [0.6, 0.95]}, cv=2,
+    )  # fmt: skip
+    search.fit(X, few)
+    assert search.best_params_["tamatchclassifier__tau"] in (0.6, 0.95)
+    assert search.best_score_ > 0.8  # -1 does not count as an error
+    assert search.score(X, y) > 0.8
+    assert clone(search.best_estimator_).get_params()["tamatchclassifier"].tau > 0
+
+
+def test_the_same_seed_gives_the_same_classifier() -> None:
+    X, _, few = blobs()
+
+    def rows(seed: Any) -> np.ndarray:
+        model = SSLClassifier(**{**QUICK, "steps": 5}, random_state=seed).fit(X, few)
+        found: np.ndarray = model.predict_proba(X)
+        return found
+
+    assert np.array_equal(rows(3), rows(3)) and not np.array_equal(rows(3), rows(4))
+    own = np.random.RandomState(0)
+    assert not np.array_equal(rows(own), rows(own))
+    before = torch.get_rng_state()
+    rows(None)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"method": "fixmach"}, "Perhaps you meant fixmatch"),
+        ({"options": {"tua": 0.5}}, "Perhaps you meant --tau"),
+        ({"steps": 0}, "--steps must be at least 1"),
+        ({"device": "gpu9"}, "--device takes"),
+    ],
+)
+def test_wrong_parameters_are_value_errors(parameters: dict[str, Any], message: str) -> None:
+    X, _, few = blobs()
+    with pytest.raises(ValueError, match=message):
+        SSLClassifier(**{**QUICK, **parameters}).fit(X, few)
+
+
+def test_two_classes_must_be_labelled() -> None:
+    X, _, few = blobs()
+    for y in (np.full(len(X), -1), np.where(few == 0, 0, -1)):
+        with pytest.raises(ValueError, match="labels of at least 2 classes"):
+            SSLClassifier(**QUICK).fit(X, y)
+
+
+def test_the_views_of_vectors_are_what_is_documented() -> None:
+    rows = torch.zeros(4000, 5, 1, 1) + 1
+    step, slot = torch.tensor(3), torch.arange(4000)
+    views = Jitter(seed=1)
+    plain, weak, strong = (views(name, rows, step, slot, 0) for name in ("plain", "weak", "strong"))
+    assert torch.equal(plain, rows)
+    assert abs(float((weak - rows).std()) - WEAK) < 0.003 and abs(float(weak.mean()) - 1) < 0.005
+    hidden = strong == 0
+    assert abs(float(hidden.float().mean()) - DROP) < 0.01
+    assert abs(float(strong[~hidden].std()) - STRONG) < 0.01
+    assert torch.equal(views("strong", rows[7:8], step, slot[7:8], 0), strong[7:8])
+    assert not torch.equal(views("weak", rows, step + 1, slot, 0), weak)
+    assert not torch.equal(views("weak", rows, step, slot, 1), weak)
+
+
+def test_views_are_called_like_those_of_images() -> None:
+    images = torch.zeros(2, 3, 8, 8, dtype=torch.uint8)
+    augment = Augment(Policy(8, (0.5,) * 3, (0.2,) * 3), 0)
+    for views, samples in ((augment, images), (Jitter(0), torch.zeros(2, 3, 1, 1))):
+        seen = views("strong", samples, torch.tensor(0), torch.arange(2), stream=16)
+        assert seen.dtype == torch.float32 and seen.shape == samples.shape
+
+
+def test_both_are_found_where_they_are_looked_for() -> None:
+    assert tamatch.TaMatchClassifier().get_params()["tau"] == 0.95
+    assert issubclass(tamatch.TaMatchClassifier, tamatch.SSLClassifier)

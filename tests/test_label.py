@@ -1,0 +1,209 @@
+"""Labels for the pool: the table, its cut, and what a promised precision rests on."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+import tamatch
+from tamatch import checkpoint, cli
+from tamatch.cut import RISK, SHARES, choose_cut, cut_at, least_images, lower_bound
+from tamatch.data import load as load_data
+from tamatch.errors import DataError, UsageError
+from tamatch.label import COLUMNS, label
+
+TAU = 0.6
+OPTIONS = {
+    "data": "digits", "steps": 80, "batch": 32, "unlabelled": 32, "lr": 0.1, "ema": 0.0,
+    "labels_per_class": 16, "validation_per_class": 6, "baseline": "none", "test_every": 80,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """100 labelled images, 60 for validation, the rest of the digits unlabelled."""
+    path = tmp_path_factory.mktemp("label") / "run"
+    tamatch.train(out=path, tau=TAU, lambda_model=0.9, quiet=True, **OPTIONS)
+    return path
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_every_image_of_the_pool_has_one_line(run: Path, tmp_path: Path) -> None:
+    made = label(run, tmp_path / "labels.csv")
+    rows = read(made.path)
+    assert tuple(rows[0]) == COLUMNS == ("file_name", "label", "confidence", "second", "accepted")
+    files = [row["file_name"] for row in rows]
+    assert len({*files}) == len(files)
+    roles = read(run / "split.csv")
+    known = {r["image"] for r in roles if r["role"] in ("labelled", "validation")}
+    pool = {r["image"] for r in roles if r["role"] == "unlabelled"} - known
+    assert {r["file_name"] for r in rows if r["accepted"] == "given"} == known
+    assert {r["file_name"] for r in rows if r["accepted"] != "given"} == pool
+    assert (made.pool, made.labelled, made.given) == (len(pool), len(pool), 160)
+    assert made.coverage == 1 and made.cut is None
+
+
+def test_labels_are_the_model_s_and_given_ones_the_person_s(run: Path, tmp_path: Path) -> None:
+    rows = read(label(run, tmp_path / "labels.csv").path)
+    data, model = load_data("digits"), tamatch.load(run)
+    position = {file: i for i, file in enumerate(data.files)}
+    truth = [data.classes[data.labels[position[row["file_name"]]]] for row in rows]
+    p = model.predict(data.images[[position[row["file_name"]] for row in rows]]).probabilities
+    order = np.argsort(-p, axis=1, kind="stable")
+    for row, true, own, best in zip(rows, truth, p, order, strict=True):
+        given = row["accepted"] == "given"
+        assert row["label"] == (true if given else data.classes[best[0]])
+        assert float(row["confidence"]) == pytest.approx(own[int(row["label"])], abs=1e-5)
+        others = [data.classes[c] for c in best if data.classes[c] != row["label"]]
+        assert row["second"] == others[0]
+
+
+def test_accepted_is_the_method_s_own_rule(run: Path, tmp_path: Path) -> None:
+    """TaMatch judges Normalize(p ⊙ p_target/p_model), so the confidence alone does not decide."""
+    every = read(label(run, tmp_path / "a.csv").path)
+    rows = [row for row in every if row["accepted"] != "given"]
+    data = load_data("digits")
+    position = {file: i for i, file in enumerate(data.files)}
+    images = data.images[[position[row["file_name"]] for row in rows]]
+    p = tamatch.load(run).predict(images).probabilities.astype(np.float64)
+    state = checkpoint.load(checkpoint.found(run / "checkpoints")[-1])["engine"]["method"]
+    model, target = (state[f"labeler.status.{k}.value"].numpy() for k in ("model", "target"))
+    rescaled = p * target / model
+    sure = (rescaled / rescaled.sum(-1, keepdims=True)).max(-1)
+    clear = np.abs(sure - TAU) > 1e-4
+    accepted = np.array([row["accepted"] == "yes" for row in rows])
+    assert (accepted == (sure >= TAU))[clear].all() and clear.mean() > 0.99
+    assert 0.1 < accepted.mean() < 0.99 and (accepted != (p.max(-1) >= TAU)).any()
+
+
+def test_without_a_checkpoint_or_a_rule_nothing_is_claimed(run: Path, tmp_path: Path) -> None:
+    copied = shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns("checkpoints"))
+    rows = read(label(copied, tmp_path / "a.csv").path)
+    assert {r["accepted"] for r in rows} == {"given", ""}
+    record = json.loads((run / "run.json").read_text())
+    record["config"] |= {"method": "supervised", "options": {}}
+    ruleless = shutil.copytree(run, tmp_path / "ruleless")
+    (ruleless / "run.json").write_text(json.dumps(record))
+    assert {r["accepted"] for r in read(label(ruleless, tmp_path / "b.csv").path)} == {"given", ""}
+
+
+def test_below_the_cut_the_label_is_empty(run: Path, tmp_path: Path) -> None:
+    made = label(run, tmp_path / "labels.csv", min_confidence=0.8)
+    rows = [row for row in read(made.path) if row["accepted"] != "given"]
+    named = [row for row in rows if row["label"]]
+    assert 0 < len(named) < len(rows)
+    assert made.labelled == len(named) and made.coverage == len(named) / len(rows)
+    assert all((float(r["confidence"]) >= 0.8) == bool(r["label"]) for r in rows)
+    assert all(row["second"] for row in rows)
+
+
+def test_the_table_is_data(tmp_path: Path) -> None:
+    """From a folder to a table to a data set, whatever the files and classes are called."""
+    photos = tmp_path / "photos"
+    images = load_data("digits").images
+    from PIL import Image
+
+    for folder, first in (("=sum(A1)", 0), ("b,\"c'", 10), ("unlabelled", 20)):
+        (photos / folder).mkdir(parents=True)
+        for i in range(first, first + 5):
+            Image.fromarray(images[i]).save(photos / folder / f"-{i}.png")
+    run = tmp_path / "run"
+    tamatch.train(
+        out=run, data=str(photos), steps=2, batch=4, unlabelled=4, net="wrn_10_1_clean", size=8,
+        baseline="none", quiet=True,
+    )  # fmt: skip
+    made = label(run, photos / "labels.csv")
+    assert made.pool == 5 and made.given == 10
+    assert "'=sum(A1)/-0.png,'=sum(A1)," in made.path.read_text()
+    data = load_data(made.path)
+    assert data.classes == ("=sum(A1)", "b,\"c'") and not data.skipped
+    assert len(data.images) == 15 and (data.labels >= 0).all()
+
+
+def test_a_precision_is_promised_or_refused_with_the_reason(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["label", str(run), "--out", str(tmp_path / "labels.csv")]
+    assert cli.main([*words, "--precision", "0.6"]) == 0
+    told = capsys.readouterr().out
+    assert "a coverage of " in told and "With 95 % certainty, at least" in told
+    assert cli.main([*words, "--precision", "0.98", "--overwrite"]) == 3
+    told = capsys.readouterr().err
+    assert "at least 228 validation images" in told and "the run has 60" in told
+    assert "--validation-per-class 23 or more" in told
+
+
+def test_without_validation_images_there_is_no_promise(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    few = {**OPTIONS, "steps": 2, "validation_per_class": 0}
+    tamatch.train(out=run, quiet=True, **few)
+    with pytest.raises(DataError, match=r"has none\. Train with --validation-per-class N"):
+        label(run, tmp_path / "labels.csv", precision=0.9)
+    assert not (tmp_path / "labels.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"min_confidence": 1.5}, r"--min-confidence must lie in \[0, 1\], got 1.5"),
+        ({"precision": 1.0}, r"--precision must lie in \(0, 1\), got 1"),
+        ({}, "exists already"),
+    ],
+)
+def test_mistakes(run: Path, options: dict[str, float], message: str, tmp_path: Path) -> None:
+    mine = tmp_path / "labels.csv"
+    mine.write_text("a person's own table")
+    with pytest.raises(UsageError, match=message):
+        label(run, mine, **options)
+    assert mine.read_text() == "a person's own table"
+
+
+def test_the_bound_is_exact() -> None:
+    """At the bound, as many right answers or more come up with exactly the stated risk."""
+    for right, images in ((149, 149), (95, 100), (1, 7)):
+        bound = lower_bound(right, images, 0.05)
+        assert binom.sf(right - 1, images, bound) == pytest.approx(0.05)
+    assert lower_bound(0, 10, 0.05) == 0
+    assert lower_bound(149, 149, 0.05) >= 0.98 > lower_bound(148, 148, 0.05)
+
+
+def test_the_least_number_of_images_is_just_enough() -> None:
+    for precision in (0.5, 0.9, 0.98):
+        need = least_images(precision)
+        share = RISK / len(SHARES)
+        assert lower_bound(need, need, share) >= precision > lower_bound(need - 1, need - 1, share)
+
+
+def test_the_cut_keeps_ties_and_the_largest_share_that_holds() -> None:
+    confidence = np.repeat([0.9, 0.6], 100)
+    right = np.concatenate([np.ones(100, bool), np.zeros(100, bool)])
+    assert cut_at(confidence, right, 0.2).images == 100
+    cut = choose_cut(confidence, right, 0.9, classes=2)
+    assert (cut.confidence, cut.images, cut.right) == (0.9, 100, 100)
+    everything = choose_cut(confidence, np.ones(200, bool), 0.9, classes=2)
+    assert everything.images == 200
+    with pytest.raises(DataError, match="no confidence supports --precision"):
+        choose_cut(confidence, np.arange(200) % 2 == 0, 0.9, classes=2)
+
+
+def test_promises_are_kept_as_often_as_stated() -> None:
+    """A model whose precision is everywhere just below what is asked for: few are fooled."""
+    random = np.random.default_rng(0)
+    fooled = 0
+    for _ in range(400):
+        try:
+            choose_cut(random.random(120), random.random(120) < 0.899, 0.9, classes=2)
+            fooled += 1
+        except DataError:
+            pass
+    assert fooled / 400 <= RISK
