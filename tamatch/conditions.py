@@ -22,13 +22,14 @@ def conditions(run: Run, device: torch.device) -> Conditions:
     """The settings, the versions and the device, as a checkpoint keeps them."""
     settings = {k: v for k, v in dataclasses.asdict(run).items() if k not in PLACE}
     own, _, _ = run.method.rpartition(":")  # a method of one's own is FILE.py:CLASS
+    code = hashlib.sha256(Path(own).read_bytes()).hexdigest() if own else ""
     cuda = device.type == "cuda"
     return {
         "settings": json.dumps(settings, sort_keys=True),
         "version of tamatch": __version__,
         "version of torch": str(torch.__version__),
         "device": torch.cuda.get_device_name(device) if cuda else device.type,
-        "file of the method": hashlib.sha256(Path(own).read_bytes()).hexdigest() if own else "",
+        "file of the method": code[:12],
     }
 
 

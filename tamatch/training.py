@@ -70,14 +70,15 @@ class Training:
                 engine.advance()
                 done = engine.done
                 last = done == self.steps
+                asked = stop.received  # once: a signal may come between save and stop
                 if done % run.log_every == 0 or last:
                     self.log()
                 if done % run.test_every == 0 or last:
                     self.test()
-                if done % run.save_every == 0 or last or stop.received:
+                if done % run.save_every == 0 or last or asked:
                     self.save()
-                if stop.received and not last:
-                    self.stop(stop.received)
+                if asked and not last:
+                    self.stop(asked)
             return self.finish()
 
     def elapsed(self) -> float:
