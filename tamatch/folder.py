@@ -85,8 +85,9 @@ class RunFolder:
             yield
 
     def contents(self) -> list[Path]:
-        """All that is in the folder but the lock."""
-        return [path for path in self.path.iterdir() if path.name != LOCK]
+        """All that is in the folder but what a process killed at its very start leaves there."""
+        traces = (LOCK, f".{self.record.name}.*.tmp")
+        return [p for p in self.path.iterdir() if not any(p.match(trace) for trace in traces)]
 
     def _clear(self) -> None:
         """Delete the run, its record last: stopped half-way, this is still seen to be a run."""

@@ -98,12 +98,13 @@ def test_a_stale_lock_is_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_folder_with_nothing_but_a_lock_is_empty(tmp_path: Path) -> None:
-    """So looks one whose process was killed before it wrote anything."""
+    """So looks one whose process was killed before, or inside, its very first write."""
     run = tmp_path / "run"
     run.mkdir()
     (run / LOCK).touch()
+    (run / ".run.json.123.tmp").write_text('{"stat')
     with RunFolder(run).taken(overwrite=False):
-        pass
+        assert [p.name for p in run.iterdir()] == [LOCK]
 
 
 def test_a_folder_that_is_no_run_gets_no_lock(tmp_path: Path) -> None:
