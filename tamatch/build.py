@@ -61,7 +61,7 @@ def engine_of(
         graph=run.graph and device.type == "cuda",
     )
     if run.compile and device.type == "cuda":
-        net.compile()
+        net.accelerate()
     return engine
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from . import dist
+from .ahead import Ahead
 from .augment import Augment
 from .diagnosis import first, first_bad
 from .guard import ALLOWED, Guard
@@ -53,20 +54,32 @@ class Engine:
         self.at = torch.zeros((), dtype=torch.int64, device=self.device)  # the step, on the device
         self.done = 0  # the same on the host
         self.eager_steps = 0  # in this process
-        self.meter = Meter().to(self.device)
+        self.meter = Meter(self.device)
         self.guard = Guard(method, optimizer)
         self.graph: torch.cuda.CUDAGraph | None = None
         cuda = self.device.type == "cuda"
         self.stream = torch.cuda.Stream(self.device) if cuda else None  # type: ignore[no-untyped-call]
         self.layout = torch.channels_last if cuda else torch.contiguous_format
         self.slots = [torch.arange(s.batch, device=self.device) for s in source.samplers]
+        self.ahead = Ahead(self.device) if cuda else None
 
     def step(self) -> None:
         """Everything that happens to a batch; nothing in here waits for the device."""
+        if self.ahead is None or self.ahead.ready is None:
+            self.learn(self.batch(self.at))
+        else:
+            with self.ahead.beside():
+                coming = self.batch(self.at + 1)
+            self.learn(self.ahead.ready)
+            self.ahead.put(coming)
+        self.at.add_(1)
+
+    def learn(self, batch: Batch) -> None:
+        """Loss, gradients, update, and what the method and the meters make of it."""
         self.guard.remember()
         set_lr_(self.optimizer, schedule(self.at, self.pace.steps, self.pace.warmup))
         with self.precision():
-            loss = self.method(self.batch())
+            loss = self.method(batch)
         loss.total.backward()
         dist.mean_grads_(self.method.parameters())
         self.guard.judge(loss.total)
@@ -75,24 +88,25 @@ class Engine:
         self.method.after_step()
         self.guard.undo()
         self.meter.add_({"total": loss.total.detach(), **loss.parts}, self.guard.found.bool())
-        self.at.add_(1)
 
     def precision(self) -> torch.autocast:
         return torch.autocast(self.device.type, self.autocast, enabled=self.autocast is not None)
 
-    def batch(self) -> Batch:
-        """The images of this step, gathered and augmented on the device."""
-        id_x, id_u = self.source.ids(self.at)
+    def batch(self, step: Tensor) -> Batch:
+        """The images of a step that the source is prepared for, gathered and augmented."""
+        id_x, id_u = self.source.ids(step)
         views = self.method.views
-        x = self.views(0, id_x, views.x)
-        u = self.views(1, id_u, views.u) if views.u else ()
-        progress = self.at.float() / self.pace.steps
-        return Batch(x, self.source.labels[id_x], u, id_x, id_u, self.at, progress)
+        x = self.views(0, id_x, views.x, step)
+        u = self.views(1, id_u, views.u, step) if views.u else ()
+        progress = step.float() / self.pace.steps
+        return Batch(x, self.source.labels[id_x], u, id_x, id_u, step, progress)
 
-    def views(self, pool: int, ids: Tensor, names: tuple[str, ...]) -> tuple[Tensor, ...]:
+    def views(
+        self, pool: int, ids: Tensor, names: tuple[str, ...], step: Tensor
+    ) -> tuple[Tensor, ...]:
         images = self.source.images(pool, ids)
         return tuple(
-            self.augment(name, images, self.at, self.slots[pool], stream=16 * pool + i).contiguous(
+            self.augment(name, images, step, self.slots[pool], stream=16 * pool + i).contiguous(
                 memory_format=self.layout
             )
             for i, name in enumerate(names)
@@ -112,7 +126,14 @@ class Engine:
 
     def turn_to(self, step: int) -> None:
         """What the host does for a step before it begins."""
-        self.source.prepare(step)
+        if self.ahead is None:
+            self.source.prepare(step)
+        else:
+            if self.ahead.step != step:  # the first of this process
+                self.source.prepare(step)
+                self.ahead.put(self.batch(self.at))
+            self.source.prepare(step + 1)
+            self.ahead.step = step + 1
         torch.manual_seed(keyed(self.pace.seed, step) >> 1)
 
     @contextmanager
@@ -139,8 +160,9 @@ class Engine:
         step = self.done - int(self.guard.count) + ALLOWED  # each step since then was counted
         self.at.fill_(step)
         self.turn_to(step)
+        self.source.prepare(step)
         with torch.compiler.set_stance("force_eager"), self.precision():
-            found = first_bad(self.method, self.batch())
+            found = first_bad(self.method, self.batch(self.at))
         return f"step {step:,}: {found or 'a value that was finite when the step was replayed'}"
 
     def overflow(self) -> str | None:
@@ -176,5 +198,7 @@ class Engine:
         self.at.fill_(self.done)
         self.method.load_state_dict(state["method"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.meter.load_sums(state["meter"])
+        self.meter.load_state_dict(state["meter"])
         self.guard.load_state_dict(state["guard"])
+        if self.ahead is not None:
+            self.ahead.step = None  # what is ready is not of this step

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from . import dist
 from .methods.base import Method
+from .stats import by_type
 
 ALLOWED = 3  # bad steps of a run that are passed over; after one more nothing moves any longer
 
@@ -81,10 +80,3 @@ class Twice:
         torch.cat(self.views, out=self.after)
         torch.index_select(self.both, 0, row, out=self.chosen)
         torch._foreach_copy_(self.views, self.parts)
-
-
-def by_type(tensors: Iterable[Tensor]) -> list[list[Tensor]]:
-    groups: dict[torch.dtype, list[Tensor]] = {}
-    for tensor in tensors:
-        groups.setdefault(tensor.dtype, []).append(tensor)
-    return list(groups.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 import torch
@@ -45,6 +46,14 @@ def approach_(
         mine, goal, [], lr=rate, weight_decay=1.0, maximize=True, found_inf=skip,
         momentum=0.0, dampening=0.0, nesterov=False, is_first_step=False,
     )  # fmt: skip
+
+
+def by_type(tensors: Iterable[Tensor]) -> list[list[Tensor]]:
+    """The tensors sorted into lists of one dtype: what torch's kernels over many tensors want."""
+    groups: dict[torch.dtype, list[Tensor]] = {}
+    for tensor in tensors:
+        groups.setdefault(tensor.dtype, []).append(tensor)
+    return list(groups.values())
 
 
 class Window(nn.Module):

@@ -20,7 +20,7 @@ def test_means_maxima_and_a_fresh_start() -> None:
 def test_sums_survive_a_stop() -> None:
     one, two = Meter(), Meter()
     one.add_({"a": torch.tensor(1.0)}, GOOD)
-    two.load_sums(one.state_dict())
+    two.load_state_dict(one.state_dict())
     two.add_({"a": torch.tensor(4.0)}, GOOD)
     assert two.read() == {"a": 2.5}
 

@@ -23,15 +23,23 @@ def _mix(x: _Word) -> _Word:
     return x ^ (x >> 16)
 
 
+def keys(seed: int, stream: int) -> tuple[int, int]:
+    """Where a stream's addresses begin.
+
+    There are two: one alone would give two streams the same rows in another order.
+    """
+    key = _mix(_mix(_mix(seed & _LOW) ^ (seed >> 32 & _LOW)) + stream & _LOW)
+    return key, _mix(key + _GOLDEN & _LOW)
+
+
 def uniform(seed: int, step: Tensor, slot: Tensor, stream: int, count: int) -> Tensor:
     """Numbers in [0, 1), float32 (N, count): entry (i, j) depends on nothing but its address.
 
     The address is (seed, step, slot[i], stream, j), with `step` a 0-dim int64 tensor and `slot`
     int64 (N,), both below 2^32. Multiples of 2^-24, bit-identical on every device.
     """
-    key = _mix(_mix(_mix(seed & _LOW) ^ (seed >> 32 & _LOW)) + stream & _LOW)
-    # The key enters twice: once alone would give two streams the same rows in another order.
-    batch = _mix(step & _LOW ^ key) ^ _mix(key + _GOLDEN & _LOW)
+    key, second_key = keys(seed, stream)
+    batch = _mix(step & _LOW ^ key) ^ second_key
     rows = _mix(slot & _LOW ^ batch)
     draws = torch.arange(count, device=slot.device) * _GOLDEN & _LOW
     words = _mix(rows[:, None] ^ draws)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Protocol
+
 import torch
 from torch import Tensor, nn
 
@@ -12,6 +15,23 @@ from .stream import uniform
 from .weak import Crop
 
 VIEWS = ("plain", "weak", "strong")
+
+
+class _Render(Protocol):
+    def __call__(
+        self, augment: Augment, images: Tensor, step: Tensor, slot: Tensor, address: int, *,
+        strong: bool,
+    ) -> Tensor: ...  # fmt: skip
+
+
+@cache
+def _kernel() -> _Render | None:
+    """The GPU kernel; none on the platforms to which torch brings no Triton."""
+    try:
+        from .kernel import render
+    except ImportError:
+        return None
+    return render
 
 
 class Augment(nn.Module):
@@ -47,11 +67,19 @@ class Augment(nn.Module):
         self._check(view, images)
         if view == "plain":
             return self._normalise(images)
-        count = self.crop.DRAWS + (self.randaugment.draws if view == "strong" else 0)
         address = len(VIEWS) * stream + VIEWS.index(view)
+        if images.is_cuda and (render := _kernel()) is not None:
+            return render(self, images, step, slot, address, strong=view == "strong")
+        return self.by_modules(images, step, slot, address, strong=view == "strong")
+
+    def by_modules(
+        self, images: Tensor, step: Tensor, slot: Tensor, address: int, *, strong: bool
+    ) -> Tensor:
+        """The views without a kernel of our own: on any device, and the reference for that one."""
+        count = self.crop.DRAWS + (self.randaugment.draws if strong else 0)
         draws = uniform(self.seed, step, slot, address, count).double()
         cropped: Tensor = self.crop(images, draws[:, : self.crop.DRAWS])
-        if view == "weak":
+        if not strong:
             return self._normalise(cropped)
         return self._normalise(self.randaugment(cropped, draws[:, self.crop.DRAWS :]))
 

@@ -8,6 +8,7 @@ import platform
 import tempfile
 import time
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -137,11 +138,11 @@ def augment_alone(engine: Engine, repeats: int) -> float:
     """Milliseconds of making one batch, captured by itself where the step is captured."""
     import torch
 
-    make: Any = engine.batch
+    make: Any = partial(engine.batch, engine.at)
     if engine.graph is not None:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=engine.stream):
-            held = engine.batch()
+            held = engine.batch(engine.at)
         make = graph.replay
     wait(engine)
     began = time.perf_counter()

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..kinds import Momentum, Parity
-from ..stats import approach_
+from ..stats import approach_, by_type
 from ..types import Batch, Loss, Out, Task, Views
 
 
@@ -49,8 +49,8 @@ class Method(nn.Module):
         if self.average is not None:
             (weights, buffers), (live_weights, live_buffers) = self._averaged
             approach_(weights, live_weights, 1 - self.ema, self.skipped)
-            if buffers:  # a net without BatchNorm may have none
-                torch._foreach_copy_(buffers, live_buffers)
+            for mine, live in zip(by_type(buffers), by_type(live_buffers), strict=True):
+                torch._foreach_copy_(mine, live)
 
     @cached_property
     def _averaged(self) -> list[tuple[tuple[Tensor, ...], tuple[Tensor, ...]]]:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tamatch import dist
 from tamatch.errors import UsageError
 from tamatch.nets.base import Net
 from tamatch.types import Out
+
+if TYPE_CHECKING:
+    from .kernels import Fused
 
 STAGES = 3
 
@@ -50,11 +54,32 @@ def activate(x: Tensor) -> Tensor:
     return F.leaky_relu(x, 0.1)
 
 
+Flow = tuple[Tensor, Tensor | None]  # the two summands of a residual sum not yet taken
+
+
+class Plain:
+    """The parts of a block as torch's own modules do them."""
+
+    def norm(self, norm: nn.BatchNorm2d, flow: Flow) -> tuple[Tensor, Tensor]:
+        """The sum x of the flow, and act(norm(x))."""
+        x = total(flow)
+        return x, activate(norm(x))
+
+    def conv(self, conv: nn.Conv2d, x: Tensor) -> Tensor:
+        return cast(Tensor, conv(x))
+
+
+def total(flow: Flow) -> Tensor:
+    branch, skip = flow
+    return branch if skip is None else branch + skip
+
+
 class Block(nn.Module):
     """Pre-activation residual block: conv2(act(bn2(conv1(h)))) + shortcut, h = act(bn1(x)).
 
     A block that changes the width projects h in its shortcut; with `raw` it takes h = x and `bn1`
-    is there only because the reference has it, neither computed nor trained.
+    is there only because the reference has it, neither computed nor trained. The sum is left to
+    the next layer, which may take it together with its normalisation.
     """
 
     def __init__(self, inner: int, outer: int, stride: int, *, raw: bool, momentum: float) -> None:
@@ -66,11 +91,15 @@ class Block(nn.Module):
         self.conv2 = nn.Conv2d(outer, outer, 3, padding=1, bias=False)
         self.shortcut = nn.Conv2d(inner, outer, 1, stride, bias=False) if inner != outer else None
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, flow: Flow, do: Plain) -> Flow:
         """Map (N, inner, H, W) to (N, outer, H/stride, W/stride)."""
-        h = x if self.raw else activate(self.bn1(x))
-        skip = x if self.shortcut is None else self.shortcut(h)
-        return cast(Tensor, self.conv2(activate(self.bn2(self.conv1(h)))) + skip)
+        if self.raw:
+            x = h = total(flow)
+        else:
+            x, h = do.norm(self.bn1, flow)
+        skip = x if self.shortcut is None else do.conv(self.shortcut, h)
+        _, h = do.norm(self.bn2, (do.conv(self.conv1, h), None))
+        return do.conv(self.conv2, h), skip
 
 
 class WideResNet(Net):
@@ -81,6 +110,7 @@ class WideResNet(Net):
         side = math.ceil(math.ceil(size / 2) / 2)
         super().__init__(classes=classes, width=channels[-1], map_width=channels[-1] * side * side)
         self.blocks_per_stage = (depth - 4) // 6
+        self.kernels: type[Fused] | None = None
         self.stem = nn.Conv2d(3, channels[0], 3, padding=1)
         self.stages = nn.Sequential(
             *(self._stage(stage, channels, style) for stage in range(STAGES))
@@ -91,8 +121,23 @@ class WideResNet(Net):
 
     def forward(self, images: Tensor) -> Out:
         """Classify (N, 3, H, W) images."""
-        last = activate(self.norm(self.stages(self.stem(images))))
+        do = self.kernels(self) if self.kernels and self.training else Plain()
+        flow: Flow = do.conv(self.stem, images), None
+        for stage in self.stages:
+            for block in stage:
+                flow = block(flow, do)
+        _, last = do.norm(self.norm, flow)
         return self.finish(last.mean((2, 3), dtype=self.head.weight.dtype), last.flatten(1))
+
+    def accelerate(self) -> None:
+        """Train by hand-written kernels where they fit, else compile."""
+        widths = {m.num_features for m in self.modules() if isinstance(m, nn.BatchNorm2d)}
+        if dist.world() > 1 or any(width & (width - 1) for width in widths):
+            self.compile()  # they want powers of two, and know of one process alone
+            return
+        from .kernels import Fused
+
+        self.kernels = Fused
 
     def depth_of(self, parameter: str) -> tuple[int, int]:
         """Stem 0, then one layer per block; the last norm goes with the last block."""

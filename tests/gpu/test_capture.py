@@ -50,8 +50,8 @@ def test_resume_of_a_captured_run(name: str) -> None:
 @pytest.mark.parametrize("name", METHODS)
 def test_no_step_waits_for_the_device(name: str) -> None:
     engine = run(tiny_engine(name, device="cuda"), 2)
-    engine.source.prepare(engine.done)
     with engine.running():
+        engine.turn_to(engine.done)
         torch.cuda.set_sync_debug_mode("error")
         try:
             engine.step()

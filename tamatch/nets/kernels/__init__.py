@@ -1,0 +1,54 @@
+"""The residual nets' training by kernels of our own, on a GPU and in one process.
+
+BatchNorm, activation and the sum before them would read and write each feature map many times;
+here it is a few. Weight gradients, which nothing waits for until the update, run beside the rest.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from .conv import BESIDE, Convolve, Rounded
+from .narrow import LEAST
+from .norm import NormAct, as_rows
+
+
+class Fused:
+    """The parts of a residual net by these kernels; made anew for each forward pass."""
+
+    def __init__(self, net: nn.Module) -> None:
+        convs = [module for module in net.modules() if isinstance(module, nn.Conv2d)]
+        weights = [conv.weight for conv in convs]
+        autocast = torch.is_autocast_enabled("cuda")
+        self.dtype = torch.get_autocast_dtype("cuda") if autocast else weights[0].dtype
+        rounded = Rounded.apply(BESIDE, self.dtype, *weights)
+        self.weights = dict(zip(convs, rounded, strict=True))
+
+    def norm(
+        self, norm: nn.BatchNorm2d, flow: tuple[Tensor, Tensor | None]
+    ) -> tuple[Tensor, Tensor]:
+        """The sum x of the flow, and act(norm(x))."""
+        branch, skip = flow
+        x, h = NormAct.apply(branch, skip, norm.weight, norm.bias, norm)
+        return branch if x is None else x, h
+
+    def conv(self, conv: nn.Conv2d, x: Tensor) -> Tensor:
+        weight = self.weights[conv]
+        if conv.bias is not None:
+            x, weight = widened(x.to(self.dtype), weight, conv.bias)
+        y: Tensor = Convolve.apply(x, weight, conv.stride[0], conv.padding[0], BESIDE)
+        return y
+
+
+def widened(x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    """The same 3 x 3 convolution of images with as many channels as the tensor cores want.
+
+    The first new channel is 1 everywhere, and the centre of its weight is the bias.
+    """
+    channels = x.shape[1]
+    more = (0, 0, 0, 0, 0, LEAST - channels)
+    x, weight = nn.functional.pad(x, more), nn.functional.pad(weight, more)
+    x[:, channels] = 1
+    weight[:, channels, 1, 1] = bias.to(weight.dtype)
+    return as_rows(x), as_rows(weight)
