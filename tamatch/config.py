@@ -90,6 +90,11 @@ def configure(given: dict[str, Any], config_file: Path | None = None) -> Run:
     recipe of the data set and, for the method's own options, from its signature.
     """
     values = {**(read_config(config_file) if config_file else {}), **given}
+    if not isinstance(values.get("data", Run.data), str | Path):
+        raise UsageError(
+            "data takes a name or a path. Arrays are for TaMatchClassifier().fit(X, y), or for an "
+            ".npz file with `images` and `labels`."
+        )
     if isinstance(values.get("method"), type):
         values["method"] = register(values["method"])
     run_values = {k: RUN_OPTIONS[k].parse(v) for k, v in values.items() if k in RUN_OPTIONS}
