@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from tamatch.errors import UsageError
 from tamatch.nets.base import Net
+from tamatch.nets.norm import BatchNorm2d
+from tamatch.nets.recompute import Recomputing
 from tamatch.types import Out
 
 STAGES = 3
@@ -50,7 +52,7 @@ def activate(x: Tensor) -> Tensor:
     return F.leaky_relu(x, 0.1)
 
 
-class Block(nn.Module):
+class Block(Recomputing):
     """Pre-activation residual block: conv2(act(bn2(conv1(h)))) + shortcut, h = act(bn1(x)).
 
     A block that changes the width projects h in its shortcut; with `raw` it takes h = x and `bn1`
@@ -60,14 +62,17 @@ class Block(nn.Module):
     def __init__(self, inner: int, outer: int, stride: int, *, raw: bool, momentum: float) -> None:
         super().__init__()
         self.raw = raw
-        self.bn1 = nn.BatchNorm2d(inner, momentum=momentum)
+        self.bn1 = BatchNorm2d(inner, momentum=momentum)
         self.conv1 = nn.Conv2d(inner, outer, 3, stride, padding=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(outer, momentum=momentum)
+        self.bn2 = BatchNorm2d(outer, momentum=momentum)
         self.conv2 = nn.Conv2d(outer, outer, 3, padding=1, bias=False)
         self.shortcut = nn.Conv2d(inner, outer, 1, stride, bias=False) if inner != outer else None
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (N, inner, H, W) to (N, outer, H/stride, W/stride)."""
+        return self.keep_or_recompute(self._compute, x)
+
+    def _compute(self, x: Tensor) -> Tensor:
         h = x if self.raw else activate(self.bn1(x))
         skip = x if self.shortcut is None else self.shortcut(h)
         return cast(Tensor, self.conv2(activate(self.bn2(self.conv1(h)))) + skip)
@@ -85,7 +90,7 @@ class WideResNet(Net):
         self.stages = nn.Sequential(
             *(self._stage(stage, channels, style) for stage in range(STAGES))
         )
-        self.norm = nn.BatchNorm2d(channels[-1], eps=style.final_eps, momentum=style.momentum)
+        self.norm = BatchNorm2d(channels[-1], eps=style.final_eps, momentum=style.momentum)
         self.head = nn.Linear(self.width, classes)
         self._initialise()
 

@@ -1,0 +1,52 @@
+"""Blocks that can compute activations a second time instead of keeping them: less memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+
+class Recomputing(nn.Module):
+    """A block that keeps nothing but its input for the backward pass, if it is asked to."""
+
+    recompute = False
+
+    def keep_or_recompute(self, part: Callable[..., Tensor], *inputs: Any) -> Tensor:
+        """Apply a part of the block. It must not draw random numbers: they would differ."""
+        if not (self.recompute and torch.is_grad_enabled()):
+            return part(*inputs)
+        again = partial(checkpoint, part, *inputs, use_reentrant=False, preserve_rng_state=False)
+        if torch.compiler.is_compiling():  # compiled code moves the statistics once by itself
+            return cast(Tensor, again())
+        return cast(Tensor, again(context_fn=self._contexts))
+
+    def _contexts(self) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+        """What surrounds the first and the second computation."""
+        return nullcontext(), unmoved(self)
+
+
+def recompute(module: nn.Module) -> bool:
+    """From now on, all blocks of a module that can do so recompute; False if none is new to it."""
+    blocks = [m for m in module.modules() if isinstance(m, Recomputing) and not m.recompute]
+    for block in blocks:
+        block.recompute = True
+    return bool(blocks)
+
+
+@contextmanager
+def unmoved(module: nn.Module) -> Iterator[None]:
+    """Whatever runs in here, the module's buffers (BatchNorm's statistics) end as they began."""
+    buffers = list(module.buffers())
+    before = [buffer.clone() for buffer in buffers]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for buffer, value in zip(buffers, before, strict=True):
+                buffer.copy_(value)
