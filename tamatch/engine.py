@@ -59,7 +59,8 @@ class Engine:
         cuda = self.device.type == "cuda"
         self.stream = torch.cuda.Stream(self.device) if cuda else None  # type: ignore[no-untyped-call]
         self.layout = torch.channels_last if cuda else torch.contiguous_format
-        self.slots = [torch.arange(s.batch, device=self.device) for s in source.samplers]
+        places = (s.slots for s in source.samplers)  # of this process in the batch of all
+        self.slots = [torch.arange(p.start, p.stop, device=self.device) for p in places]
 
     def step(self) -> None:
         """Everything that happens to a batch; nothing in here waits for the device."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from . import dist
+
 
 class Meter(nn.Module):
     """Means of named scalars and vectors since the last read; `max_…` names keep the largest."""
@@ -18,7 +20,7 @@ class Meter(nn.Module):
 
     def add_(self, parts: dict[str, Tensor], bad: Tensor) -> None:
         """Take in the values of one step, unless it was a bad one; the first step names them."""
-        for name, value in parts.items():
+        for name, value in joint(parts).items():
             if name not in self.names:
                 self.names.append(name)
                 self.register_buffer(name, torch.zeros_like(value, dtype=torch.float64))
@@ -47,3 +49,14 @@ class Meter(nn.Module):
                 self.names.append(name)
                 self.register_buffer(name, value.clone().to(self.count.device))
         self.load_state_dict(sums)
+
+
+def joint(parts: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The values of all processes together: their means, and the largest of `max_…`."""
+    if dist.alone():
+        return parts
+    most = {name: dist.max_(v.clone()) for name, v in parts.items() if name.startswith("max_")}
+    rest = {name: value.double() for name, value in parts.items() if name not in most}
+    flat = dist.mean_(torch.cat([value.flatten() for value in rest.values()]))
+    means = torch.split(flat, [value.numel() for value in rest.values()])
+    return most | {n: m.view_as(v) for (n, v), m in zip(rest.items(), means, strict=True)}

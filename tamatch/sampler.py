@@ -34,23 +34,29 @@ def permutation(count: int, key: int) -> npt.NDArray[np.int64]:
 
 
 class Sampler:
-    """Walks through a pool pass after pass, each pass a fresh permutation without replacement."""
+    """Walks through a pool pass after pass, each pass a fresh permutation without replacement.
 
-    def __init__(self, count: int, batch: int, seed: int, stream: int) -> None:
+    `slots` are the places in a step's batch that this process fills; all of them, if it is alone.
+    """
+
+    def __init__(
+        self, count: int, batch: int, seed: int, stream: int, slots: range | None = None
+    ) -> None:
         self.count, self.batch, self.seed, self.stream = count, batch, seed, stream
+        self.slots = range(batch) if slots is None else slots
         self._order: tuple[int, npt.NDArray[np.int64]] = (-1, np.empty(0, np.int64))
 
     def ids(self, step: int, steps: int) -> npt.NDArray[np.int64]:
-        """(steps, batch): the positions in the pool that each of these steps sees."""
+        """(steps, slots): the positions in the pool that each of these steps sees."""
         if not self.count:  # of a method that does not look at this pool
-            return np.zeros((steps, self.batch), np.int64)
+            return np.zeros((steps, len(self.slots)), np.int64)
         at = np.arange(step * self.batch, (step + steps) * self.batch)
         ids = np.empty_like(at)
         passes = at // self.count
         for number in range(int(passes[0]), int(passes[-1]) + 1):
             here = passes == number
             ids[here] = self._pass(number)[at[here] % self.count]
-        return ids.reshape(steps, self.batch)
+        return ids.reshape(steps, self.batch)[:, self.slots.start : self.slots.stop]
 
     def _pass(self, number: int) -> npt.NDArray[np.int64]:
         if self._order[0] != number:

@@ -9,7 +9,8 @@ from statistics import median
 PACKAGE = Path(__file__).parents[1] / "tamatch"
 
 LAYERS = [
-    {"errors", "types", "kinds", "dist", "losses"},
+    {"errors", "launch"},
+    {"types", "kinds", "dist", "losses"},
     {"files", "stats", "options", "sampler", "signals", "cut"},
     {"pseudo", "nets", "augment", "data", "report", "lock"},  # siblings never import each other
     {"methods", "recipes"},

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from .. import dist
 from ..losses import each_ce, one_hot
 from ..stats import Status
 
@@ -50,8 +51,8 @@ class Pseudo(NamedTuple):
     def report(self) -> dict[str, Tensor]:
         """Utilization, overall and by predicted class, and the weights of those used."""
         chosen = one_hot(self.label, self.p.shape[-1])
-        used = self.mask.sum()
-        mean_weight = (self.mask * self.weight).sum() / used.clamp(min=1)
+        used = dist.sum_(self.mask.sum())
+        mean_weight = dist.sum_((self.mask * self.weight).sum()) / used.clamp(min=1)
         return {
             "used": self.mask.mean(),
             "used_by_class": (chosen * self.mask[:, None]).mean(0),
