@@ -16,7 +16,9 @@ from .diagnosis import first, first_bad
 from .guard import ALLOWED, Guard
 from .meter import Meter
 from .methods.base import Method
+from .nets.recompute import recompute, recomputes
 from .optim import Optimizer, schedule, set_lr_
+from .room import noticing
 from .sampler import keyed
 from .source import OnHost, Source
 from .types import Batch
@@ -66,9 +68,10 @@ class Engine:
         """Everything that happens to a batch; nothing in here waits for the device."""
         self.guard.remember()
         set_lr_(self.optimizer, schedule(self.at, self.pace.steps, self.pace.warmup))
-        with self.precision():
-            loss = self.method(self.batch())
-        loss.total.backward()
+        with noticing():
+            with self.precision():
+                loss = self.method(self.batch())
+            loss.total.backward()
         dist.mean_grads_(self.method.parameters())
         self.guard.judge(loss.total)
         self.optimizer.step()  # skipped by itself if the step is bad
@@ -111,6 +114,15 @@ class Engine:
             self.graph.replay()
         self.done += 1
 
+    def make_room(self) -> bool:
+        """Undo a step that had no room, and recompute activations from now on; False if in vain."""
+        if dist.world() > 1 or not recompute(self.method):  # the others cannot undo theirs
+            return False
+        self.optimizer.zero_grad()
+        self.guard.put_back()
+        self.graph, self.eager_steps = None, 0  # warm up anew
+        return True
+
     def turn_to(self, step: int) -> None:
         """What the host does for a step before it begins."""
         self.source.prepare(step)
@@ -131,6 +143,7 @@ class Engine:
     def capture(self) -> None:
         """Record the step once; recording does not run it."""
         torch.cuda.synchronize()
+        self.guard.remember()  # if there is no room, the present state is what is put back
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph, stream=self.stream):
             self.step()
@@ -138,6 +151,8 @@ class Engine:
     def explain(self) -> str:
         """Which step froze the run and why; it is replayed, and the engine ends with it."""
         step = self.done - int(self.guard.count) + ALLOWED  # each step since then was counted
+        if not dist.alone():  # where one process stops to look, the others would wait for ever
+            return f"step {step:,} (resumed in one process, the run names the value)"
         self.at.fill_(step)
         self.turn_to(step)
         with torch.compiler.set_stance("force_eager"), self.precision():
@@ -170,6 +185,7 @@ class Engine:
             "optimizer": self.optimizer.state_dict(),
             "meter": self.meter.state_dict(),
             "guard": self.guard.state_dict(),
+            "recomputes": recomputes(self.method),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -179,3 +195,5 @@ class Engine:
         self.optimizer.load_state_dict(state["optimizer"])
         self.meter.load_sums(state["meter"])
         self.guard.load_state_dict(state["guard"])
+        if state["recomputes"]:
+            recompute(self.method)

@@ -63,6 +63,11 @@ class Guard(nn.Module):
         for tensors in self.state:
             tensors.choose(row)
 
+    def put_back(self) -> None:
+        """Undo a step that did not come to its update."""
+        self.found.fill_(1.0)
+        self.undo()
+
 
 class Twice:
     """Tensors of one type after (row 0) and before (row 1) a step, all moved by a few kernels."""

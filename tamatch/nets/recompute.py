@@ -39,6 +39,11 @@ def recompute(module: nn.Module) -> bool:
     return bool(blocks)
 
 
+def recomputes(module: nn.Module) -> bool:
+    """Whether a block of the module does so now."""
+    return any(isinstance(m, Recomputing) and m.recompute for m in module.modules())
+
+
 @contextmanager
 def unmoved(module: nn.Module) -> Iterator[None]:
     """Whatever runs in here, the module's buffers (BatchNorm's statistics) end as they began."""
