@@ -11,17 +11,18 @@ PACKAGE = Path(__file__).parents[1] / "tamatch"
 LAYERS = [
     {"errors", "launch"},
     {"types", "kinds", "dist", "losses"},
-    {"files", "stats", "options", "sampler", "signals", "room", "cut", "choose", "trust"},
-    {"pseudo", "nets", "augment", "data", "report", "lock"},  # siblings never import each other
+    {"files", "stats", "options", "sampler", "signals", "room", "spreadsheet", "cut", "choose", "trust", "likeness", "sheet"},
+    {"pseudo", "nets", "augment", "data", "report", "lock", "symptoms"},  # siblings never import each other
     {"methods", "recipes", "folder"},
     {"optim", "checkpoint", "source", "meter", "config", "guard", "diagnosis"},
     {"engine", "exam", "hardware", "model", "progress", "conditions"},
-    {"memory"},
+    {"memory", "standing"},
+    {"watch", "assess"},
     {"picture", "training", "build", "record"},
     {"automatic"},
     {"run", "vectors"},
     {"use", "learners"},
-    {"export", "label", "predict", "estimator"},
+    {"export", "label", "review", "predict", "estimator"},
     {"bench"},
     {"cli"},
     {"__init__", "__main__"},
