@@ -88,6 +88,23 @@ class Ring(nn.Module):
         self.at.add_(count).remainder_(self.length)
 
 
+class Tally(nn.Module):
+    """How often each image of the pool was accepted as a pseudo-label.
+
+    In float64, like the other statistics, so that the guard moves all of them by the same kernels.
+    """
+
+    count: Tensor
+
+    def __init__(self, task: Task) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(task.unlabelled, dtype=torch.float64))
+
+    def add_(self, ids: Tensor, mask: Tensor) -> None:
+        """Count the images of this step, in all processes."""
+        self.count.index_add_(0, dist.gather(ids), dist.gather(mask).double())
+
+
 def last_position(ids: Tensor, size: int, keep: Tensor | None = None) -> Tensor:
     """For each position the last one, among those kept, with the same id in 0 … size-1; or -1."""
     position = torch.arange(len(ids), device=ids.device)

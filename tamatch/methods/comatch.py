@@ -66,7 +66,7 @@ class CoMatch(Contrastive):
         p = self.remember_(batch, x, weak)
         near = (self.embed(strong) @ gather(self.embed(other)).T / self.temperature).softmax(-1)
         sup = each_ce(x.logits, batch.y).mean()
-        unsup, report = self.agreement(strong.logits, p)
+        unsup, report = self.agreement(strong.logits, p, batch.id_u)
         contrast = -(self.graph(p) * (near + 1e-7).log()).sum(-1).mean()
         total = sup + self.lambda_u * unsup + self.lambda_contrast * contrast
         parts = {"sup": sup.detach(), "unsup": unsup.detach(), "contrast": contrast.detach()}

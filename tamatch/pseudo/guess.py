@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from .. import dist
 from ..losses import each_ce, one_hot
-from ..stats import Status
+from ..stats import Status, Tally
 
 
 class Guess(NamedTuple):
@@ -69,9 +69,11 @@ class PseudoLabeler(nn.Module):
     A part is a plain function of a `Guess` if it is stateless, a module if it remembers.
     """
 
-    def __init__(self, status: Status, generate: Part, select: Part, weigh: Part) -> None:
+    def __init__(
+        self, status: Status, generate: Part, select: Part, weigh: Part, tally: Tally
+    ) -> None:
         super().__init__()
-        self.status = status
+        self.status, self.tally = status, tally
         self.generate, self.select, self.weigh = generate, select, weigh
 
     @torch.no_grad()
@@ -83,7 +85,10 @@ class PseudoLabeler(nn.Module):
             self.status.observe_(p_w, p_x)
         guess = Guess(p_w, p_w, p_x, ids, self.status, learn)
         guess = guess._replace(p=self.generate(guess))
-        return Pseudo(guess.p, guess.label, self.select(guess), self.weigh(guess))
+        pseudo = Pseudo(guess.p, guess.label, self.select(guess), self.weigh(guess))
+        if learn:
+            self.tally.add_(ids, pseudo.mask)
+        return pseudo
 
     def report(self, pseudo: Pseudo) -> dict[str, Tensor]:
         """What the run's log says of this step's pseudo-labels and of the learning status."""
