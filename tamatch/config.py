@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
 
-from . import recipes
+from . import launch, recipes
 from .errors import UsageError
 from .kinds import AT_LEAST_ONE, AT_LEAST_ZERO, POSITIVE, SHARE, Between
 from .methods import entry, get, register
@@ -121,7 +122,20 @@ def configure(given: dict[str, Any], config_file: Path | None = None) -> Run:
     missing = [o.flag for k, o in RUN_OPTIONS.items() if o.required and k not in filled]
     if missing:
         raise UsageError(f"--data {data} has no recipe: please give {', '.join(missing)}.")
-    return Run(**filled, options={k: chosen[k] for k in allowed})
+    run = Run(**filled, options={k: chosen[k] for k in allowed})
+    check_processes(run)
+    return run
+
+
+def check_processes(run: Run) -> None:
+    """The processes that torchrun started must have equal shares of a batch."""
+    count, whole = launch.processes(), math.gcd(run.batch, run.unlabelled)
+    if whole % count:
+        fit = [str(n) for n in range(1, whole + 1) if whole % n == 0]
+        raise UsageError(
+            f"{count} processes cannot share --batch {run.batch} and --unlabelled {run.unlabelled} "
+            f"evenly: {' or '.join(fit)} can. The batch is that of all processes together."
+        )
 
 
 def read_config(path: Path) -> dict[str, Any]:

@@ -15,14 +15,28 @@ from torch.autograd import Function
 from torch.nn import Parameter
 
 from . import launch
-from .errors import TamatchError, UsageError
+from .errors import TamatchError
 
 PATIENCE = timedelta(hours=1)  # for the first process, which alone decodes images, tests and saves
 
 
+_apart = False  # for a while this process acts as if it were alone
+
+
 def alone() -> bool:
     """Is there nobody to share with?"""
-    return not (dist.is_available() and dist.is_initialized())
+    return _apart or not (dist.is_available() and dist.is_initialized())
+
+
+@contextmanager
+def apart() -> Iterator[None]:
+    """For what this process does and the others do not."""
+    global _apart
+    before, _apart = _apart, True
+    try:
+        yield
+    finally:
+        _apart = before
 
 
 def world() -> int:
@@ -59,18 +73,6 @@ def share(count: int) -> range:
     """Which of `count` rows, spread evenly over all processes, are this one's."""
     mine = count // world()
     return range(rank() * mine, (rank() + 1) * mine)
-
-
-def check_sizes(**sizes: int) -> None:
-    """An error that says which numbers of processes fit, if this one does not."""
-    if any(size % world() for size in sizes.values()):
-        counts = range(1, min(sizes.values()) + 1)
-        fit = [str(n) for n in counts if not any(size % n for size in sizes.values())]
-        given = " and ".join(f"--{name} {size}" for name, size in sizes.items())
-        raise UsageError(
-            f"{world()} processes cannot share {given} evenly. Start {' or '.join(fit)} of them, "
-            "or change the batch, which is that of all processes together."
-        )
 
 
 def mine(rows: Tensor, chunk: int | None = None) -> Tensor:
@@ -168,4 +170,4 @@ def from_first(value: Any = None) -> Any:
     if rank() > 0:
         content = torch.empty(int(length), dtype=torch.uint8)
     dist.broadcast(content, 0)
-    return torch.load(io.BytesIO(content.numpy().tobytes()), weights_only=True)
+    return torch.load(io.BytesIO(content.numpy().tobytes()), "cpu", weights_only=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
+import sys
 
 
 def processes() -> int:
@@ -21,10 +23,16 @@ def leads() -> bool:
     return processes() == 1 or os.environ["RANK"] == "0"
 
 
-def name() -> str | None:
-    """The same for all processes of one torchrun command, also after it has restarted them.
+def restarts() -> int:
+    """How often torchrun has started the processes of this machine anew."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
 
-    That is its `--rdzv-id`; without one, the torchrun process of this machine.
+
+def name() -> str | None:
+    """Names a torchrun command, the same before and after it has restarted its processes.
+
+    By its `--rdzv-id`; where it has none, by the torchrun process of this machine.
     """
     given = os.environ.get("TORCHELASTIC_RUN_ID")
-    return f"process {os.getppid()} on {platform.node()}" if given == "none" else given
+    own = f"process {os.getppid()} on {platform.node()}" if given == "none" else given
+    return own and f"{own}: {shlex.join(sys.argv[1:])}"

@@ -13,6 +13,7 @@ from torch.optim import AdamW
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from . import dist
 from .engine import Engine
 from .exam import Exam
 from .hardware import memory
@@ -80,7 +81,7 @@ def per_image(engine: Engine) -> int:
     """Bytes that a forward and a backward pass hold for an image; the net stays as it is."""
     net, size = engine.method.net, engine.augment.policy.size
     images = torch.zeros(PROBE, 3, size, size, device=engine.device, requires_grad=True)
-    with unmoved(net), Peak() as peak:
+    with unmoved(net), dist.apart(), Peak() as peak:
         with engine.precision():
             features = net.forward(images).features  # a call would compile it for this batch
         torch.autograd.grad(features.sum(), [images])

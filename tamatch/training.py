@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from . import assess, checkpoint
+from . import assess, checkpoint, dist
 from .conditions import compare, conditions
 from .config import Run
 from .engine import Engine
@@ -80,7 +80,7 @@ class Training:
                 self.advance()
                 done = engine.done
                 last = done == self.steps
-                asked = stop.received  # once: a signal may come between save and stop
+                asked = dist.largest(stop.received)  # once: another may come before the stop
                 if done % run.log_every == 0 or last:
                     self.log()
                 if done % run.test_every == 0 or last:
@@ -201,3 +201,13 @@ class Training:
             status="finished", step=self.steps, times={**times, "finished": finished}
         )
         return result
+
+
+def accompany(engine: Engine, stop: StopSignals) -> None:
+    """Take part in the steps of a run that another process logs, tests and saves."""
+    steps = engine.pace.steps
+    with engine.running():
+        while engine.done < steps:
+            engine.advance()
+            if (asked := dist.largest(stop.received)) and engine.done < steps:
+                raise Stopped(asked, f"stopped at step {engine.done:,} of {steps:,}.")
