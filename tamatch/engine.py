@@ -18,7 +18,7 @@ from .meter import Meter
 from .methods.base import Method
 from .nets.recompute import recompute, recomputes
 from .optim import Optimizer, schedule, set_lr_
-from .room import noticing
+from .room import in_pieces, noticing
 from .sampler import keyed
 from .source import OnHost, Source
 from .types import Batch
@@ -170,10 +170,11 @@ class Engine:
         net = self.method.final.eval()
         batch = 512 if self.stream is None else 2500  # few launches on a GPU, small caches on a CPU
         with self.precision():
-            rows = [
-                net(self.augment("plain", part.to(self.device), self.at, self.at, 0)).logits
-                for part in (images[i : i + batch] for i in range(0, len(images), batch))
-            ]
+            rows = in_pieces(
+                lambda x: net(self.augment("plain", x.to(self.device), self.at, self.at, 0)).logits,
+                images,
+                batch,
+            )
         net.train()
         return torch.cat(rows).softmax(-1)
 
@@ -195,5 +196,4 @@ class Engine:
         self.optimizer.load_state_dict(state["optimizer"])
         self.meter.load_sums(state["meter"])
         self.guard.load_state_dict(state["guard"])
-        if state["recomputes"]:
-            recompute(self.method)
+        recompute(self.method, wanted=state["recomputes"])

@@ -21,7 +21,7 @@ from .nets.recompute import unmoved
 from .room import NoRoom
 from .source import Resident
 
-PROBE = 2  # images that are sent through the net to see what it needs for each
+PROBES = (2, 4)  # images that are sent through the net to see what each one more needs
 FLOATS = 2 * 3 * 4  # bytes a pixel of a view: three floats, there once more in the joint batch
 
 
@@ -69,7 +69,7 @@ def estimate(engine: Engine, exams: Iterable[Exam]) -> Estimate:
         optimizer=size_of(learning) * (2 if isinstance(engine.optimizer, AdamW) else 1),
         guard=3 * size_of(buffers, undone),  # before, after, and the one that is chosen
         images=size_of(pools, tests),
-        step=views * (FLOATS * pixels + per_image(engine)),
+        step=views * FLOATS * pixels + passes(engine, views),
     )
 
 
@@ -77,15 +77,25 @@ def size_of(*groups: Iterable[Tensor]) -> int:
     return sum(tensor.nbytes for group in groups for tensor in group)
 
 
-def per_image(engine: Engine) -> int:
-    """Bytes that a forward and a backward pass hold for an image; the net stays as it is."""
+def passes(engine: Engine, views: int) -> int:
+    """Bytes that a forward and a backward pass hold for so many views: a line through two probes.
+
+    It need not begin at 0: in half precision there are copies of the weights.
+    """
+    few, more = (probe(engine, count) for count in PROBES)
+    each = (more - few) / (PROBES[1] - PROBES[0])
+    return round(few + each * (views - PROBES[0]))
+
+
+def probe(engine: Engine, count: int) -> int:
+    """The same for a few images, measured; the net stays as it is."""
     net, size = engine.method.net, engine.augment.policy.size
-    images = torch.zeros(PROBE, 3, size, size, device=engine.device, requires_grad=True)
+    images = torch.zeros(count, 3, size, size, device=engine.device, requires_grad=True)
     with unmoved(net), dist.apart(), Peak() as peak:
         with engine.precision():
             features = net.forward(images).features  # a call would compile it for this batch
         torch.autograd.grad(features.sum(), [images])
-    return int(peak.most) // PROBE
+    return int(peak.most)
 
 
 def scarce(need: Estimate, device: torch.device) -> str | None:

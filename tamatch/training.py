@@ -21,7 +21,7 @@ from .guard import ALLOWED
 from .memory import estimate, scarce, too_large
 from .model import Model
 from .progress import Progress
-from .room import NoRoom
+from .room import NoRoom, clear
 from .signals import Stopped, StopSignals
 from .watch import Watch
 
@@ -97,6 +97,7 @@ class Training:
             return self.engine.advance()
         except NoRoom:
             pass  # to be left before going on: the error holds what the step had computed
+        clear()
         if not self.engine.make_room():
             raise too_large(self.engine, self.run.batch, self.run.unlabelled, self.exams.values())
         self.progress.say(

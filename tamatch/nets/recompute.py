@@ -31,11 +31,11 @@ class Recomputing(nn.Module):
         return nullcontext(), unmoved(self)
 
 
-def recompute(module: nn.Module) -> bool:
-    """From now on, all blocks of a module that can do so recompute; False if none is new to it."""
-    blocks = [m for m in module.modules() if isinstance(m, Recomputing) and not m.recompute]
+def recompute(module: nn.Module, *, wanted: bool = True) -> bool:
+    """Set all blocks that can do so to recompute, or not to; False if that changes none."""
+    blocks = [m for m in module.modules() if isinstance(m, Recomputing) and m.recompute != wanted]
     for block in blocks:
-        block.recompute = True
+        block.recompute = wanted
     return bool(blocks)
 
 
