@@ -44,6 +44,7 @@ class Run:
     warmup: Annotated[int, AT_LEAST_ZERO, "steps over which the learning rate grows"]
     batch: Annotated[int, AT_LEAST_ONE, "labelled images a step"]
     unlabelled: Annotated[int, AT_LEAST_ONE, "unlabelled images a step"]
+    replacement: Annotated[bool, "draw images with replacement, not in passes over all"] = False
     optimizer: Annotated[Literal["sgd", "adamw"], "optimizer"]
     lr: Annotated[float, POSITIVE, "learning rate"]
     weight_decay: Annotated[float, AT_LEAST_ZERO, "weight decay"]

@@ -28,6 +28,7 @@ class Draw:
     unlabelled: int
     seed: int
     reads_pool: bool = True  # False for a method that wants no view of the unlabelled images
+    replacement: bool = False
 
 
 class Source(ABC):
@@ -44,7 +45,9 @@ class Source(ABC):
         self.roles = (split.labelled, split.unlabelled)[: 2 if draw.reads_pool else 1]
         pools = ((split.labelled, draw.labelled), (split.unlabelled, draw.unlabelled))
         self.samplers = tuple(
-            Sampler(len(role), batch, draw.seed, stream, dist.share(batch))
+            Sampler(
+                len(role), batch, draw.seed, stream, dist.share(batch), replacement=draw.replacement
+            )
             for stream, (role, batch) in enumerate(pools)
         )
         shapes = [(BLOCK, len(s.slots)) for s in self.samplers]

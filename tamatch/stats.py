@@ -134,7 +134,7 @@ def ratio(target: Tensor, model: Tensor, eps: float = EPS) -> Tensor:
 def start_of_target(task: Task, target: Literal["uniform", "labelled", "prior"]) -> Tensor:
     """The class shares p_target begins with."""
     if target == "prior" and task.prior is None:
-        raise UsageError("target=prior needs the class shares of the pool, and none are known.")
+        raise UsageError("--target prior needs --prior: the class shares of the pool, with commas.")
     shares = {
         "uniform": (1 / task.classes,) * task.classes,
         "labelled": task.labelled_shares,
@@ -148,6 +148,8 @@ class Status(nn.Module):
 
     p_model ← λm·p_model + (1−λm)·mean(p^w), or the mean of the last `window` batches;
     p_target ← λt·p_target + (1−λt)·(p_model, or the mean labelled prediction).
+
+    With `late`, a step uses what the steps before it left, and adds its own afterwards.
     """
 
     def __init__(
@@ -160,8 +162,11 @@ class Status(nn.Module):
         follow: Literal["model", "labelled"] = "model",
         window: int = 0,
         from_first: bool = False,
+        eps: float = EPS,
+        late: bool = False,
     ) -> None:
         super().__init__()
+        self.eps, self.late = eps, late
         uniform = torch.full((task.classes,), 1 / task.classes, dtype=torch.float64)
         self.model: Ema | Window = (
             Window(window, task.classes)
@@ -183,7 +188,7 @@ class Status(nn.Module):
     @property
     def ratio(self) -> Tensor:
         """r = p_target / p_model, float32 (C,)."""
-        return ratio(self.target.value, self.model.value).float()
+        return ratio(self.target.value, self.model.value, self.eps).float()
 
     @property
     def bound(self) -> Tensor:

@@ -81,13 +81,15 @@ class PseudoLabeler(nn.Module):
         self, logits_u: Tensor, logits_x: Tensor, ids: Tensor, *, learn: bool = True
     ) -> Pseudo:
         p_w, p_x = logits_u.softmax(-1), logits_x.softmax(-1)
-        if learn:
+        if learn and not self.status.late:
             self.status.observe_(p_w, p_x)
         guess = Guess(p_w, p_w, p_x, ids, self.status, learn)
         guess = guess._replace(p=self.generate(guess))
         pseudo = Pseudo(guess.p, guess.label, self.select(guess), self.weigh(guess))
         if learn:
             self.tally.add_(ids, pseudo.mask)
+        if learn and self.status.late:
+            self.status.observe_(p_w, p_x)
         return pseudo
 
     def report(self, pseudo: Pseudo) -> dict[str, Tensor]:
