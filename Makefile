@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all faults check fmt clean
+.PHONY: demo test test-all faults soak check fmt clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -28,6 +28,9 @@ test-all: check  ## the long versions too, under an hour
 faults: $(READY)  ## kills, full disks, damage and NaN, hundreds of times; under 45 minutes
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/faults tests/test_resume.py \
 		tests/test_checkpoint.py -m "not gpu" -n 2 -p tests.faults.table
+
+soak: $(READY)  ## half an hour of training steps: memory and open files stay flat
+	$(BIN)/python -m tests.soak.soak 30
 
 fmt: $(READY)
 	$(BIN)/ruff check --fix .

@@ -1,9 +1,10 @@
 """How fast images are cached and checked, beside two processes of bare Pillow.
 
-    python benchmarks/cache.py [COUNT] [SIDE]
+    python benchmarks/cache.py [COUNT] [SIDE] [ROUNDS]
 
-writes COUNT (default 100,000) small JPEGs into a temporary folder, decodes them with Pillow alone
-to arrays in two processes, then runs `decode_all` and `check` on them, each from an empty cache.
+writes COUNT (default 100,000) small JPEGs into a temporary folder. In each round they are decoded
+with Pillow alone to arrays in two processes, then by `decode_all` and by `check`, each from an
+empty cache: a machine that is busy with other work slows all three.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -73,7 +75,7 @@ def in_processes(work: Callable[[Any], None], jobs: list[Any]) -> None:
     pool.join()
 
 
-def main(count: int, side: int) -> None:
+def main(count: int, side: int, rounds: int) -> None:
     with tempfile.TemporaryDirectory() as place:
         root = Path(place) / "images"
         for c in range(CLASSES):
@@ -84,26 +86,29 @@ def main(count: int, side: int) -> None:
         mean = sum(file.stat().st_size for file in files) / count
         print(f"{count:,} JPEGs of {side} × {side} pixels, {mean:,.0f} bytes each")
         halves = [files[k::PROCESSES] for k in range(PROCESSES)]
-        bare, bare_cpu = timed(lambda: in_processes(decode_bare, halves))
-        print(
-            f"bare Pillow, {PROCESSES} processes: {count / bare:,.0f} images/s, "
-            f"{bare_cpu / count * 1e6:.0f} µs CPU each"
-        )
         tasks: dict[str, Callable[[], object]] = {
+            "bare Pillow": lambda: in_processes(decode_bare, halves),
             "decode_all": lambda: decode_all(files, side),
             "check": lambda: check(root, size=side),
         }
-        for name, work in tasks.items():
-            os.environ["TAMATCH_CACHE"] = str(Path(place) / f"cache-{name}")
-            taken, used = timed(work)
-            print(
-                f"{name}: {count / taken:,.0f} images/s, {bare / taken:.0%} of bare Pillow, "
-                f"{used / count * 1e6:.0f} µs CPU each, at most {peak():,.0f} MiB"
-            )
+        walls: dict[str, list[float]] = {name: [] for name in tasks}
+        for number in range(1, rounds + 1):
+            for name, work in tasks.items():
+                os.environ["TAMATCH_CACHE"] = str(Path(place) / f"cache-{name}-{number}")
+                taken, used = timed(work)
+                walls[name].append(taken)
+                print(
+                    f"round {number}, {name}: {count / taken:,.0f} images/s, "
+                    f"{used / count * 1e6:.0f} µs CPU each, at most {peak():,.0f} MiB",
+                    flush=True,
+                )
+        for name in ("decode_all", "check"):
+            ratios = [a / b for a, b in zip(walls["bare Pillow"], walls[name], strict=True)]
+            print(f"{name}: {median(ratios):.0%} of bare Pillow's rate, the median of {rounds}")
         again, _ = timed(lambda: check(root, size=side))
         print(f"check, from the cache: {count / again:,.0f} images/s")
 
 
 if __name__ == "__main__":
     words = [int(word) for word in sys.argv[1:]]
-    main(*(words + [100_000, 64][len(words) :]))
+    main(*(words + [100_000, 64, 3][len(words) :]))

@@ -80,7 +80,8 @@ def source_of(
             f"{data.name} has no unlabelled image, and {run.method} learns from them. Add some, "
             "or let the labelled ones count (--labelled-in-pool yes), or use --method supervised."
         )
-    draw = Draw(run.batch, run.unlabelled, keyed(run.seed, SEEDS["batches"]), reads_pool)
+    seed = keyed(run.seed, SEEDS["batches"])
+    draw = Draw(run.batch, run.unlabelled, seed, reads_pool, run.replacement)
     images = len(split.labelled) + len(split.validation) + len(split.test)
     pixels = 3 * data.size**2 * (images + reads_pool * len(split.unlabelled))
     if pick_images(run, pixels, device) == "device":

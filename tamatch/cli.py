@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from . import __version__
+from . import __version__, launch
 from .bench import commands as bench
 from .config import RUN_OPTIONS, configure, dump, method_options
 from .errors import DataError, TamatchError, UsageError
@@ -50,11 +50,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         if extra and arguments.command != "train":
             raise UsageError(f"{extra[0]} is not an option of `tamatch {arguments.command}`.")
+        if launch.processes() > 1 and arguments.command not in ("train", "resume"):
+            raise UsageError("torchrun is for `tamatch train` and `tamatch resume` alone.")
         arguments.extra = extra
         status: int = arguments.run(arguments)
         return status
     except TamatchError as error:
-        print(f"tamatch: {error}", file=sys.stderr)
+        if launch.place() == 0:  # one of several processes on a machine speaks for all
+            print(f"tamatch: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("tamatch: stopped.", file=sys.stderr)
@@ -209,6 +212,8 @@ def resume(arguments: Any) -> int:
 
 def show_end(path: Path) -> None:
     """The small table at the end of a run."""
+    if not launch.leads():
+        return
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from . import __version__
+from . import __version__, dist
 from .config import Run
 from .errors import UsageError
 
@@ -30,6 +30,7 @@ def conditions(run: Run, device: torch.device) -> Conditions:
         "version of torch": str(torch.__version__),
         "device": torch.cuda.get_device_name(device) if cuda else device.type,
         "file of the method": code[:12],
+        "number of processes": str(dist.world()),
     }
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
 
-from . import recipes
+from . import launch, recipes
 from .errors import UsageError
 from .kinds import AT_LEAST_ONE, AT_LEAST_ZERO, POSITIVE, SHARE, Between
 from .methods import entry, get, register
@@ -43,6 +44,7 @@ class Run:
     warmup: Annotated[int, AT_LEAST_ZERO, "steps over which the learning rate grows"]
     batch: Annotated[int, AT_LEAST_ONE, "labelled images a step"]
     unlabelled: Annotated[int, AT_LEAST_ONE, "unlabelled images a step"]
+    replacement: Annotated[bool, "draw images with replacement, not in passes over all"] = False
     optimizer: Annotated[Literal["sgd", "adamw"], "optimizer"]
     lr: Annotated[float, POSITIVE, "learning rate"]
     weight_decay: Annotated[float, AT_LEAST_ZERO, "weight decay"]
@@ -90,6 +92,11 @@ def configure(given: dict[str, Any], config_file: Path | None = None) -> Run:
     recipe of the data set and, for the method's own options, from its signature.
     """
     values = {**(read_config(config_file) if config_file else {}), **given}
+    if not isinstance(values.get("data", Run.data), str | Path):
+        raise UsageError(
+            "data takes a name or a path. Arrays are for TaMatchClassifier().fit(X, y), or for an "
+            ".npz file with `images` and `labels`."
+        )
     if isinstance(values.get("method"), type):
         values["method"] = register(values["method"])
     run_values = {k: RUN_OPTIONS[k].parse(v) for k, v in values.items() if k in RUN_OPTIONS}
@@ -116,7 +123,20 @@ def configure(given: dict[str, Any], config_file: Path | None = None) -> Run:
     missing = [o.flag for k, o in RUN_OPTIONS.items() if o.required and k not in filled]
     if missing:
         raise UsageError(f"--data {data} has no recipe: please give {', '.join(missing)}.")
-    return Run(**filled, options={k: chosen[k] for k in allowed})
+    run = Run(**filled, options={k: chosen[k] for k in allowed})
+    check_processes(run)
+    return run
+
+
+def check_processes(run: Run) -> None:
+    """The processes that torchrun started must have equal shares of a batch."""
+    count, whole = launch.processes(), math.gcd(run.batch, run.unlabelled)
+    if whole % count:
+        fit = [str(n) for n in range(1, whole + 1) if whole % n == 0]
+        raise UsageError(
+            f"{count} processes cannot share --batch {run.batch} and --unlabelled {run.unlabelled} "
+            f"evenly: {' or '.join(fit)} can. The batch is that of all processes together."
+        )
 
 
 def read_config(path: Path) -> dict[str, Any]:

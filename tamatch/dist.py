@@ -1,54 +1,173 @@
-"""Several processes, or one: the same calls, which do nothing when the world is one process."""
+"""Several processes, or one: the same calls, which do nothing in a process that is alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import io
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 from torch import distributed as dist
+from torch.autograd import Function
 from torch.nn import Parameter
+
+from . import launch
+from .errors import TamatchError
+
+PATIENCE = timedelta(hours=1)  # for the first process, which alone decodes images, tests and saves
+
+
+_apart = False  # for a while this process acts as if it were alone
+
+
+def alone() -> bool:
+    """Is there nobody to share with?"""
+    return _apart or not (dist.is_available() and dist.is_initialized())
+
+
+@contextmanager
+def apart() -> Iterator[None]:
+    """For what this process does and the others do not."""
+    global _apart
+    before, _apart = _apart, True
+    try:
+        yield
+    finally:
+        _apart = before
 
 
 def world() -> int:
     """How many processes train together."""
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+    return 1 if alone() else dist.get_world_size()
 
 
 def rank() -> int:
     """Which of them this is; process 0 writes the files."""
-    return dist.get_rank() if world() > 1 else 0
+    return 0 if alone() else dist.get_rank()
+
+
+@contextmanager
+def joined() -> Iterator[None]:
+    """Be one of the processes that torchrun started, if it did: gloo on CPUs, NCCL on GPUs."""
+    if launch.processes() == 1:
+        yield
+        return
+    dist.init_process_group(timeout=PATIENCE)
+    try:
+        yield
+    except RuntimeError as error:
+        if not isinstance(error, dist.DistError) and "gloo" not in str(error):
+            raise
+        raise TamatchError(
+            "another process of this run has ended or cannot be reached. What is saved is safe: "
+            "`tamatch resume` goes on from the newest checkpoint, on any number of processes."
+        ) from error
+    finally:
+        dist.destroy_process_group()
+
+
+def share(count: int) -> range:
+    """Which of `count` rows, spread evenly over all processes, are this one's."""
+    mine = count // world()
+    return range(rank() * mine, (rank() + 1) * mine)
+
+
+def mine(rows: Tensor, chunk: int | None = None) -> Tensor:
+    """This process's share of rows that all processes know; of each chunk, where there are some."""
+    if alone():
+        return rows
+    chunks = torch.split(rows, chunk or len(rows))
+    return torch.cat([part[(own := share(len(part))).start : own.stop] for part in chunks])
 
 
 def mean_(x: Tensor) -> Tensor:
     """Average a tensor over all processes, in place."""
-    if world() > 1:
+    if not alone():
         dist.all_reduce(x)
         x.div_(world())
     return x
 
 
+def sum_(x: Tensor) -> Tensor:
+    """Add up a tensor over all processes, in place."""
+    if not alone():
+        dist.all_reduce(x)
+    return x
+
+
 def max_(x: Tensor) -> Tensor:
     """The largest of a tensor over all processes, in place."""
-    if world() > 1:
+    if not alone():
         dist.all_reduce(x, dist.ReduceOp.MAX)
     return x
 
 
+class _Sum(Function):
+    """The sum over all processes.
+
+    Each process's x moves the loss of every process, so its gradient is the sum of theirs.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return sum_(x.clone())
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        return sum_(grads[0].clone())
+
+
+def total(x: Tensor) -> Tensor:
+    """The sum over all processes, with its gradient."""
+    return x if alone() else cast(Tensor, _Sum.apply(x))  # type: ignore[no-untyped-call]
+
+
+def mean(x: Tensor) -> Tensor:
+    """The average over all processes, with its gradient."""
+    return x if alone() else total(x) / world()
+
+
 def gather(x: Tensor) -> Tensor:
-    """Join the rows of all processes, in rank order; no gradient."""
-    if world() == 1:
+    """Join the rows of all processes, in rank order; with their gradient, where x has one."""
+    if alone():
         return x
+    if x.requires_grad and torch.is_grad_enabled():
+        parts = [x if r == rank() else torch.zeros_like(x) for r in range(world())]
+        return total(torch.cat(parts))
+    x = x.contiguous()
     rows = [torch.empty_like(x) for _ in range(world())]
-    dist.all_gather(rows, x.contiguous())
+    dist.all_gather(rows, x)
     return torch.cat(rows)
 
 
 def mean_grads_(parameters: Iterable[Parameter]) -> None:
     """Average the gradients over all processes: one call for all of them together."""
-    if world() == 1:
+    if alone():
         return
     grads = [p.grad for p in parameters if p.grad is not None]
     flat = mean_(torch.cat([g.flatten() for g in grads]))
     for grad, part in zip(grads, torch.split(flat, [g.numel() for g in grads]), strict=True):
         grad.copy_(part.view_as(grad))
+
+
+def largest(number: int) -> int:
+    """The largest of a number over all processes: what they agree on between two steps."""
+    return number if alone() else int(max_(torch.tensor(number)))
+
+
+def from_first(value: Any = None) -> Any:
+    """Process 0's value in all processes: tensors, numbers, texts, and lists and dicts of them."""
+    if alone():
+        return value
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    content = torch.frombuffer(buffer.getbuffer(), dtype=torch.uint8)
+    length = torch.tensor(len(content))
+    dist.broadcast(length, 0)
+    if rank() > 0:
+        content = torch.empty(int(length), dtype=torch.uint8)
+    dist.broadcast(content, 0)
+    return torch.load(io.BytesIO(content.numpy().tobytes()), "cpu", weights_only=True)

@@ -17,7 +17,9 @@ from .diagnosis import first, first_bad
 from .guard import ALLOWED, Guard
 from .meter import Meter
 from .methods.base import Method
+from .nets.recompute import recompute, recomputes
 from .optim import Optimizer, schedule, set_lr_
+from .room import in_pieces, noticing
 from .sampler import keyed
 from .source import OnHost, Source
 from .types import Batch
@@ -60,7 +62,8 @@ class Engine:
         cuda = self.device.type == "cuda"
         self.stream = torch.cuda.Stream(self.device) if cuda else None  # type: ignore[no-untyped-call]
         self.layout = torch.channels_last if cuda else torch.contiguous_format
-        self.slots = [torch.arange(s.batch, device=self.device) for s in source.samplers]
+        places = (s.slots for s in source.samplers)  # of this process in the batch of all
+        self.slots = [torch.arange(p.start, p.stop, device=self.device) for p in places]
         self.ahead = Ahead(self.device) if cuda else None
 
     def step(self) -> None:
@@ -78,9 +81,10 @@ class Engine:
         """Loss, gradients, update, and what the method and the meters make of it."""
         self.guard.remember()
         set_lr_(self.optimizer, schedule(self.at, self.pace.steps, self.pace.warmup))
-        with self.precision():
-            loss = self.method(batch)
-        loss.total.backward()
+        with noticing():
+            with self.precision():
+                loss = self.method(batch)
+            loss.total.backward()
         dist.mean_grads_(self.method.parameters())
         self.guard.judge(loss.total)
         self.optimizer.step()  # skipped by itself if the step is bad
@@ -124,6 +128,15 @@ class Engine:
             self.graph.replay()
         self.done += 1
 
+    def make_room(self) -> bool:
+        """Undo a step that had no room, and recompute activations from now on; False if in vain."""
+        if dist.world() > 1 or not recompute(self.method):  # the others cannot undo theirs
+            return False
+        self.optimizer.zero_grad()
+        self.guard.put_back()
+        self.graph, self.eager_steps = None, 0  # warm up anew
+        return True
+
     def turn_to(self, step: int) -> None:
         """What the host does for a step before it begins."""
         if self.ahead is None:
@@ -151,6 +164,7 @@ class Engine:
     def capture(self) -> None:
         """Record the step once; recording does not run it."""
         torch.cuda.synchronize()
+        self.guard.remember()  # if there is no room, the present state is what is put back
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph, stream=self.stream):
             self.step()
@@ -158,6 +172,8 @@ class Engine:
     def explain(self) -> str:
         """Which step froze the run and why; it is replayed, and the engine ends with it."""
         step = self.done - int(self.guard.count) + ALLOWED  # each step since then was counted
+        if not dist.alone():  # where one process stops to look, the others would wait for ever
+            return f"step {step:,} (resumed in one process, the run names the value)"
         self.at.fill_(step)
         self.turn_to(step)
         self.source.prepare(step)
@@ -176,10 +192,11 @@ class Engine:
         net = self.method.final.eval()
         batch = 512 if self.stream is None else 2500  # few launches on a GPU, small caches on a CPU
         with self.precision():
-            rows = [
-                net(self.augment("plain", part.to(self.device), self.at, self.at, 0)).logits
-                for part in (images[i : i + batch] for i in range(0, len(images), batch))
-            ]
+            rows = in_pieces(
+                lambda x: net(self.augment("plain", x.to(self.device), self.at, self.at, 0)).logits,
+                images,
+                batch,
+            )
         net.train()
         return torch.cat(rows).softmax(-1)
 
@@ -191,6 +208,7 @@ class Engine:
             "optimizer": self.optimizer.state_dict(),
             "meter": self.meter.state_dict(),
             "guard": self.guard.state_dict(),
+            "recomputes": recomputes(self.method),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -200,5 +218,6 @@ class Engine:
         self.optimizer.load_state_dict(state["optimizer"])
         self.meter.load_state_dict(state["meter"])
         self.guard.load_state_dict(state["guard"])
+        recompute(self.method, wanted=state["recomputes"])
         if self.ahead is not None:
             self.ahead.step = None  # what is ready is not of this step

@@ -29,9 +29,9 @@ class Guard(nn.Module):
     def __init__(self, method: Method, optimizer: Optimizer) -> None:
         super().__init__()
         device = next(method.parameters()).device
-        self.register_buffer("found", torch.zeros((), device=device), persistent=False)
+        self.register_buffer("found", torch.zeros((), dtype=torch.float32, device=device), False)
         self.register_buffer("count", torch.zeros((), dtype=torch.float64, device=device))
-        self.one = torch.ones((), device=device)
+        self.one = torch.ones((), dtype=torch.float32, device=device)
         optimizer.found_inf, optimizer.grad_scale = self.found, None  # type: ignore[attr-defined]
         method.skipped = self.found
         self.learning = by_type(p for p in method.parameters() if p.requires_grad)
@@ -61,6 +61,11 @@ class Guard(nn.Module):
         row = self.found.long().view(1)
         for tensors in self.state:
             tensors.choose(row)
+
+    def put_back(self) -> None:
+        """Undo a step that did not come to its update."""
+        self.found.fill_(1.0)
+        self.undo()
 
 
 class Twice:

@@ -7,6 +7,7 @@ from typing import Literal
 
 import torch
 
+from . import launch
 from .config import Run
 from .errors import UsageError
 
@@ -14,16 +15,30 @@ IMAGES_SHARE = 0.5  # of the memory; the rest is for the net and what it compute
 
 
 def pick_device(name: str) -> torch.device:
-    """`auto` is the GPU where there is one."""
+    """`auto` is the GPU where there is one; each of several processes has its own."""
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
     except RuntimeError:
         raise UsageError(f"--device takes auto, cpu, cuda or cuda:N; got {name!r}.") from None
     if device.type == "cuda" and not torch.cuda.is_available():
         raise UsageError(f"--device {name}: no GPU that torch {torch.__version__} can use.")
-    return device
+    return own_gpu(device) if device.type == "cuda" and launch.processes() > 1 else device
+
+
+def own_gpu(device: torch.device) -> torch.device:
+    """The GPU of one of several processes on a machine."""
+    if device.index is not None:
+        raise UsageError(f"--device {device} is one GPU, and each process needs its own: use cuda.")
+    if launch.place() >= torch.cuda.device_count():
+        raise UsageError(
+            f"there are {torch.cuda.device_count()} GPUs on this machine, and more processes: "
+            "give torchrun --nproc-per-node gpu, or train with --device cpu."
+        )
+    own = torch.device("cuda", launch.place())
+    torch.cuda.set_device(own)
+    return own
 
 
 def pick_precision(run: Run, device: torch.device) -> str:

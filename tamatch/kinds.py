@@ -71,4 +71,6 @@ Clip = Annotated[Literal["literal", "symmetric", "none"], "bound of the class we
 Target = Annotated[
     Literal["uniform", "labelled", "adaptive", "prior"], "class shares to steer towards"
 ]
+RatioEps = Annotated[float, POSITIVE, "added to the class shares whose ratio is r"]
+Update = Annotated[Literal["before", "after"], "class shares are updated before or after their use"]
 Parity = Annotated[Literal["ours", "usb"], "usb: behave as the published benchmark code"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from . import dist
+
 
 class Meter:
     """Means of named scalars and vectors since the last read; `max_…` names keep the largest.
@@ -19,6 +21,7 @@ class Meter:
 
     def add_(self, parts: dict[str, Tensor], bad: Tensor) -> None:
         """Take in the values of one step, unless it was a bad one."""
+        parts = joint(parts)
         if not self.names:
             self._lay_out(parts)
         values = [parts[name] for name in self.names]
@@ -69,3 +72,14 @@ class Meter:
     def _cut(self, line: Tensor) -> list[Tensor]:
         pieces = torch.split(line, [shape.numel() for shape in self.shapes])
         return [piece.view(shape) for piece, shape in zip(pieces, self.shapes, strict=True)]
+
+
+def joint(parts: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The values of all processes together: their means, and the largest of `max_…`."""
+    if dist.alone():
+        return parts
+    most = {name: dist.max_(v.clone()) for name, v in parts.items() if name.startswith("max_")}
+    rest = {name: value.double() for name, value in parts.items() if name not in most}
+    flat = dist.mean_(torch.cat([value.flatten() for value in rest.values()]))
+    means = torch.split(flat, [value.numel() for value in rest.values()])
+    return most | {n: m.view_as(v) for (n, v), m in zip(rest.items(), means, strict=True)}

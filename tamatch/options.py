@@ -30,7 +30,7 @@ class Option:
 
     @property
     def flag(self) -> str:
-        return "--" + self.name.replace("_", "-")
+        return "--" + self.name.rstrip("_").replace("_", "-")  # `from_`: a keyword of Python
 
     def parse(self, value: Any) -> Any:
         """The value in its type, or an error that names the option and what it takes."""

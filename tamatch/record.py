@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import datetime
-import io
 import platform
 import shlex
 from collections.abc import Iterator
@@ -17,10 +15,10 @@ import torch
 from . import __version__
 from .config import RUN_OPTIONS, Run, method_options
 from .data import DataSet, Split, read_split, shares, write_split
+from .data.cells import write_table
 from .data.splitfile import ROLES
 from .engine import Engine
 from .errors import DataError
-from .files import write_bytes
 from .folder import RunFolder
 from .hardware import pick_precision
 from .progress import Progress
@@ -96,9 +94,7 @@ def tell_of_skipped(folder: RunFolder, data: DataSet, progress: Progress) -> Non
         progress.say(note)
     if not data.skipped:
         return
-    text = io.StringIO()
-    csv.writer(text).writerows([("file", "reason"), *data.skipped])
-    write_bytes(folder.path / "skipped.csv", text.getvalue().encode())
+    write_table(folder.path / "skipped.csv", ("file", "reason"), data.skipped)
     (file, reason), total = data.skipped[0], len(data.skipped) + len(data.images)
     progress.say(
         f"{len(data.skipped):,} of {total:,} images cannot be read and are left out "

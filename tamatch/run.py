@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import checkpoint, report
+from . import checkpoint, dist, launch, report
 from .build import engine_of, split_plan
 from .config import Run, configure, method_options
 from .data import load, make_split
-from .errors import StorageError
+from .errors import DataError, StorageError
 from .exam import Exam
 from .files import read_json
 from .folder import RunFolder
@@ -21,7 +21,8 @@ from .model import Facts, Model
 from .picture import save_views
 from .progress import Progress, counting
 from .record import command, record_facts, tell_of_skipped
-from .training import Training
+from .signals import StopSignals
+from .training import Training, accompany
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,12 @@ def train(
 
     The options are those of `tamatch train`, with underscores: `train(data="digits", steps=500)`.
     """
+    if not launch.leads():
+        return follow()
     run = configure(options, Path(config) if config else None)
     folder = RunFolder(Path(out) if out else default_folder(run))
+    if began_here(folder) and (launch.restarts() or not overwrite):
+        return resume(folder.path, quiet=quiet)
     with advice(folder), folder.taken(overwrite=overwrite):
         begin(run, folder)
         return complete(run, folder, quiet=quiet)
@@ -63,6 +68,8 @@ def train(
 
 def resume(path: str | Path, *, quiet: bool = False) -> Finished:
     """Go on exactly where a run stopped; a finished one only gets a fresh report."""
+    if not launch.leads():
+        return follow()
     folder = RunFolder(Path(path))
     folder.read()  # an error, if this is no run
     with advice(folder), folder.held():
@@ -71,7 +78,16 @@ def resume(path: str | Path, *, quiet: bool = False) -> Finished:
 
 def begin(run: Run, folder: RunFolder) -> None:
     config = dataclasses.asdict(run)
-    folder.update(status="new", step=0, config=config, command=command(run, folder.path))
+    started = {"command": command(run, folder.path)}
+    if (name := launch.name()) is not None:
+        started["torchrun"] = name
+    folder.update(status="new", step=0, config=config, **started)
+
+
+def began_here(folder: RunFolder) -> bool:
+    """Did this torchrun command begin the run itself, before it restarted its processes?"""
+    name = launch.name() if folder.record.exists() else None
+    return name is not None and folder.read().get("torchrun") == name
 
 
 @contextmanager
@@ -96,16 +112,35 @@ def stored_config(folder: RunFolder) -> Run:
 def complete(run: Run, folder: RunFolder, *, quiet: bool = False) -> Finished:
     """Bring the run and its baseline to their ends, from wherever they are."""
     progress = Progress(folder.log, quiet=quiet)
-    result = one_run(run, folder, progress)
-    if run.baseline == "supervised":
-        base = baseline_config(run)
-        with folder.baseline.held():
-            if not folder.baseline.record.exists():
-                begin(base, folder.baseline)
-            progress.say("The supervised baseline, on the same labels:")
-            one_run(base, folder.baseline, progress)
+    with dist.joined():
+        result = one_run(run, folder, progress)
+        if run.baseline == "supervised":
+            base = baseline_config(run)
+            with folder.baseline.held():
+                if not folder.baseline.record.exists():
+                    begin(base, folder.baseline)
+                progress.say("The supervised baseline, on the same labels:")
+                one_run(base, folder.baseline, progress)
+        dist.from_first({"path": str(folder.path), "result": result})
     report.write_report(folder.path)
     return Finished(folder.path, result)
+
+
+def follow() -> Finished:
+    """What every process but the first does: take part in the runs that the first one leads.
+
+    It never looks at the run folder, which may be on another machine.
+    """
+    with dist.joined(), StopSignals() as stop:
+        while "run" in (order := dist.from_first()):
+            run = Run(**order["run"])
+            data = load(run.data, Path(run.root) if run.root else None, run.size)
+            if data.sha256() != order["data"]:
+                raise DataError(f"{data.name} has other images or labels here than in process 0.")
+            engine = engine_of(run, data, make_split(data, split_plan(run)))
+            engine.load_state_dict(order["state"])
+            accompany(engine, stop)
+    return Finished(Path(order["path"]), order["result"])
 
 
 def one_run(run: Run, folder: RunFolder, progress: Progress) -> dict[str, Any]:
@@ -118,6 +153,9 @@ def one_run(run: Run, folder: RunFolder, progress: Progress) -> dict[str, Any]:
         progress.say(message)
     training = prepare(run, folder, progress, started=state is not None)
     training.resume(state)
+    order = {"run": dataclasses.asdict(dataclasses.replace(run, weights=None))}
+    data = folder.read()["data"]["sha256"]
+    dist.from_first({**order, "data": data, "state": training.engine.state_dict()})
     return training.go()
 
 

@@ -33,24 +33,53 @@ def permutation(count: int, key: int) -> npt.NDArray[np.int64]:
     return np.argsort(ranks, kind="stable")
 
 
-class Sampler:
-    """Walks through a pool pass after pass, each pass a fresh permutation without replacement."""
+def independent(at: npt.NDArray[np.int64], count: int, key: int) -> npt.NDArray[np.int64]:
+    """For each place in the stream of draws a number in 0 … count-1, by its hash alone."""
+    with np.errstate(over="ignore"):
+        drawn = mix64(at.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(key))
+    return (drawn >> np.uint64(11)).astype(np.int64) % count
 
-    def __init__(self, count: int, batch: int, seed: int, stream: int) -> None:
+
+class Sampler:
+    """Walks through a pool pass after pass, each pass a fresh permutation without replacement.
+
+    With `replacement` every place of a batch draws for itself, as if all others did not exist.
+    `slots` are the places in a step's batch that this process fills; all of them, if it is alone.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        batch: int,
+        seed: int,
+        stream: int,
+        slots: range | None = None,
+        *,
+        replacement: bool = False,
+    ) -> None:
+        self.replacement = replacement
         self.count, self.batch, self.seed, self.stream = count, batch, seed, stream
+        self.slots = range(batch) if slots is None else slots
         self._order: tuple[int, npt.NDArray[np.int64]] = (-1, np.empty(0, np.int64))
 
     def ids(self, step: int, steps: int) -> npt.NDArray[np.int64]:
-        """(steps, batch): the positions in the pool that each of these steps sees."""
+        """(steps, slots): the positions in the pool that each of these steps sees."""
         if not self.count:  # of a method that does not look at this pool
-            return np.zeros((steps, self.batch), np.int64)
+            return np.zeros((steps, len(self.slots)), np.int64)
         at = np.arange(step * self.batch, (step + steps) * self.batch)
+        ids = self._drawn(at) if self.replacement else self._walked(at)
+        return ids.reshape(steps, self.batch)[:, self.slots.start : self.slots.stop]
+
+    def _drawn(self, at: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        return independent(at, self.count, keyed(self.seed, self.stream))
+
+    def _walked(self, at: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         ids = np.empty_like(at)
         passes = at // self.count
         for number in range(int(passes[0]), int(passes[-1]) + 1):
             here = passes == number
             ids[here] = self._pass(number)[at[here] % self.count]
-        return ids.reshape(steps, self.batch)
+        return ids
 
     def _pass(self, number: int) -> npt.NDArray[np.int64]:
         if self._order[0] != number:

@@ -8,6 +8,7 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any
 
+from . import launch
 from .errors import TamatchError
 
 
@@ -20,7 +21,11 @@ class Stopped(TamatchError):
 
 
 class StopSignals:
-    """While active, SIGINT and SIGTERM set `received`; a second one ends the process at once."""
+    """While active, SIGINT and SIGTERM set `received`; a second one ends the process at once.
+
+    Not so one of several processes: torchrun hands on signals that may reach them directly, too,
+    and ends by itself those that do not listen.
+    """
 
     def __init__(self) -> None:
         self.received = 0
@@ -33,7 +38,7 @@ class StopSignals:
         return self
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.received:
+        if self.received and launch.processes() == 1:
             os._exit(128 + number)
         self.received = number
 

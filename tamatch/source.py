@@ -11,6 +11,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from . import dist
 from .data import DataSet, Split
 from .data.dataset import Indices, Pixels
 from .sampler import Sampler
@@ -21,12 +22,13 @@ CHUNK = 4096  # images sent to the device at once, so that the host never holds 
 
 @dataclass(frozen=True)
 class Draw:
-    """How many images a step sees, and in which random order."""
+    """How many images a step of all processes together sees, and in which random order."""
 
     labelled: int
     unlabelled: int
     seed: int
     reads_pool: bool = True  # False for a method that wants no view of the unlabelled images
+    replacement: bool = False
 
 
 class Source(ABC):
@@ -41,13 +43,15 @@ class Source(ABC):
         self.device = device
         self.labels = torch.from_numpy(data.labels[split.labelled]).to(device)
         self.roles = (split.labelled, split.unlabelled)[: 2 if draw.reads_pool else 1]
-        self.samplers = (
-            Sampler(len(split.labelled), draw.labelled, draw.seed, stream=0),
-            Sampler(len(split.unlabelled), draw.unlabelled, draw.seed, stream=1),
+        pools = ((split.labelled, draw.labelled), (split.unlabelled, draw.unlabelled))
+        self.samplers = tuple(
+            Sampler(
+                len(role), batch, draw.seed, stream, dist.share(batch), replacement=draw.replacement
+            )
+            for stream, (role, batch) in enumerate(pools)
         )
-        self.tables = tuple(
-            torch.zeros(BLOCK, s.batch, dtype=torch.int64, device=device) for s in self.samplers
-        )
+        shapes = [(BLOCK, len(s.slots)) for s in self.samplers]
+        self.tables = tuple(torch.zeros(s, dtype=torch.int64, device=device) for s in shapes)
         self.block = -1
 
     def prepare(self, step: int) -> None:
@@ -102,7 +106,7 @@ class Streamed(Source):
         self.pixels = data.images
         # a sampler remembers the pass it is in, so the thread has its own
         self.readers = [copy(s) for s in self.samplers[: len(self.roles)]]
-        shapes = [(s.batch, *data.images.shape[1:]) for s in self.readers]
+        shapes = [(len(s.slots), *data.images.shape[1:]) for s in self.readers]
         self.inputs = [torch.empty(s, dtype=torch.uint8, device=device) for s in shapes]
         self.staging = [
             [torch.empty(s, dtype=torch.uint8, pin_memory=cuda) for s in shapes]

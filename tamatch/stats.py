@@ -24,14 +24,17 @@ class Ema(nn.Module):
 
     def __init__(self, init: Tensor | float, momentum: float, *, from_first: bool = False) -> None:
         super().__init__()
-        self.momentum = momentum
+        self.momentum, self.from_first = momentum, from_first
         self.register_buffer("value", torch.as_tensor(init, dtype=torch.float64).detach().clone())
         self.register_buffer("fresh", torch.tensor(from_first))  # the first x replaces `init`
 
     def update_(self, x: Tensor) -> Tensor:
+        x = x.detach().double()
+        if not self.from_first:
+            return self.value.lerp_(x, 1.0 - self.momentum)
         rate = torch.where(self.fresh, self.value.new_ones(()), 1.0 - self.momentum)
         self.fresh.zero_()
-        return self.value.lerp_(x.detach().double(), rate)
+        return self.value.lerp_(x, rate)
 
 
 def approach_(
@@ -97,6 +100,23 @@ class Ring(nn.Module):
         self.at.add_(count).remainder_(self.length)
 
 
+class Tally(nn.Module):
+    """How often each image of the pool was accepted as a pseudo-label.
+
+    In float64, like the other statistics, so that the guard moves all of them by the same kernels.
+    """
+
+    count: Tensor
+
+    def __init__(self, task: Task) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(task.unlabelled, dtype=torch.float64))
+
+    def add_(self, ids: Tensor, mask: Tensor) -> None:
+        """Count the images of this step, in all processes."""
+        self.count.index_add_(0, dist.gather(ids), dist.gather(mask).double())
+
+
 def last_position(ids: Tensor, size: int, keep: Tensor | None = None) -> Tensor:
     """For each position the last one, among those kept, with the same id in 0 … size-1; or -1."""
     position = torch.arange(len(ids), device=ids.device)
@@ -126,7 +146,7 @@ def ratio(target: Tensor, model: Tensor, eps: float = EPS) -> Tensor:
 def start_of_target(task: Task, target: Literal["uniform", "labelled", "prior"]) -> Tensor:
     """The class shares p_target begins with."""
     if target == "prior" and task.prior is None:
-        raise UsageError("target=prior needs the class shares of the pool, and none are known.")
+        raise UsageError("--target prior needs --prior: the class shares of the pool, with commas.")
     shares = {
         "uniform": (1 / task.classes,) * task.classes,
         "labelled": task.labelled_shares,
@@ -140,6 +160,8 @@ class Status(nn.Module):
 
     p_model ← λm·p_model + (1−λm)·mean(p^w), or the mean of the last `window` batches;
     p_target ← λt·p_target + (1−λt)·(p_model, or the mean labelled prediction).
+
+    With `late`, a step uses what the steps before it left, and adds its own afterwards.
     """
 
     def __init__(
@@ -152,8 +174,11 @@ class Status(nn.Module):
         follow: Literal["model", "labelled"] = "model",
         window: int = 0,
         from_first: bool = False,
+        eps: float = EPS,
+        late: bool = False,
     ) -> None:
         super().__init__()
+        self.eps, self.late = eps, late
         uniform = torch.full((task.classes,), 1 / task.classes, dtype=torch.float64)
         self.model: Ema | Window = (
             Window(window, task.classes)
@@ -175,7 +200,7 @@ class Status(nn.Module):
     @property
     def ratio(self) -> Tensor:
         """r = p_target / p_model, float32 (C,)."""
-        return ratio(self.target.value, self.model.value).float()
+        return ratio(self.target.value, self.model.value, self.eps).float()
 
     @property
     def bound(self) -> Tensor:

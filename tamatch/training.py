@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import csv
 import datetime
-import io
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from . import checkpoint
+from . import assess, checkpoint, dist
 from .conditions import compare, conditions
 from .config import Run
 from .engine import Engine
 from .errors import DataError, NumericError
-from .exam import Exam, headline
-from .files import write_bytes, write_json
+from .exam import Exam, Pool, headline
+from .files import write_json
 from .folder import RunFolder
 from .guard import ALLOWED
+from .memory import estimate, scarce, too_large
 from .model import Model
 from .progress import Progress
+from .room import NoRoom, clear
 from .signals import Stopped, StopSignals
+from .watch import Watch
 
 
 class Training:
@@ -35,9 +37,12 @@ class Training:
         exams: dict[str, Exam],
         model: Model,
         progress: Progress,
+        pool: Pool | None = None,
     ) -> None:
         self.run, self.engine, self.folder = run, engine, folder
         self.exams, self.model, self.progress = exams, model, progress
+        self.pool = pool
+        self.watch = None if pool is None else Watch(run, engine, pool, folder, progress)
         self.steps = engine.pace.steps
         self.seconds = 0.0  # training time before this process
         self.bad_steps = 0  # as far as the user knows
@@ -63,14 +68,19 @@ class Training:
         """Train to the end and return the result; `Stopped` after a signal, with all saved."""
         run, engine = self.run, self.engine
         self.began = time.perf_counter()
-        self.folder.update(status="running")
+        self.memory = estimate(engine, self.exams.values())
+        if message := scarce(self.memory, engine.device):
+            self.progress.say(message)
+        self.folder.update(status="running", memory=self.memory.facts())
+        if self.watch is not None and engine.done == 0:
+            self.watch.begin()
         bar = self.progress.bar(engine.done, self.steps)
         with StopSignals() as stop, bar, engine.running():
             while engine.done < self.steps:
-                engine.advance()
+                self.advance()
                 done = engine.done
                 last = done == self.steps
-                asked = stop.received  # once: a signal may come between save and stop
+                asked = dist.largest(stop.received)  # once: another may come before the stop
                 if done % run.log_every == 0 or last:
                     self.log()
                 if done % run.test_every == 0 or last:
@@ -80,6 +90,21 @@ class Training:
                 if asked and not last:
                     self.stop(asked)
             return self.finish()
+
+    def advance(self) -> None:
+        """One step; if memory does not suffice, once more with recomputed activations."""
+        try:
+            return self.engine.advance()
+        except NoRoom:
+            pass  # to be left before going on: the error holds what the step had computed
+        clear()
+        if not self.engine.make_room():
+            raise too_large(self.engine, self.run.batch, self.run.unlabelled, self.exams.values())
+        self.progress.say(
+            f"{self.engine.device} ran out of memory in step {self.engine.done:,}. From here on "
+            "activations are recomputed: that takes less memory and more time, with equal results."
+        )
+        self.advance()
 
     def elapsed(self) -> float:
         return self.seconds + time.perf_counter() - self.began
@@ -97,6 +122,8 @@ class Training:
         row = {"step": step, "kind": "train", **values, "lr": lr}
         self.folder.append({**row, "time": {"seconds": round(self.elapsed(), 3)}})
         self.progress.trained(row)
+        if self.watch is not None:
+            self.watch.logged(row)
 
     def check_numbers(self) -> None:
         """Tell of bad steps; stop when there were too many. The device has undone them."""
@@ -148,13 +175,16 @@ class Training:
         )
 
     def finish(self) -> dict[str, Any]:
-        """Write the model, the predictions and the result."""
-        self.model.save(self.folder.model, self.engine.method.final)
+        """Write the model, what can be said of it, and the result."""
+        found = assess.assess(self.engine, self.exams, self.pool)
+        facts = replace(self.model.facts, temperature=found.temperature)
+        Model(facts).save(self.folder.model, self.engine.method.final)
+        assess.write(found, self.folder.path)
         rows = self.folder.rows()
         tests = [row for row in rows if row["kind"] == "test"]
         trained = [row for row in rows if row["kind"] == "train"]
-        if "test" in self.exams:
-            self.write_predictions(self.exams["test"])
+        if self.watch is not None and found.standing is not None and trained:
+            self.watch.end(trained[-1], found.standing)
         result = {
             "method": self.run.method,
             "dataset": self.run.data,
@@ -173,13 +203,12 @@ class Training:
         )
         return result
 
-    def write_predictions(self, exam: Exam) -> None:
-        confidence, predicted = self.engine.probabilities(exam.images).max(-1)
-        names = self.model.facts.classes
-        text = io.StringIO()
-        rows = csv.writer(text)
-        rows.writerow(["image", "label", "predicted", "confidence"])
-        triples = zip(exam.files, exam.labels.tolist(), predicted.tolist(), strict=True)
-        for (file, label, guess), sure in zip(triples, confidence.tolist(), strict=True):
-            rows.writerow([file, names[label], names[guess], f"{sure:.6f}"])
-        write_bytes(self.folder.predictions, text.getvalue().encode())
+
+def accompany(engine: Engine, stop: StopSignals) -> None:
+    """Take part in the steps of a run that another process logs, tests and saves."""
+    steps = engine.pace.steps
+    with engine.running():
+        while engine.done < steps:
+            engine.advance()
+            if (asked := dist.largest(stop.received)) and engine.done < steps:
+                raise Stopped(asked, f"stopped at step {engine.done:,} of {steps:,}.")

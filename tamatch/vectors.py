@@ -118,7 +118,8 @@ def vector_engine(run: Run, rows: Rows, data: DataSet, split: Split, hidden: int
     method = methods.get(run.method)(net, task_of(run, data, split), ema=run.ema, **run.options)
     method.to(device)
     groups = optim.parameter_groups(method, lr=run.lr, weight_decay=run.weight_decay)
-    draw = Draw(run.batch, run.unlabelled, keyed(run.seed, SEEDS["batches"]), bool(method.views.u))
+    seed, reads_pool = keyed(run.seed, SEEDS["batches"]), bool(method.views.u)
+    draw = Draw(run.batch, run.unlabelled, seed, reads_pool, run.replacement)
     return Engine(
         method,
         optim.build_optimizer(run.optimizer, groups),

@@ -9,16 +9,20 @@ from statistics import median
 PACKAGE = Path(__file__).parents[1] / "tamatch"
 
 LAYERS = [
-    {"errors", "types", "kinds", "dist", "losses"},
-    {"files", "stats", "options", "sampler", "signals", "cut"},
-    {"pseudo", "nets", "augment", "data", "report", "lock"},  # siblings never import each other
-    {"methods", "recipes"},
-    {"optim", "checkpoint", "source", "meter", "folder", "config", "guard", "diagnosis"},
+    {"errors", "launch"},
+    {"types", "kinds", "dist", "losses"},
+    {"files", "stats", "options", "sampler", "signals", "room", "spreadsheet", "cut", "choose", "trust", "likeness", "sheet"},
+    {"pseudo", "nets", "augment", "data", "report", "lock", "symptoms"},  # siblings never import each other
+    {"methods", "recipes", "folder"},
+    {"optim", "checkpoint", "source", "meter", "config", "guard", "diagnosis"},
     {"engine", "exam", "hardware", "model", "progress", "conditions"},
+    {"memory", "standing"},
+    {"watch", "assess"},
     {"picture", "training", "build", "record"},
+    {"automatic"},
     {"run", "vectors"},
     {"use", "learners"},
-    {"export", "label", "estimator"},
+    {"export", "label", "review", "predict", "estimator"},
     {"bench"},
     {"cli"},
     {"__init__", "__main__"},

@@ -27,6 +27,27 @@ def test_a_pass_visits_every_image_once_before_the_next_begins() -> None:
     assert len({tuple(one_pass) for one_pass in ids}) == 10
 
 
+@given(st.integers(1, 50), st.integers(1, 70), st.integers(0, 40), st.integers(1, 30))
+def test_draws_with_replacement_are_a_function_of_seed_and_step(
+    count: int, batch: int, step: int, steps: int
+) -> None:
+    whole = Sampler(count, batch, seed=3, stream=1, replacement=True).ids(0, step + steps)
+    part = Sampler(count, batch, seed=3, stream=1, replacement=True).ids(step, steps)
+    assert np.array_equal(whole[step:], part)
+    assert whole.min() >= 0 and whole.max() < count
+
+
+def test_draws_with_replacement_are_uniform_and_repeat_within_a_pass() -> None:
+    ids = Sampler(50, 100, seed=0, stream=0, replacement=True).ids(0, 1000)
+    counts = np.bincount(ids.ravel(), minlength=50)
+    assert abs(counts - 2000).max() < 5 * 2000**0.5
+    pairs = np.bincount(50 * ids.ravel()[:-1] + ids.ravel()[1:], minlength=2500)
+    assert abs(pairs - 40).max() < 6 * 40**0.5  # one draw says nothing of the next
+    assert len(set(ids[0, :50])) < 50
+    mine = Sampler(50, 100, 0, 0, range(25, 50), replacement=True).ids(7, 2)
+    assert np.array_equal(mine, ids[7:9, 25:50])
+
+
 def test_seeds_streams_and_passes_are_independent() -> None:
     orders = {
         tuple(Sampler(20, 20, seed, stream).ids(step, 1)[0])

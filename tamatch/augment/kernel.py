@@ -44,7 +44,9 @@ def _draw(row, number):
 
 
 @triton.jit
-def _line(position, place, coin, side, SIZE: tl.constexpr, BORDER: tl.constexpr, FLIP: tl.constexpr):
+def _line(
+    position, place, coin, side, SIZE: tl.constexpr, BORDER: tl.constexpr, FLIP: tl.constexpr
+):
     """Which pixel of a line of the image each position of the view shows."""
     at = position + (place * (side + 2 * BORDER - SIZE + 1)).to(tl.int32)
     if FLIP:

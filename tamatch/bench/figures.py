@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import UsageError
 from ..methods import METHODS
-from .record import Curve, Result
+from .curves import Curve
+from .record import Result
 from .toy import READINGS, Amplification
 
 if TYPE_CHECKING:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-import math
 import os
 import subprocess
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,26 +14,9 @@ from ..files import read_json
 from ..folder import RunFolder
 from ..report.bias import kl
 from .cells import RECIPE, Cell
+from .curves import POINTS, Curve, Vectors, course
 
 PACKAGE = Path(__file__).parents[1]
-POINTS = 64  # of a curve that is only drawn
-
-
-@dataclass(frozen=True)
-class Curve:
-    """Values over steps."""
-
-    step: list[int]
-    value: list[float]
-
-    @classmethod
-    def of(cls, points: Sequence[tuple[int, float]], most: int | None = None) -> Curve:
-        """The finite points, rounded; at most `most`, evenly spread, both ends among them."""
-        finite = [(step, value) for step, value in points if math.isfinite(value)]
-        if most is not None and len(finite) > most:
-            gap = (len(finite) - 1) / (most - 1)
-            finite = [finite[round(i * gap)] for i in range(most)]
-        return cls([step for step, _ in finite], [round(value, 6) for _, value in finite])
 
 
 @dataclass(frozen=True)
@@ -61,6 +42,15 @@ class Result:
     seconds: float
     made: dict[str, Any]  # by which code, when and where
     config: dict[str, Any]
+    # the first results lack what follows
+    kl_target: Curve | None = None  # KL[p_model ‖ p_target] in nats
+    r_max: Curve | None = None  # 1 + KL[p_model ‖ p_target] / (H(p_model) / C)
+    largest_ratio: Curve | None = None  # max over classes of p_target / p_model
+    weight: Curve | None = None  # mean over the pseudo-labels used
+    max_weight: Curve | None = None
+    per_class: Vectors | None = None  # accuracy of each class, in percent
+    p_model: Vectors | None = None
+    p_target: Vectors | None = None
 
 
 def record(cell: Cell, folder: RunFolder) -> Result:
@@ -82,6 +72,7 @@ def record(cell: Cell, folder: RunFolder) -> Result:
         ),
         truth="pool" if shares else "uniform",
         seconds=found["seconds"], made=origin(run), config=config,
+        **course(rows, len(classes)),
     )  # fmt: skip
 
 

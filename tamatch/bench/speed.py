@@ -37,6 +37,7 @@ WRN = {"data": "cifar10-lt", "head_labelled": 500, "head_unlabelled": 4000}
 WORKS: dict[str, Work] = {
     "wrn_28_2 64+128": Work(WRN, 10, 32),
     "wrn_28_2 64+448": Work({**WRN, "unlabelled": 448}, 10, 32),
+    "wrn_28_2 64+128 96px": Work(WRN, 10, 96),  # where streaming has most to move
     "vit_small_p2_32 8+8": Work({"data": "cifar100"}, 100, 32),
     "vit_base_p16_96 8+8": Work({"data": "stl10"}, 10, 96),
 }

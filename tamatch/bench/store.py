@@ -11,9 +11,14 @@ from typing import Any
 from ..errors import DataError
 from ..files import read_json, write_bytes
 from .cells import RECIPE, Cell
-from .record import Curve, Result
+from .curves import Curve, Vectors
+from .record import Result
 
-CURVES = ("error", "utilization", "kl_truth")
+KINDS: dict[str, type[Curve] | type[Vectors]] = {
+    **dict.fromkeys(("error", "utilization", "kl_truth", "kl_target", "r_max"), Curve),
+    **dict.fromkeys(("largest_ratio", "weight", "max_weight"), Curve),
+    **dict.fromkeys(("per_class", "p_model", "p_target"), Vectors),
+}
 
 
 class Store:
@@ -51,5 +56,7 @@ class Store:
 
 
 def from_json(content: dict[str, Any]) -> Result:
-    fields: dict[str, Any] = {k: Curve(**v) if k in CURVES else v for k, v in content.items()}
+    fields: dict[str, Any] = {
+        k: KINDS[k](**v) if k in KINDS and v is not None else v for k, v in content.items()
+    }
     return Result(**fields)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -92,7 +93,7 @@ def load(
         data: DataSet = reader(root, size, progress)
         return data
     path = Path(name)
-    if not path.exists():
+    if not os.path.exists(path):  # unlike Path.exists, false for a name no file can have
         near = difflib.get_close_matches(str(name), DATASETS, n=1)
         hint = f" Perhaps you meant {near[0]}." if near else f" Known: {', '.join(DATASETS)}."
         raise UsageError(f"--data {name} is neither a data set's name nor a folder.{hint}")

@@ -17,7 +17,7 @@ from PIL import __version__ as pillow_version
 
 from .cache import DIGESTS, PIXELS, Facts, open_or_build
 from .dataset import DIGEST, Digests, Indices, Pixels, Progress, Sizes
-from .decode import File, Unreadable, decode_bytes
+from .decode import File, Unreadable, decode_bytes, without_warnings
 from .pixelfile import PixelFile
 
 VERSION = 1  # of what the cache holds; raise it when decoding changes
@@ -129,18 +129,22 @@ def decode_chunk(
 ) -> Chunk:
     """Decode some files into the rows that begin with `first`. Runs in a worker process."""
     blank = bytes(3 * size * size)
-    images: list[bytes] = []
     sizes: list[tuple[int, int]] = []
     unreadable: dict[int, str] = {}
-    for i, file in enumerate(files, first):
-        try:
-            image, own = decode_bytes(file, size, draft)
-        except Unreadable as reason:
-            image, own = blank, (0, 0)
-            unreadable[i] = str(reason)
-        images.append(image)
-        sizes.append(own)
-    return Chunk(first, np.array(sizes, np.int32), pixels.write(first, images), unreadable)
+
+    def images() -> Iterator[bytes]:
+        for i, file in enumerate(files, first):
+            try:
+                image, own = decode_bytes(file, size, draft)
+            except Unreadable as reason:
+                image, own = blank, (0, 0)
+                unreadable[i] = str(reason)
+            sizes.append(own)
+            yield image
+
+    with without_warnings():
+        digests = pixels.write(first, images())
+    return Chunk(first, np.array(sizes, np.int32), digests, unreadable)
 
 
 def cores() -> int:

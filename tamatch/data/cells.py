@@ -1,18 +1,22 @@
-"""CSV cells that a spreadsheet shows as text: names come from files, and files from anywhere."""
+"""Tables of names in CSV files, safe to open in a spreadsheet."""
 
 from __future__ import annotations
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what makes a spreadsheet evaluate a cell
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from ..files import write_bytes
+from ..spreadsheet import neutralise, restore
+
+__all__ = ["neutralise", "restore", "write_table"]
 
 
-def neutralise(cell: str) -> str:
-    """Put an apostrophe before a cell that a spreadsheet would run as a formula.
-
-    Cells that begin with an apostrophe get one too, so that `restore` is exact.
-    """
-    return "'" + cell if cell.startswith((*_FORMULA, "'")) else cell
-
-
-def restore(cell: str) -> str:
-    """Undo `neutralise`; a cell that was never neutralised stays as it is."""
-    return cell[1:] if cell.startswith("'") and cell[1:].startswith((*_FORMULA, "'")) else cell
+def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A CSV file, every cell neutralised, written whole or not at all."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(header)
+    table.writerows([neutralise(cell) for cell in row] for row in rows)
+    write_bytes(path, text.getvalue().encode())

@@ -86,9 +86,10 @@ def check(
     plan: SplitPlan | None = None,
     size: int | None = None,
     progress: Progress | None = None,
+    labels: Path | None = None,
 ) -> CheckReport:
     """Read a data set whole, and say what is in it; with a plan, what each role would get."""
-    data = load(name, root, size, progress)
+    data = load(name, root, size, progress, labels)
     problems: list[str] = []
     split: Split | None = None
     if plan is not None:

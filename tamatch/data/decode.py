@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -46,32 +48,38 @@ def decode(file: File, size: int, draft: bool = True) -> tuple[Pixels, tuple[int
     decoded at 1/2, 1/4 or 1/8 scale directly. The whole file is decoded, so a damaged one is
     found, and nothing is written to it.
     """
-    pixels, own = decode_bytes(file, size, draft)
+    with without_warnings():
+        pixels, own = decode_bytes(file, size, draft)
     return np.frombuffer(pixels, np.uint8).reshape(size, size, 3), own
 
 
-def decode_bytes(file: File, size: int, draft: bool = True) -> tuple[bytes, tuple[int, int]]:
-    """As `decode`, the pixels as plain bytes."""
+@contextmanager
+def without_warnings() -> Iterator[None]:
+    """Pillow warns of odd metadata; what matters arrives as an exception."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # on odd metadata; what matters arrives as an exception
-        try:
-            with Image.open(_in_memory(file), formats=FORMATS) as image:
-                own = image.size
-                return _square(image, size, draft).tobytes(), own
-        except Unreadable:
-            raise
-        except UnidentifiedImageError:
-            raise Unreadable(_unidentified(file)) from None
-        except Image.DecompressionBombError:
-            raise Unreadable(_TOO_LARGE) from None
-        except Exception as error:  # decoders raise many kinds on hostile bytes
-            raise Unreadable(_in_one_line(error)) from None
+        warnings.simplefilter("ignore")
+        yield
+
+
+def decode_bytes(file: File, size: int, draft: bool = True) -> tuple[bytes, tuple[int, int]]:
+    """As `decode`, the pixels as plain bytes. To be called `without_warnings`."""
+    try:
+        with Image.open(_in_memory(file), formats=FORMATS) as image:
+            own = image.size
+            return _square(image, size, draft).tobytes(), own
+    except Unreadable:
+        raise
+    except UnidentifiedImageError:
+        raise Unreadable(_unidentified(file)) from None
+    except Image.DecompressionBombError:
+        raise Unreadable(_TOO_LARGE) from None
+    except Exception as error:  # decoders raise many kinds on hostile bytes
+        raise Unreadable(_in_one_line(error)) from None
 
 
 def header_size(file: File) -> tuple[int, int] | None:
     """Width and height from the header alone, or None."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with without_warnings():
         try:
             with Image.open(file, formats=FORMATS) as image:
                 return image.size
@@ -91,9 +99,11 @@ def resized(images: Pixels, size: int) -> Pixels:
 
 def _in_memory(file: File) -> File:
     """A file of ordinary size, read at once: faster than Pillow's many small reads."""
-    if not isinstance(file, str | Path) or os.path.getsize(file) > SLURP:
+    if not isinstance(file, str | Path):
         return file
     with open(file, "rb", buffering=0) as raw:
+        if os.fstat(raw.fileno()).st_size > SLURP:
+            return file
         return io.BytesIO(raw.readall())
 
 
@@ -107,6 +117,8 @@ def _square(image: Image.Image, size: int, draft: bool) -> Image.Image:
 
 
 def _orientation(image: Image.Image) -> int:
+    if image.format == "JPEG" and not {"exif", "xmp"} & image.info.keys():
+        return 1  # nothing to look through
     try:
         return int(image.getexif().get(ORIENTATION, 1))
     except Exception:  # broken metadata are no reason to lose the image

@@ -129,7 +129,7 @@ def _judge(listing: Listing, path: str, is_file: bool, part: str, label: str | N
 def _from_table(listing: Listing, table: str, part: str) -> None:
     folder, own_name = os.path.split(table)
     named: set[str] = set()
-    for name, label in read_table(Path(table)):
+    for name, label, _ in read_table(Path(table)):
         path = os.path.join(folder, os.path.normpath(name))
         if os.path.isabs(name) or os.path.normpath(name).split(os.sep)[0] == os.pardir:
             listing.skipped.append((printable(name), f"lies outside {folder}"))

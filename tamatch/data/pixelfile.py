@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
@@ -32,12 +32,14 @@ class PixelFile:
             file.write(self._header(count))
             file.truncate(HEADER + count * self.row)
 
-    def write(self, first: int, images: Sequence[bytes]) -> Digests:
-        """Put images into the rows that begin with `first`, and return their digests."""
+    def write(self, first: int, images: Iterable[bytes]) -> Digests:
+        """Put images into the rows that begin with `first`, and return their digests.
+
+        Each is written and digested as it comes, while the processor still has it at hand.
+        """
         with self.path.open("r+b") as file:
             file.seek(HEADER + first * self.row)
-            file.write(b"".join(images))
-        return digests_of(images)
+            return digests_of(_written(image, file) for image in images)
 
     def keep(self, rows: Indices) -> None:
         """Close the gaps: only these rows, in ascending order, remain."""
@@ -74,6 +76,11 @@ class PixelFile:
         if len(header) != HEADER:
             raise AssertionError(f"NumPy wrote a header of {len(header)} bytes")
         return header
+
+
+def _written(image: bytes, file: IO[bytes]) -> bytes:
+    file.write(image)
+    return image
 
 
 def take(images: Pixels, rows: Indices) -> Pixels:

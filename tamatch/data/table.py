@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from typing import NamedTuple
 
 from ..errors import DataError
 from .cells import restore
@@ -12,8 +13,16 @@ NAME = "file_name"
 LABEL = "label"
 
 
-def read_table(path: Path) -> list[tuple[str, str]]:
-    """(file name, label) of each line; an empty label means unlabelled.
+class Row(NamedTuple):
+    """One image of the table; an empty label means unlabelled."""
+
+    name: str
+    label: str
+    line: int  # where it is named first
+
+
+def read_table(path: Path) -> list[Row]:
+    """The images that a table names, each once.
 
     Commas, semicolons and tabs separate; other columns are ignored. Apostrophes that protect a
     spreadsheet from formulas are taken off.
@@ -30,16 +39,17 @@ def read_table(path: Path) -> list[tuple[str, str]]:
                     f"{path} needs the columns {NAME} and {LABEL} in its first line, "
                     f"found {', '.join(columns) or 'nothing'}."
                 )
-            found: dict[str, str] = {}
+            found: dict[str, Row] = {}
             for row in rows:
                 name = restore((row[columns[NAME]] or "").strip())
                 label = restore((row[columns[LABEL]] or "").strip())
-                if name and found.setdefault(name, label) != label:
+                first = found.setdefault(name, Row(name, label, rows.line_num))
+                if name and first.label != label:
                     raise DataError(
                         f'{path}, line {rows.line_num}: {name} is listed as "{label}" and as '
-                        f'"{found[name]}". Keep one of the two.'
+                        f'"{first.label}". Keep one of the two.'
                     )
-            return list(found.items())
+            return [row for row in found.values() if row.name]
     except UnicodeDecodeError:
         raise DataError(f"{path} is not in UTF-8. Save it as CSV in UTF-8.") from None
     except (OSError, csv.Error) as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..dist import gather
+from ..dist import gather, share
 from ..kinds import (
     Count,
     Delay,
@@ -30,8 +30,8 @@ class CoMatch(Contrastive):
     p = α·DA(p^w) + (1−α)·softmax(f^w·Fᵀ/t)·P,  (F, P) the memory,  m = 1[max p ≥ τ],
     Q = Normalize(ppᵀ with diagonal 1 and entries below T set to 0),  S = softmax(f^{s1}·f^{s2}ᵀ/t),
     L = (1/B) Σ H(y, p(x)) + λ_u · (1/Bu) Σ m·H(p, p^{s1}) + λ_c · (1/Bu) Σ_i H(Q_i, S_i).
-    The memory counts after `memory_after` steps, once it is full; before, α = 1. Of several
-    processes, each has its own Q. `parity="usb"` changes nothing.
+    The memory counts after `memory_after` steps, once it is full; before, α = 1. `parity="usb"`
+    changes nothing.
     """
 
     views = Views(u=("weak", "strong", "strong"))
@@ -64,9 +64,9 @@ class CoMatch(Contrastive):
     def compare(self, batch: Batch, *outs: Out) -> Loss:
         x, weak, strong, other = outs
         p = self.remember_(batch, x, weak)
-        near = (self.embed(strong) @ self.embed(other).T / self.temperature).softmax(-1)
+        near = (self.embed(strong) @ gather(self.embed(other)).T / self.temperature).softmax(-1)
         sup = each_ce(x.logits, batch.y).mean()
-        unsup, report = self.agreement(strong.logits, p)
+        unsup, report = self.agreement(strong.logits, p, batch.id_u)
         contrast = -(self.graph(p) * (near + 1e-7).log()).sum(-1).mean()
         total = sup + self.lambda_u * unsup + self.lambda_contrast * contrast
         parts = {"sup": sup.detach(), "unsup": unsup.detach(), "contrast": contrast.detach()}
@@ -86,5 +86,7 @@ class CoMatch(Contrastive):
 
     def graph(self, p: Tensor) -> Tensor:
         """Q: which images should lie together, by their pseudo-labels."""
-        links = (p @ p.T).fill_diagonal_(1)
+        links = p @ gather(p).T
+        own = share(links.shape[1])
+        links[:, own.start : own.stop].fill_diagonal_(1)
         return normalize(links * (links >= self.link))

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ..losses import each_ce, normalize
 from ..pseudo import Pseudo
-from ..stats import Status
+from ..stats import Status, Tally
 from ..types import Batch, Loss, Out, Task
 from .base import Method
 
@@ -30,7 +30,7 @@ class Contrastive(Method):
     ) -> None:
         super().__init__(net, task, **base)
         self.tau = tau
-        self.status = Status(task, window=window)
+        self.status, self.tally = Status(task, window=window), Tally(task)
         width = cast(int, net.width)
         self.project = nn.Sequential(
             nn.Linear(width, width), nn.ReLU(), nn.Linear(width, projection)
@@ -57,9 +57,10 @@ class Contrastive(Method):
         self.status.observe_(p, p)
         return normalize(p * self.status.ratio)
 
-    def agreement(self, logits: Tensor, p: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    def agreement(self, logits: Tensor, p: Tensor, ids: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """(1/Bu) Σ m·H(p, p^s) with m = 1[max p ≥ τ], and what the log says of p."""
         mask = (p.amax(-1) >= self.tau).float()
+        self.tally.add_(ids, mask)
         pseudo = Pseudo(p, p.argmax(-1), mask, torch.ones_like(mask))
         report = {**pseudo.report(), "p_model": self.status.model.value}
         return (mask * each_ce(logits, p)).mean(), report

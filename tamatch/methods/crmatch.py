@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from .. import dist
 from ..kinds import LambdaU, LossWeight, Tau
 from ..losses import each_ce
 from ..pseudo import compose
@@ -46,7 +47,8 @@ class CRMatch(Method):
         self.distance = nn.Linear(map_width, width)
 
     def forward(self, batch: Batch) -> Loss:
-        upright = batch.u[0][: len(batch.y)]
+        first = dist.gather(batch.u[0])[: dist.world() * len(batch.y)]
+        upright = dist.mine(first)
         turned_images = torch.cat([upright.rot90(k, (-2, -1)) for k in range(4)])
         turn = torch.arange(4, device=upright.device).repeat_interleave(len(upright))
         x, weak, strong, turned = self.predict(*batch.x, *batch.u, turned_images)

@@ -9,6 +9,7 @@ from .. import dist
 from ..kinds import Factor, Inherited, LambdaU, Positive, Steps, Temperature
 from ..losses import each_ce, one_hot
 from ..pseudo import Pseudo
+from ..stats import Tally
 from ..types import Batch, Loss, Task
 from .base import Method
 
@@ -47,6 +48,7 @@ class Dash(Method):
         self.warmup = supervised_steps or max(1, min(2048, task.steps // 100))
         self.first = 0 if self.parity == "usb" else max(0, self.warmup - 100)
         self.last = 1 if self.parity == "usb" else self.warmup  # ρ_init: steps first … last-1
+        self.tally = Tally(task)
         self.register_buffer("rho_init", torch.zeros((), dtype=torch.float64))
 
     def forward(self, batch: Batch) -> Loss:
@@ -56,6 +58,7 @@ class Dash(Method):
         rho = self.rho(batch.step)
         pseudo, target = self.label(weak.logits.detach(), rho)
         pseudo = pseudo._replace(mask=pseudo.mask * (batch.step >= self.warmup))
+        self.tally.add_(batch.id_u, pseudo.mask)
         unsup = pseudo.loss(strong.logits, target)
         parts = {"sup": sup.detach(), "unsup": unsup.detach(), "rho": rho, **pseudo.report()}
         return Loss(sup + self.lambda_u * unsup, parts)

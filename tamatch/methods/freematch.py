@@ -71,20 +71,14 @@ class Fairness(nn.Module):
         self.histogram.update_(dist.mean_(one_hot(pseudo.label, classes).double().mean(0)))
         p, use = logits.softmax(-1), pseudo.mask[:, None]
         if self.first_two:  # the published code used the mask as row numbers
-            p, use = p[pseudo.mask.long()], torch.ones_like(use)
-        mean = joint_mean((use * p).mean(0))
-        histogram = joint_mean((use * one_hot(p.argmax(-1), classes)).mean(0))
+            p, use = dist.gather(p)[pseudo.mask.long()], torch.ones_like(use)
+        mean = dist.mean((use * p).mean(0))
+        histogram = dist.mean((use * one_hot(p.argmax(-1), classes)).mean(0))
         wanted = normalize(divide(self.shares.value, self.histogram.value)).to(p.dtype)
         loss = (wanted * (normalize(divide(mean, histogram)) + 1e-12).log()).sum()
-        return loss * (joint_mean(pseudo.mask.mean()) > 0)
+        return loss * (dist.mean(pseudo.mask.mean()) > 0)
 
 
 def divide(a: Tensor, b: Tensor) -> Tensor:
     """a/b, and 0 where b is 0."""
     return torch.where(b > 0, a / torch.where(b > 0, b, 1), 0)
-
-
-def joint_mean(x: Tensor) -> Tensor:
-    """The mean over all processes, with a gradient that is right once the processes' gradients
-    are averaged."""
-    return x + (dist.mean_(x.detach().clone()) - x.detach())

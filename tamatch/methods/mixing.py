@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
+from .. import dist
 from .base import frozen_norm
 
 
@@ -19,10 +22,18 @@ def mixup_draw(count: int, alpha: float, device: torch.device) -> tuple[Tensor, 
     return (first - second).abs().sigmoid(), torch.rand(count, device=device).argsort()
 
 
-def mixup(images: Tensor, targets: Tensor, alpha: float) -> tuple[Tensor, Tensor]:
-    """λ·a + (1−λ)·a[partner] of images and targets alike, with one λ for all."""
-    lam, partner = mixup_draw(len(images), alpha, images.device)
-    mixed, mixed_targets = (lam * a + (1 - lam) * a[partner] for a in (images, targets))
+def mixup(
+    images: Sequence[Tensor], targets: Sequence[Tensor], alpha: float
+) -> tuple[Tensor, Tensor]:
+    """λ·a + (1−λ)·a[partner] of images and targets alike, with one λ for all.
+
+    Views, the labelled one first, are joined before they are mixed. Partners may come from any
+    process; each process gets its share of each chunk as long as the labelled batch.
+    """
+    whole = [torch.cat([dist.gather(view) for view in views]) for views in (images, targets)]
+    lam, partner = mixup_draw(len(whole[0]), alpha, whole[0].device)
+    chunk = dist.world() * len(images[0])
+    mixed, mixed_targets = (dist.mine(lam * a + (1 - lam) * a[partner], chunk) for a in whole)
     return mixed, mixed_targets
 
 

@@ -40,8 +40,8 @@ class MixMatch(Method):
         with torch.no_grad(), frozen_norm(self.net):
             first, second = (self.net(view).logits.softmax(-1) for view in batch.u)
         q = sharpen((first + second) / 2, self.temperature)
-        targets = torch.cat([one_hot(batch.y, self.task.classes), q, q])
-        images, targets = mixup(torch.cat([*batch.x, *batch.u]), targets, self.alpha)
+        known = one_hot(batch.y, self.task.classes)
+        images, targets = mixup([*batch.x, *batch.u], [known, q, q], self.alpha)
         logits = chunked_logits(self.net, images, size := len(batch.y))
         sup = each_ce(logits[:size], targets[:size]).mean()
         unsup = each_mse(logits[size:].softmax(-1), targets[size:]).mean()

@@ -7,6 +7,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from .. import dist
 from ..kinds import Alpha, LambdaU, LossWeight, Momentum, Rampup, Temperature
 from ..losses import each_ce, normalize, one_hot, ramp, sharpen
 from ..stats import Status
@@ -57,12 +58,12 @@ class ReMixMatch(Method):
     def forward(self, batch: Batch) -> Loss:
         weak, strong, other = batch.u
         q = self.guess(weak)
-        turn = turn_draw(len(strong), strong.device)
+        turn = dist.mine(turn_draw(dist.world() * len(strong), strong.device))
         with frozen_norm(self.net):
             strong_logits = self.net(strong).logits
             turned = self.rotation(self.net(turned_by(strong, turn)).features)
-        targets = torch.cat([one_hot(batch.y, self.task.classes), q, q, q])
-        images, targets = mixup(torch.cat([*batch.x, strong, other, weak]), targets, self.alpha)
+        known = one_hot(batch.y, self.task.classes)
+        images, targets = mixup([*batch.x, strong, other, weak], [known, q, q, q], self.alpha)
         size = len(batch.y)
         mixed = each_ce(chunked_logits(self.net, images, size), targets)
         sup, unsup = mixed[:size].mean(), mixed[size:].mean()

@@ -73,7 +73,7 @@ class SimMatch(Contrastive):
             p = torch.where(warm, self.alpha * p + (1 - self.alpha) * by_label, p)
             self.remember_(gather(self.embed(x)), gather(batch.id_x), gather(batch.y))
         sup = each_ce(x.logits, batch.y).mean()
-        unsup, report = self.agreement(strong.logits, p)
+        unsup, report = self.agreement(strong.logits, p, batch.id_u)
         instance = each_ce(self.embed(strong) @ bank.T / self.temperature, q).mean()
         total = sup + self.lambda_u * unsup + self.lambda_instance * warm * instance
         parts = {"sup": sup.detach(), "unsup": unsup.detach(), "instance": instance.detach()}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import nn
 
-from ..kinds import Clip, Generate, Inherited, Momentum, Target, Weigh
+from ..kinds import Clip, Generate, Inherited, Momentum, RatioEps, Target, Update, Weigh
 from ..pseudo import ByClass, Part
-from ..stats import Status
+from ..stats import EPS, Status
 from ..types import Task
 from .fixmatch import FixMatch
 
@@ -39,6 +39,8 @@ class TaMatch(FixMatch):
         lambda_target: Momentum | None = None,  # 1, but 0.99999 for target="adaptive"
         target: Target = "uniform",
         clip: Clip = "literal",
+        eps: RatioEps = EPS,  # none in the paper: a class that is never predicted has r = ∞
+        update: Update = "before",  # open in the paper; its indices say before
         generate: Generate | Part = "rescale",
         weigh: Weigh | Part = "class",
         **fixmatch: Inherited,
@@ -46,6 +48,9 @@ class TaMatch(FixMatch):
         if lambda_target is None:
             lambda_target = LAMBDA_TARGET if target == "adaptive" else 1.0
         start = "uniform" if target == "adaptive" else target
-        status = Status(task, momentum=lambda_model, target=start, target_momentum=lambda_target)
+        status = Status(
+            task, momentum=lambda_model, target=start, target_momentum=lambda_target,
+            eps=eps, late=update == "after",
+        )  # fmt: skip
         fixmatch |= {"status": status, "tuned": {"class": ByClass(clip)}}
         super().__init__(net, task, generate=generate, weigh=weigh, **fixmatch)

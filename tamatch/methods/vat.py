@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from .. import dist
 from ..kinds import Epsilon, Inherited, LambdaU, LossWeight, Rampup, Xi
 from ..losses import each_ce, entropy, ramp
 from ..types import Batch, Loss, Task, Views
@@ -67,7 +68,7 @@ class VAT(Method):
 
     def perturbation(self, images: Tensor, q: Tensor) -> Tensor:
         """r; H(q, p) has the gradient of KL[q ‖ p], as q is fixed. Parameters get none of it."""
-        probe = (self.xi * unit(direction_draw(images))).requires_grad_()
+        probe = (self.xi * unit(dist.mine(direction_draw(dist.gather(images))))).requires_grad_()
         distance = each_ce(self.net(images + probe).logits, q).mean()
         (gradient,) = torch.autograd.grad(distance, probe)
         return self.epsilon * unit(gradient)

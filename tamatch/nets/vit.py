@@ -9,8 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tamatch import dist
 from tamatch.errors import UsageError
 from tamatch.nets.base import Net
+from tamatch.nets.recompute import Recomputing
 from tamatch.types import Out
 
 SHAPES = {"tiny": (192, 12, 3), "small": (384, 12, 6), "base": (768, 12, 12)}
@@ -84,10 +86,14 @@ class PatchEmbed(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Map (N, 3, H, W) to (N, patches, width)."""
-        return cast(Tensor, self.proj(images).flatten(2).transpose(1, 2))
+        # As one matrix product: cuDNN has no fast convolution for three channels.
+        side = self.proj.stride[0]
+        patches = images.unflatten(3, (-1, side)).unflatten(2, (-1, side))
+        rows = patches.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+        return F.linear(rows, self.proj.weight.flatten(1), self.proj.bias)
 
 
-class Block(nn.Module):
+class Block(Recomputing):
     """x + attention, then x + MLP; in training either may be dropped for a whole sample."""
 
     def __init__(self, width: int, heads: int, drop: float) -> None:
@@ -100,14 +106,21 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, first: int | None = None) -> Tensor:
         """Map (N, tokens, width) to the same, or to the `first` so many tokens alone."""
-        x = x[:, :first] + self._maybe_drop(self.attn(self.norm1(x), first))
-        return x + self._maybe_drop(self.mlp(self.norm2(x)))
+        x = x[:, :first] + self._maybe_drop(self.keep_or_recompute(self._attend, x, first))
+        return x + self._maybe_drop(self.keep_or_recompute(self._think, x))
+
+    def _attend(self, x: Tensor, first: int | None) -> Tensor:
+        return cast(Tensor, self.attn(self.norm1(x), first))
+
+    def _think(self, x: Tensor) -> Tensor:
+        return cast(Tensor, self.mlp(self.norm2(x)))
 
     def _maybe_drop(self, branch: Tensor) -> Tensor:
         if not self.training or self.drop == 0:
             return branch
         keep = 1 - self.drop
-        kept = torch.rand(branch.shape[0], 1, 1, device=branch.device) < keep
+        draws = torch.rand(dist.world() * branch.shape[0], 1, 1, device=branch.device)
+        kept = dist.mine(draws) < keep  # processes must not drop alike
         return branch * (kept / keep).to(branch.dtype)
 
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tamatch import dist
 from tamatch.errors import UsageError
 from tamatch.nets.base import Net
+from tamatch.nets.norm import BatchNorm2d
+from tamatch.nets.parts import Flow, Plain, total
+from tamatch.nets.recompute import Recomputing
 from tamatch.types import Out
-
-if TYPE_CHECKING:
-    from .kernels import Fused
 
 STAGES = 3
 
@@ -49,32 +48,7 @@ def build(name: str, classes: int, size: int) -> WideResNet:
     return WideResNet(depth, width, classes=classes, size=size, style=style)
 
 
-def activate(x: Tensor) -> Tensor:
-    """The activation used throughout."""
-    return F.leaky_relu(x, 0.1)
-
-
-Flow = tuple[Tensor, Tensor | None]  # the two summands of a residual sum not yet taken
-
-
-class Plain:
-    """The parts of a block as torch's own modules do them."""
-
-    def norm(self, norm: nn.BatchNorm2d, flow: Flow) -> tuple[Tensor, Tensor]:
-        """The sum x of the flow, and act(norm(x))."""
-        x = total(flow)
-        return x, activate(norm(x))
-
-    def conv(self, conv: nn.Conv2d, x: Tensor) -> Tensor:
-        return cast(Tensor, conv(x))
-
-
-def total(flow: Flow) -> Tensor:
-    branch, skip = flow
-    return branch if skip is None else branch + skip
-
-
-class Block(nn.Module):
+class Block(Recomputing):
     """Pre-activation residual block: conv2(act(bn2(conv1(h)))) + shortcut, h = act(bn1(x)).
 
     A block that changes the width projects h in its shortcut; with `raw` it takes h = x and `bn1`
@@ -85,14 +59,17 @@ class Block(nn.Module):
     def __init__(self, inner: int, outer: int, stride: int, *, raw: bool, momentum: float) -> None:
         super().__init__()
         self.raw = raw
-        self.bn1 = nn.BatchNorm2d(inner, momentum=momentum)
+        self.bn1 = BatchNorm2d(inner, momentum=momentum)
         self.conv1 = nn.Conv2d(inner, outer, 3, stride, padding=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(outer, momentum=momentum)
+        self.bn2 = BatchNorm2d(outer, momentum=momentum)
         self.conv2 = nn.Conv2d(outer, outer, 3, padding=1, bias=False)
         self.shortcut = nn.Conv2d(inner, outer, 1, stride, bias=False) if inner != outer else None
 
     def forward(self, flow: Flow, do: Plain) -> Flow:
         """Map (N, inner, H, W) to (N, outer, H/stride, W/stride)."""
+        return self.keep_or_recompute(self._compute, flow, do)
+
+    def _compute(self, flow: Flow, do: Plain) -> Flow:
         if self.raw:
             x = h = total(flow)
         else:
@@ -110,34 +87,33 @@ class WideResNet(Net):
         side = math.ceil(math.ceil(size / 2) / 2)
         super().__init__(classes=classes, width=channels[-1], map_width=channels[-1] * side * side)
         self.blocks_per_stage = (depth - 4) // 6
-        self.kernels: type[Fused] | None = None
+        self.parts: Callable[[nn.Module], Plain] = Plain
         self.stem = nn.Conv2d(3, channels[0], 3, padding=1)
         self.stages = nn.Sequential(
             *(self._stage(stage, channels, style) for stage in range(STAGES))
         )
-        self.norm = nn.BatchNorm2d(channels[-1], eps=style.final_eps, momentum=style.momentum)
+        self.norm = BatchNorm2d(channels[-1], eps=style.final_eps, momentum=style.momentum)
         self.head = nn.Linear(self.width, classes)
         self._initialise()
 
     def forward(self, images: Tensor) -> Out:
         """Classify (N, 3, H, W) images."""
-        do = self.kernels(self) if self.kernels and self.training else Plain()
+        do = self.parts(self) if self.training else Plain(self)
         flow: Flow = do.conv(self.stem, images), None
-        for stage in self.stages:
-            for block in stage:
-                flow = block(flow, do)
+        for block in (m for m in self.modules() if isinstance(m, Block)):
+            flow = block(flow, do)
         _, last = do.norm(self.norm, flow)
         return self.finish(last.mean((2, 3), dtype=self.head.weight.dtype), last.flatten(1))
 
     def accelerate(self) -> None:
         """Train by hand-written kernels where they fit, else compile."""
         widths = {m.num_features for m in self.modules() if isinstance(m, nn.BatchNorm2d)}
-        if dist.world() > 1 or any(width & (width - 1) for width in widths):
+        if not dist.alone() or any(width & (width - 1) for width in widths):
             self.compile()  # they want powers of two, and know of one process alone
             return
         from .kernels import Fused
 
-        self.kernels = Fused
+        self.parts = Fused
 
     def depth_of(self, parameter: str) -> tuple[int, int]:
         """Stem 0, then one layer per block; the last norm goes with the last block."""

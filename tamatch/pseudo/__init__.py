@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import reduce
 
 from ..errors import UsageError
-from ..stats import Status
+from ..stats import Status, Tally
 from ..types import Task
 from .generate import raw, rescale
 from .guess import Guess, Part, Pseudo, PseudoLabeler
@@ -83,4 +83,4 @@ def compose(
         select = find("select", SELECT, select)
     if isinstance(weigh, str):
         weigh = reduce(Product, [find("weigh", WEIGH, name) for name in weigh.split("*")])
-    return PseudoLabeler(status, generate, select, weigh)
+    return PseudoLabeler(status, generate, select, weigh, Tally(task))

@@ -8,8 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from .. import dist
 from ..losses import each_ce, one_hot
-from ..stats import Status
+from ..stats import Status, Tally
 
 
 class Guess(NamedTuple):
@@ -50,8 +51,8 @@ class Pseudo(NamedTuple):
     def report(self) -> dict[str, Tensor]:
         """Utilization, overall and by predicted class, and the weights of those used."""
         chosen = one_hot(self.label, self.p.shape[-1])
-        used = self.mask.sum()
-        mean_weight = (self.mask * self.weight).sum() / used.clamp(min=1)
+        used = dist.sum_(self.mask.sum())
+        mean_weight = dist.sum_((self.mask * self.weight).sum()) / used.clamp(min=1)
         return {
             "used": self.mask.mean(),
             "used_by_class": (chosen * self.mask[:, None]).mean(0),
@@ -68,9 +69,11 @@ class PseudoLabeler(nn.Module):
     A part is a plain function of a `Guess` if it is stateless, a module if it remembers.
     """
 
-    def __init__(self, status: Status, generate: Part, select: Part, weigh: Part) -> None:
+    def __init__(
+        self, status: Status, generate: Part, select: Part, weigh: Part, tally: Tally
+    ) -> None:
         super().__init__()
-        self.status = status
+        self.status, self.tally = status, tally
         self.generate, self.select, self.weigh = generate, select, weigh
 
     @torch.no_grad()
@@ -78,11 +81,16 @@ class PseudoLabeler(nn.Module):
         self, logits_u: Tensor, logits_x: Tensor, ids: Tensor, *, learn: bool = True
     ) -> Pseudo:
         p_w, p_x = logits_u.softmax(-1), logits_x.softmax(-1)
-        if learn:
+        if learn and not self.status.late:
             self.status.observe_(p_w, p_x)
         guess = Guess(p_w, p_w, p_x, ids, self.status, learn)
         guess = guess._replace(p=self.generate(guess))
-        return Pseudo(guess.p, guess.label, self.select(guess), self.weigh(guess))
+        pseudo = Pseudo(guess.p, guess.label, self.select(guess), self.weigh(guess))
+        if learn:
+            self.tally.add_(ids, pseudo.mask)
+        if learn and self.status.late:
+            self.status.observe_(p_w, p_x)
+        return pseudo
 
     def report(self, pseudo: Pseudo) -> dict[str, Tensor]:
         """What the run's log says of this step's pseudo-labels and of the learning status."""

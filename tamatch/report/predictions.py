@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..spreadsheet import restore
 from .metrics import Points
 
 BINS = 10
@@ -81,7 +82,7 @@ def read_predictions(path: Path) -> Predictions | None:
             for row in csv.DictReader(file):
                 true, predicted = row.get("label"), row.get("predicted")
                 if true and predicted:
-                    found.add(true, predicted, _float(row.get("confidence")))
+                    found.add(restore(true), restore(predicted), _float(row.get("confidence")))
     except (OSError, csv.Error):
         return None
     return found if found.total else None

@@ -10,7 +10,8 @@ import pytest
 
 from tamatch import recipes
 from tamatch.bench.cells import RECIPE, Cell
-from tamatch.bench.record import Curve, Result
+from tamatch.bench.curves import Curve
+from tamatch.bench.record import Result
 from tamatch.data import DataSet
 
 NET = "wrn_10_1_clean"

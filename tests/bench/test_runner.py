@@ -46,6 +46,9 @@ def test_a_run_is_made_once_and_leaves_its_result_alone(workshop: Workshop) -> N
     assert "root" not in found.config  # a path of this machine
     assert len(found.error.step) == 12 and found.error.value[-1] == pytest.approx(found.error_last)
     assert len(found.kl_truth.step) == len(found.utilization.step) == 24
+    assert found.r_max and found.r_max.step == found.kl_truth.step and min(found.r_max.value) >= 1
+    assert found.per_class and found.per_class.step == found.error.step
+    assert found.p_model and len(found.p_model.value[0]) == 10
     assert found.truth == "pool" and found.made["versions"]["tamatch"]
     assert not [p for p in workshop.runs.rglob("*") if p.is_file()]
     before = workshop.store.path(WHOLE).stat().st_mtime_ns

@@ -9,9 +9,11 @@ import pytest
 
 from tamatch.bench import store as module
 from tamatch.bench.cells import PLANS
-from tamatch.bench.record import Curve, commit, source_digest
-from tamatch.bench.store import Store
+from tamatch.bench.curves import Curve, Vectors, course
+from tamatch.bench.record import commit, source_digest
+from tamatch.bench.store import Store, from_json
 from tamatch.errors import DataError, StorageError
+from tamatch.files import read_json
 from tests.bench.made import result
 
 CELLS = PLANS["digits"].cells("digits")
@@ -72,6 +74,56 @@ def test_curves_are_thinned_but_keep_their_ends() -> None:
     assert gaps <= {15, 16}
     assert Curve.of([(1, math.inf), (2, 0.1234567)]) == Curve([2], [0.123457])
     assert Curve.of([]) == Curve([], [])
+
+
+def test_vectors_are_thinned_by_the_number_of_classes() -> None:
+    ten, hundred = (
+        Vectors.of([(i, [i / 3] * classes) for i in range(1000)], classes, 2)
+        for classes in (10, 100)
+    )
+    assert (len(ten.step), len(hundred.step)) == (64, 12)
+    assert (hundred.step[0], hundred.step[-1], hundred.value[-1][:2]) == (0, 999, [333.0, 333.0])
+    assert Vectors.of([(1, [None, 50.127])], 2, 2) == Vectors([1], [[None, 50.13]])
+
+
+def test_the_course_of_a_run() -> None:
+    """r_max = 1 + C·KL/H by hand: p_model (¾, ¼) against the uniform target."""
+    train = {"step": 5, "kind": "train", "p_model": [0.75, 0.25], "p_target": [0.5, 0.5]}
+    rows = [
+        {**train, "weight": 1.25, "max_weight": 2.0},
+        {"step": 5, "kind": "test", "error": 50.0, "per_class": [100.0, 0.0]},
+    ]
+    found = course(rows, 2)
+    kl = 0.75 * math.log(1.5) + 0.25 * math.log(0.5)
+    entropy = -0.75 * math.log(0.75) - 0.25 * math.log(0.25)
+    assert found["kl_target"].value == [pytest.approx(kl, abs=1e-6)]
+    assert found["r_max"].value == [pytest.approx(1 + 2 * kl / entropy, abs=1e-6)]
+    assert found["largest_ratio"].value == [pytest.approx(2, abs=1e-5)]
+    assert found["weight"] == Curve([5], [1.25])
+    assert found["per_class"] == Vectors([5], [[100.0, 0.0]])
+    assert course([{"step": 1, "kind": "train", "total": 2.0}], 2) == {}  # of supervised learning
+
+
+def test_the_results_of_the_repository_can_be_read() -> None:
+    """Every file, also those of before the newest fields; all of them small."""
+    folder = Path(__file__).parents[2] / "results"
+    for path in folder.rglob("*.json"):
+        found = from_json(read_json(path))
+        assert path.relative_to(folder).as_posix().startswith(f"{found.setting}/{found.method}.")
+        assert path.stat().st_size < 100_000
+
+
+def test_a_long_run_of_many_classes_is_a_small_file(tmp_path: Path) -> None:
+    shares = [0.0123456789] * 100
+    rows = [
+        {"step": i, "kind": "train", "p_model": shares, "p_target": shares, "weight": 1.2345678}
+        for i in range(400)
+    ]
+    rows += [{"step": i, "kind": "test", "per_class": [51.23] * 100} for i in range(400)]
+    store, cell = Store(tmp_path), CELLS[0]
+    store.write(cell, result(cell, **course(rows, 100)))
+    assert store.path(cell).stat().st_size < 60_000
+    assert store.read(cell) == result(cell, **course(rows, 100))
 
 
 def test_the_code_is_named() -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import tamatch
 from tamatch.data import load
 from tamatch.data.arrays import from_arrays
-from tamatch.errors import DataError
+from tamatch.errors import DataError, UsageError
 
 IMAGES = np.random.RandomState(0).randint(0, 256, (6, 8, 8, 3)).astype(np.uint8)
 LABELS = np.array([7, -1, 3, 7, -1, 3])
@@ -73,3 +74,11 @@ def test_npz_with_pickled_objects_is_refused(tmp_path: Path) -> None:
     np.savez(path, images=np.array([print], object), labels=LABELS)
     with pytest.raises(DataError, match="cannot be read"):
         load(path)
+
+
+def test_arrays_as_a_run_s_data_are_told_where_to_go() -> None:
+    images, labels = np.zeros((4, 8, 8, 3), np.uint8), np.array([0, 1, -1, -1])
+    with pytest.raises(
+        UsageError, match=r"TaMatchClassifier\(\)\.fit\(X, y\), or for an \.npz file"
+    ):
+        tamatch.train(data=(images, labels), steps=1)  # type: ignore[arg-type]

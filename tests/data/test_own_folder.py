@@ -290,6 +290,8 @@ def test_unknown_names_get_a_near_miss(tmp_path: Path) -> None:
         load("cifar-10", tmp_path)
     with pytest.raises(UsageError, match="Known: digits"):
         load("/no/such/folder")
+    with pytest.raises(UsageError, match="neither a data set's name nor a folder"):
+        load("x" * 5000)  # longer than any file name may be
 
 
 def test_the_same_folder_reads_the_same_twice(tmp_path: Path) -> None:

@@ -115,6 +115,76 @@ def test_long_tail_equals_a_second_computation(
     assert not np.isin(split.labelled, split.unlabelled).any()
 
 
+# SHA-256 of the labelled and the pool's index arrays that the reference package's own function
+# (0.3.2) draws from the labels of `cifar_like`, for seeds 0, 1 and 2
+REFERENCE: dict[str, tuple[dict[str, float], list[tuple[str, str]]]] = {
+    "40 labels": (
+        {"labels_per_class": 4},
+        [
+            (
+                "783b479f0dc389441057b3b8e00b66c61cc61d00c500599809ea06ffb8704dc9",
+                "879cb798b5eaf4197a4c8a5148070bce2e120872919531ae194edb55113e652a",
+            ),
+            (
+                "13dd9490e41407e43ab24d7a197907771cc71b1fac47acbbf75bcbbe179b3c0e",
+                "2e18bcf2ee645e8bd635bea94dbc176e4f0176a9c47c92809488daa5a71536b8",
+            ),
+            (
+                "05465a68c55ec3477d7aed04203c713fda5cdf7a1b0afd3346808c86fc07001e",
+                "3287581ffcb829cce0a0a56241daf19ade132402d475bb0215e6e6450843747e",
+            ),
+        ],
+    ),
+    "long tail": (
+        {"head_labelled": 500, "head_unlabelled": 4000, "gamma": 100, "labelled_in_pool": False},
+        [
+            (
+                "ee1e6a40bbf4a0ee42827efa25a8ce0292c6e4136e7476bd7900c8a4f5803810",
+                "fee7737d571b11168ff9f4ba4bf2849e7b7004ec5c6ea03d4f744671a02348b0",
+            ),
+            (
+                "578008fcef7313625fa82fc1d4dd0c7996db448ed42b17f37917cd1fe454dd25",
+                "a63631cb80f5813bb1b60b63112312fc338ab6809524bec0b9cc7c2bb3d15ffa",
+            ),
+            (
+                "2503fcd60cd05b5e499bac4bb568a0b9dacd0c92af90d6534807876229f2c8db",
+                "a6b6770dcb11de9383a5b644a651e64ab206ef12151dd70f17f3c601fff1fca0",
+            ),
+        ],
+    ),
+    "reversed pool": (
+        {
+            "head_labelled": 500, "head_unlabelled": 4000, "gamma": 100, "gamma_unlabelled": -100,
+            "labelled_in_pool": False,
+        },
+        [
+            (
+                "ee1e6a40bbf4a0ee42827efa25a8ce0292c6e4136e7476bd7900c8a4f5803810",
+                "54a574e77cce6ab8fe0c4677925f2185398d833d82edd11805527ada59a76997",
+            ),
+            (
+                "578008fcef7313625fa82fc1d4dd0c7996db448ed42b17f37917cd1fe454dd25",
+                "803ed0db7eb447279ec7954d00311f5c76911c8fd75f8f292621c7d23e953512",
+            ),
+            (
+                "2503fcd60cd05b5e499bac4bb568a0b9dacd0c92af90d6534807876229f2c8db",
+                "202e21c41f903dec7adbdf92b9da59c1567d71c444a70f8cd9592447f598fb1e",
+            ),
+        ],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("name", REFERENCE)
+def test_the_reference_package_draws_the_same_images(
+    cifar_like: DataSet, name: str, seed: int
+) -> None:
+    plan, drawn = REFERENCE[name]
+    split = make_split(cifar_like, SplitPlan(**plan, seed=seed))  # type: ignore[arg-type]
+    assert (sha(split.labelled), sha(split.unlabelled)) == drawn[seed]
+
+
 EUROSAT_COUNTS = [3000, 3000, 3000, 2500, 2500, 2000, 2500, 3000, 2500, 3000]
 # SHA-256 of the index arrays that the reference package's own function draws (0.3.2)
 EUROSAT_REFERENCE = {

@@ -72,7 +72,7 @@ def test_draws(alpha: float) -> None:
 def test_mixup_mixes_images_and_targets_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     fix_mixup(monkeypatch, 0.75, torch.tensor([2, 0, 1]))
     images, targets = torch.randn(3, 3, 4, 4), torch.eye(3)
-    mixed, mixed_targets = mixing.mixup(images, targets, 0.5)
+    mixed, mixed_targets = mixing.mixup([images[:1], images[1:]], [targets[:1], targets[1:]], 0.5)
     torch.testing.assert_close(mixed[0], 0.75 * images[0] + 0.25 * images[2])
     torch.testing.assert_close(mixed_targets[1], torch.tensor([0.25, 0.75, 0.0]))
 
@@ -198,10 +198,10 @@ def test_remixmatch_mixes_labelled_strong_strong_weak(monkeypatch: pytest.Monkey
     batch = batch_of(method)
     seen: list[Tensor] = []
 
-    def record(images: Tensor, targets: Tensor, alpha: float) -> tuple[Tensor, Tensor]:
-        seen.extend((images, targets))
+    def record(images: list[Tensor], targets: list[Tensor], alpha: float) -> tuple[Tensor, ...]:
+        seen.extend((torch.cat(images), torch.cat(targets)))
         assert alpha == 0.75
-        return images, targets
+        return seen[0], seen[1]
 
     monkeypatch.setattr(remixmatch, "mixup", record)
     method(batch)

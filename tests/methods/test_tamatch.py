@@ -51,14 +51,17 @@ class SlowTaMatch:
     def step(self, z_x: Rows, y: list[int], z_w: Rows, z_s: Rows) -> dict[str, Any]:
         classes, o = range(len(self.model)), self.o
         p = [softmax(row) for row in z_w]
+        before = list(zip(self.target, self.model, strict=True))
         for c in classes:
             mean = sum(row[c] for row in p) / len(p)
             self.model[c] = o["lambda_model"] * self.model[c] + (1 - o["lambda_model"]) * mean
             moved = o["lambda_target"] * self.target[c] + (1 - o["lambda_target"]) * self.model[c]
             self.target[c] = moved
-        r = [(t + 1e-6) / (m + 1e-6) for t, m in zip(self.target, self.model, strict=True)]
-        kl = sum(m * math.log(m / t) for t, m in zip(self.target, self.model, strict=True))
-        entropy = -sum(m * math.log(m) for m in self.model)
+        after = list(zip(self.target, self.model, strict=True))
+        shares, eps = before if o.get("update") == "after" else after, o.get("eps", 1e-6)
+        r = [(t + eps) / (m + eps) for t, m in shares]
+        kl = sum(m * math.log(m / t) for t, m in shares)
+        entropy = -sum(m * math.log(m) for _, m in shares)
         r_max = 1 + kl / (entropy / len(self.model))
         low, high = {
             "literal": (1.0, r_max), "symmetric": (1 / r_max, r_max), "none": (0.0, math.inf)
@@ -93,6 +96,8 @@ CASES: dict[str, dict[str, Any]] = {
     "labelled target": {"lambda_model": 0.6, "target": "labelled", "start": (0.4, 0.3, 0.2, 0.1)},
     "prior target": {"lambda_model": 0.6, "target": "prior", "start": (0.1, 0.2, 0.3, 0.4)},
     "half the unlabelled loss": {"lambda_model": 0.6, "lambda_u": 0.5},
+    "a large ε": {"lambda_model": 0.6, "eps": 0.05},
+    "update after use": {"lambda_model": 0.6, "lambda_target": 0.8, "update": "after"},
 }
 
 
@@ -109,10 +114,13 @@ def test_every_quantity_of_three_steps(options: dict[str, Any]) -> None:
         batch = echo_batch(seed, u=(random_logits(seed) + bias, random_logits(seed + 50)))
         (z_x,), (z_w, z_s) = batch.x, batch.u
         want = slow.step(z_x.tolist(), batch.y.tolist(), z_w.tolist(), z_s.tolist())
-        loss, status = method(batch), method.labeler.status
+        status = method.labeler.status
+        held = (status.ratio, status.bound)
+        loss = method(batch)
+        r, r_max = held if status.late else (status.ratio, status.bound)
         got = {
             "p_model": status.model.value, "p_target": status.target.value,
-            "r": status.ratio, "r_max": status.bound, **pseudos[-1]._asdict(),
+            "r": r, "r_max": r_max, **pseudos[-1]._asdict(),
             "sup": loss.parts["sup"], "unsup": loss.parts["unsup"], "total": loss.total,
         }  # fmt: skip
         for name, value in want.items():

@@ -1,46 +1,42 @@
 """Two processes with half a batch each equal one process with the whole batch, for every method.
 
-What a process does on its own account is taken out: MixUp draws its partners among a process's own
-images (λ = 1 here), and CoMatch links a process's own images (its contrast counts nothing here).
-The published FreeMatch is left out, since its fairness looks at the first two rows of each process.
+On made-up batches that exercise every mask and memory; `tests/dist` does it with a real engine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from torch import distributed as torch_dist
-from torch.multiprocessing.spawn import spawn
 
 from tamatch import dist
-from tamatch.methods import METHODS, get, mixing, remixmatch, vat
+from tamatch.methods import METHODS, get
 from tamatch.methods.base import Method
 from tamatch.types import Batch
+from tests.dist.pair import in_both
 from tests.reference.cases import Case
 from tests.reference.data import realistic_batch, realistic_facts
 from tests.reference.link import task_of, torch_batch
 from tests.toynet import ToyNet
 
-PROCESSES, STEPS = 2, 3
+STEPS = 3
 MEMORY = {"memory_after": 1, "tau": 0.8}
 OPTIONS: dict[str, dict[str, Any]] = {
     "mean_teacher": {"ema": 0.8},
     "vat": {"xi": 0.1},  # a short probe measures rounding, which depends on the batch's size
     "adamatch": {"momentum": 0.6},
     "dash": {"supervised_steps": 1, "rho_period": 1},
-    "comatch": MEMORY | {"queue": 2, "lambda_contrast": 0.0},
+    "comatch": MEMORY | {"queue": 2},
     "simmatch": MEMORY,
     "freematch": {"init_threshold": 0.95, "momentum": 0.9, "lambda_f": 0.5},
     "softmatch": {"momentum": 0.6},
     "tamatch": {"lambda_model": 0.6, "lambda_target": 0.7},
 }
 SETTINGS = {name: (name, OPTIONS.get(name, {})) for name in METHODS} | {
+    "freematch, parity": ("freematch", {"lambda_f": 0.5, "parity": "usb"}),
     "uda, parity": ("uda", {"parity": "usb"}),
     "simmatch, parity": ("simmatch", MEMORY | {"parity": "usb"}),
     "softmatch, from raw": ("softmatch", {"momentum": 0.6, "learn_from": "raw"}),
@@ -52,12 +48,8 @@ SETTINGS = {name: (name, OPTIONS.get(name, {})) for name in METHODS} | {
 
 
 def patched(patch: pytest.MonkeyPatch) -> None:
-    """Draws that depend on the image alone, and no rounding to float32."""
+    """No rounding to float32."""
     patch.setattr(torch.Tensor, "float", torch.Tensor.double)
-    patch.setattr(vat, "direction_draw", lambda images: (1000 * images).sin())
-    patch.setattr(remixmatch, "turn_draw", lambda count, device: torch.arange(count) % 4)
-    whole = torch.ones((), dtype=torch.float64)
-    patch.setattr(mixing, "mixup_draw", lambda count, alpha, device: (whole, torch.arange(count)))
 
 
 def half(batch: Batch) -> Batch:
@@ -73,8 +65,7 @@ def half(batch: Batch) -> Batch:
 def made(name: str, options: dict[str, Any]) -> tuple[Method, Iterator[Batch]]:
     """The method, and its batches; an id of the first half of a batch returns in the second."""
     family = METHODS[name].path.partition(":")[0]
-    # CRMatch turns the first B unlabelled images of a process: all of them, if there are B.
-    facts = realistic_facts(batch_unlabelled=8 if name == "crmatch" else 16)
+    facts = realistic_facts(batch_unlabelled=16)
     reference, rng = Case(family, facts=facts).made(0)
     torch.manual_seed(0)
     method = get(name)(
@@ -105,29 +96,17 @@ def trajectory(name: str, options: dict[str, Any]) -> dict[str, Tensor]:
     return {"loss": torch.stack(losses), **method.state_dict()}
 
 
-def work(rank: int, folder: str) -> None:
-    """One of the processes: all methods, one after the other."""
-    torch.set_num_threads(1)
-    torch_dist.init_process_group(
-        "gloo",
-        init_method=f"file://{folder}/meeting",
-        rank=rank,
-        world_size=PROCESSES,
-        timeout=timedelta(seconds=60),
-    )
+def work() -> dict[str, dict[str, Tensor]]:
+    """In one of the processes: all methods, one after the other."""
     with pytest.MonkeyPatch.context() as patch:
         patched(patch)
-        found = {key: trajectory(*setting) for key, setting in SETTINGS.items()}
-    torch.save(found, f"{folder}/{rank}.pt")
-    torch_dist.destroy_process_group()
+        return {key: trajectory(*setting) for key, setting in SETTINGS.items()}
 
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, dict[str, Tensor]]]:
     """What the two processes end with."""
-    folder: Path = tmp_path_factory.mktemp("processes")
-    spawn(work, args=(str(folder),), nprocs=PROCESSES)  # type: ignore[no-untyped-call]
-    return [torch.load(folder / f"{rank}.pt") for rank in range(PROCESSES)]
+    return in_both(work, tmp_path_factory.mktemp("processes"))
 
 
 @pytest.mark.parametrize("key", SETTINGS)

@@ -192,12 +192,15 @@ def test_single_precision_is_the_same_method(case: Case, monkeypatch: pytest.Mon
 
 @every_case
 def test_no_state_escapes_the_comparison(case: Case, exact: pytest.MonkeyPatch) -> None:
-    """Not in the references: a flag of first use, targets that stay, and a p_model to report."""
+    """Not in the references: a flag of first use, targets that stay, and what is reported."""
     pair = pair_of(case, 0, exact)
     uniform = np.full(pair.reference.facts.classes, 1 / pair.reference.facts.classes)
-    p_model = uniform
+    p_model, accepted = uniform, np.zeros(pair.reference.facts.unlabelled)
     for step in case.steps_of(0):
-        values = pair.step(step)[1].values
+        batch, result, _ = pair.step(step)
+        values = result.values
+        mask = values.get("mask", np.ones(len(batch.id_u)))
+        np.add.at(accepted, batch.id_u, mask)
         p_model = moved(p_model, mean_row(values["p"]), 0.999) if "p" in values else p_model
     compared = {tensor.data_ptr() for tensor in stored(pair.method, pair.reference).values()}
     for name, buffer in pair.method.named_buffers():
@@ -207,6 +210,8 @@ def test_no_state_escapes_the_comparison(case: Case, exact: pytest.MonkeyPatch) 
             assert not buffer, name
         elif name.endswith("status.target.value"):
             assert_close(buffer.numpy(), uniform, 0, name)
+        elif name.endswith("tally.count"):
+            assert_close(buffer.numpy(), accepted, 0, name)
         else:
             assert name == "labeler.status.model.value"
             assert_close(buffer.numpy(), p_model, 1e-12, name)

@@ -9,12 +9,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from tamatch.nets.parts import Flow, Plain
+
 from .conv import BESIDE, Convolve, Rounded
 from .narrow import LEAST
 from .norm import NormAct, as_rows
 
 
-class Fused:
+class Fused(Plain):
     """The parts of a residual net by these kernels; made anew for each forward pass."""
 
     def __init__(self, net: nn.Module) -> None:
@@ -25,10 +27,7 @@ class Fused:
         rounded = Rounded.apply(BESIDE, self.dtype, *weights)
         self.weights = dict(zip(convs, rounded, strict=True))
 
-    def norm(
-        self, norm: nn.BatchNorm2d, flow: tuple[Tensor, Tensor | None]
-    ) -> tuple[Tensor, Tensor]:
-        """The sum x of the flow, and act(norm(x))."""
+    def norm(self, norm: nn.BatchNorm2d, flow: Flow) -> tuple[Tensor, Tensor]:
         branch, skip = flow
         x, h = NormAct.apply(branch, skip, norm.weight, norm.bias, norm)
         return branch if x is None else x, h

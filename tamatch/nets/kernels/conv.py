@@ -26,7 +26,7 @@ class Beside:
             yield
             return
         if self.stream is None:
-            self.stream = torch.cuda.Stream(tensors[0].device)  # type: ignore[no-untyped-call]
+            self.stream = torch.cuda.Stream(tensors[0].device)
         self.stream.wait_stream(torch.cuda.current_stream())
         self.held.extend(tensors)
         with torch.cuda.stream(self.stream):
@@ -49,7 +49,9 @@ class Rounded(Function):
     """All convolution weights in the precision of the maps; back, their gradients as they were."""
 
     @staticmethod
-    def forward(ctx: Any, beside: Beside, dtype: torch.dtype, *weights: Tensor) -> tuple[Tensor, ...]:
+    def forward(
+        ctx: Any, beside: Beside, dtype: torch.dtype, *weights: Tensor
+    ) -> tuple[Tensor, ...]:
         beside.join()
         ctx.beside, ctx.dtype = beside, weights[0].dtype
         return in_line(weights, dtype)
@@ -65,14 +67,19 @@ def in_line(tensors: tuple[Tensor, ...], dtype: torch.dtype) -> tuple[Tensor, ..
     """Copies in another precision, by two kernels however many tensors there are."""
     line = torch.cat([t.as_strided((t.numel(),), (1,)) for t in tensors]).to(dtype)
     parts = torch.split(line, [t.numel() for t in tensors])
-    return tuple(p.as_strided(t.shape, t.stride(), p.storage_offset()) for p, t in zip(parts, tensors, strict=True))
+    return tuple(
+        p.as_strided(t.shape, t.stride(), p.storage_offset())
+        for p, t in zip(parts, tensors, strict=True)
+    )
 
 
 class Convolve(Function):
     """A convolution whose weight gradient is computed beside the rest of the backward pass."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, stride: int, padding: int, beside: Beside) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, stride: int, padding: int, beside: Beside
+    ) -> Tensor:
         ctx.save_for_backward(x, weight)
         ctx.geometry = ([stride] * 2, [padding] * 2, [1, 1], False, [0, 0], 1)
         ctx.beside = beside

@@ -71,8 +71,7 @@ def _convolve(
         h, w, inside = at // width % height, at % width, at < positions
         total = tl.zeros((BLOCK, OUTER), tl.float32)
         for tap in tl.static_range(9):
-            dy: tl.constexpr = tap // 3 - 1
-            dx: tl.constexpr = tap % 3 - 1
+            dy, dx = tap // 3 - 1, tap % 3 - 1
             there = inside & (h + dy >= 0) & (h + dy < height) & (w + dx >= 0) & (w + dx < width)
             pixel = (at + dy * width + dx)[:, None] * INNER + inner[None, :]
             taps = weight + out[None, :] * 9 * INNER + tap * INNER + inner[:, None]

@@ -24,7 +24,8 @@ PROGRAMS = 1  # for each multiprocessor
 
 @triton.jit
 def _sum_statistics(
-    branch, skip, total, partial, rows, COLUMNS: tl.constexpr, SLICE: tl.constexpr, BLOCK: tl.constexpr, ADD: tl.constexpr
+    branch, skip, total, partial, rows,
+    COLUMNS: tl.constexpr, SLICE: tl.constexpr, BLOCK: tl.constexpr, ADD: tl.constexpr,
 ):  # fmt: skip
     """total = branch + skip; sums of its columns and their squares, one row of each a program.
 
@@ -71,7 +72,8 @@ def _both_sums(
 def _normalise(
     x, out, partial, programs, weight, bias, moments, running_mean, running_var, batches,
     rows, momentum, eps,
-    COLUMNS: tl.constexpr, SLICE: tl.constexpr, BLOCK: tl.constexpr, PROGRAMS: tl.constexpr, SLOPE: tl.constexpr,
+    COLUMNS: tl.constexpr, SLICE: tl.constexpr, BLOCK: tl.constexpr, PROGRAMS: tl.constexpr,
+    SLOPE: tl.constexpr,
 ):  # fmt: skip
     """out = activation(BatchNorm(x)); the first program also moves the running statistics."""
     column = tl.program_id(1) * SLICE + tl.arange(0, SLICE)
@@ -128,8 +130,8 @@ def _sum_gradients(
 @triton.jit
 def _spread_gradients(
     x, grad, extra, out, partial, programs, weight, bias, moments, grad_weight, grad_bias, rows,
-    COLUMNS: tl.constexpr, SLICE: tl.constexpr, BLOCK: tl.constexpr, PROGRAMS: tl.constexpr, SLOPE: tl.constexpr,
-    ADD: tl.constexpr,
+    COLUMNS: tl.constexpr, SLICE: tl.constexpr, BLOCK: tl.constexpr, PROGRAMS: tl.constexpr,
+    SLOPE: tl.constexpr, ADD: tl.constexpr,
 ):  # fmt: skip
     """out = the gradient in front of the BatchNorm, plus `extra`."""
     column = tl.program_id(1) * SLICE + tl.arange(0, SLICE)
@@ -189,7 +191,12 @@ class NormAct(Function):
 
     @staticmethod
     def forward(
-        ctx: Any, branch: Tensor, skip: Tensor | None, weight: Tensor, bias: Tensor, norm: nn.BatchNorm2d
+        ctx: Any,
+        branch: Tensor,
+        skip: Tensor | None,
+        weight: Tensor,
+        bias: Tensor,
+        norm: nn.BatchNorm2d,
     ) -> tuple[Tensor | None, Tensor]:
         launch = Launch.of(branch)
         partial = branch.new_empty(launch.programs, 2, branch.shape[1], dtype=torch.float32)

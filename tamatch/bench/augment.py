@@ -1,0 +1,194 @@
+"""How long augmentation takes: batches on the CPU and the GPU, beside a loop through Pillow."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..augment import Policy
+from ..errors import UsageError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+Work = Callable[[], object]
+
+STEP = (64, 128)  # labelled and unlabelled images whose views are made together
+STEP_SIZES = (32, 96)
+BLOCKS = 20  # whose median is taken
+LEAST = 3  # of them, however long they take
+
+
+@dataclass(frozen=True)
+class Speed:
+    """One measurement, the median of its repetitions."""
+
+    how: str  # "Pillow", "cpu", "cuda" or "cuda graph"
+    work: str  # a view of a batch, or all views of a training step
+    size: int
+    images: int
+    us_per_image: float
+
+    @property
+    def milliseconds(self) -> float:
+        return self.us_per_image * self.images / 1000
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--sizes", default="32,96,224", help="in pixels (default: 32,96,224)")
+    parser.add_argument("--batches", default="64,448", help="images at once (default: 64,448)")
+    parser.add_argument("--device", default="auto", help="auto (the GPU beside the CPU) or cpu")
+    parser.add_argument("--seconds", type=float, default=1.0, help="for each figure (default: 1)")
+    parser.add_argument("--out", type=Path, help="also write the figures as JSON")
+
+
+def run(arguments: Namespace) -> int:
+    import torch
+
+    from ..hardware import pick_device
+
+    sizes, batches = (numbers(getattr(arguments, name), name) for name in ("sizes", "batches"))
+    device = pick_device(arguments.device)
+    columns = ["Pillow", "cpu", *(["cuda", "cuda graph"] if device.type == "cuda" else [])]
+    print(f"{'µs an image':26}" + "".join(f"{column:>12}" for column in columns))
+    found: list[Speed] = []
+    for size in sizes:
+        for batch in batches:
+            for view in ("weak", "strong"):
+                speeds = one_view(view, size, batch, device, arguments.seconds)
+                found += speeds
+                shown = "".join(f"{speed.us_per_image:12.2f}" for speed in speeds)
+                print(f"{view:7} {size:4} px, batch {batch:4} {shown}", flush=True)
+    for size in (s for s in STEP_SIZES if s in sizes):
+        speed = all_views(size, device, arguments.seconds)
+        found.append(speed)
+        what = f"all {speed.images} views of {STEP[0]} + {STEP[1]} images, {size} px"
+        print(f"{what}, {speed.how}: {speed.milliseconds:.3f} ms", flush=True)
+    if arguments.out:
+        gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None
+        facts = {
+            "processor": platform.processor(), "threads": torch.get_num_threads(), "gpu": gpu,
+            "torch": torch.__version__, "speeds": [asdict(speed) for speed in found],
+        }  # fmt: skip
+        arguments.out.write_text(json.dumps(facts, indent=1) + "\n")
+    return 0
+
+
+def numbers(text: str, name: str) -> list[int]:
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isdecimal() and int(word) >= 8 for word in words):
+        raise UsageError(f"--{name} takes whole numbers from 8 on, with commas; got {text!r}.")
+    return [int(word) for word in words]
+
+
+def one_view(view: str, size: int, batch: int, device: torch.device, seconds: float) -> list[Speed]:
+    """A view of a batch: through Pillow, in one pass on the CPU, and in one pass on the GPU."""
+    import torch
+
+    from .pillow_loop import pillow_loop
+
+    here, images = torch.device("cpu"), noise(batch, size)
+    loop = partial(pillow_loop, view, images, policy(size))
+    works: dict[str, tuple[Work, torch.device]] = {"Pillow": (loop, here)}
+    for place in dict.fromkeys((here, device)):
+        make = maker([(view, images)], size, place)
+        works[place.type] = (make, place)
+        if place.type == "cuda":
+            works["cuda graph"] = (captured(make), place)
+    return [
+        Speed(how, view, size, batch, 1e6 * timed(work, seconds, place) / batch)
+        for how, (work, place) in works.items()
+    ]
+
+
+def all_views(size: int, device: torch.device, seconds: float) -> Speed:
+    """What a step of TaMatch asks for: weak views of all images, strong ones of the unlabelled."""
+    labelled, unlabelled = (noise(count, size) for count in STEP)
+    wanted = [("weak", labelled), ("weak", unlabelled), ("strong", unlabelled)]
+    work, how = maker(wanted, size, device), device.type
+    if device.type == "cuda":
+        work, how = captured(work), "cuda graph"
+    views = sum(len(images) for _, images in wanted)
+    return Speed(how, "step", size, views, 1e6 * timed(work, seconds, device) / views)
+
+
+def policy(size: int) -> Policy:
+    return Policy(size, mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
+
+
+def noise(count: int, size: int) -> Tensor:
+    import torch
+
+    draw = np.random.default_rng(0)
+    return torch.from_numpy(draw.integers(0, 256, (count, 3, size, size), dtype=np.uint8))
+
+
+def maker(wanted: list[tuple[str, Tensor]], size: int, device: torch.device) -> Work:
+    """Makes these views of these images, each time those of the next step."""
+    import torch
+
+    from ..augment import Augment
+
+    augment = Augment(policy(size), seed=0).to(device)
+    step = torch.zeros((), dtype=torch.int64, device=device)
+    there = [
+        (view, images.to(device), torch.arange(len(images), device=device))
+        for view, images in wanted
+    ]
+
+    def make() -> object:
+        step.add_(1)
+        return [augment(view, images, step, slot, 0) for view, images, slot in there]
+
+    return make
+
+
+def captured(work: Work) -> Work:
+    """The same as one CUDA graph."""
+    import torch
+
+    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    with torch.cuda.stream(side):
+        for _ in range(LEAST):  # lazy initialisation must not be recorded
+            work()
+    side.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        held = work()
+
+    def replay() -> object:
+        graph.replay()
+        return held
+
+    return replay
+
+
+def timed(work: Work, seconds: float, device: torch.device) -> float:
+    """Seconds of one call, the median over blocks of calls."""
+    import torch
+
+    def block(calls: int) -> float:
+        began = time.perf_counter()
+        for _ in range(calls):
+            work()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        return (time.perf_counter() - began) / calls
+
+    block(2)
+    calls = max(1, int(seconds / BLOCKS / block(1)))
+    end = time.perf_counter() + seconds
+    times: list[float] = []
+    while len(times) < LEAST or (len(times) < BLOCKS and time.perf_counter() < end):
+        times.append(block(calls))
+    return float(np.median(times))

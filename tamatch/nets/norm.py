@@ -1,0 +1,47 @@
+"""BatchNorm over the whole batch, also where several processes share it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from tamatch import dist
+
+
+class BatchNorm2d(nn.BatchNorm2d):
+    """Torch's own in a process that is alone, and its equal over all processes otherwise.
+
+    Torch's SyncBatchNorm does the same on GPUs and refuses to on CPUs.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise (N, C, H, W), where N images are this process's share of the batch."""
+        if dist.alone() or not self.training:
+            return super().forward(x)
+        wide = x.to(self.weight.dtype)
+        mean, var = joint_moments(wide)
+        self.follow_(mean, var, x.numel() // len(mean) * dist.world())
+        scale = self.weight * (var + self.eps).rsqrt()
+        shift = self.bias - mean * scale
+        normalised = wide * scale.to(wide)[:, None, None] + shift.to(wide)[:, None, None]
+        return normalised.to(x.dtype)
+
+    @torch.no_grad()
+    def follow_(self, mean: Tensor, var: Tensor, count: int) -> None:
+        """Move the running statistics as torch does: the variance as that of a sample."""
+        assert self.running_mean is not None and self.running_var is not None
+        assert self.num_batches_tracked is not None and self.momentum is not None
+        self.num_batches_tracked.add_(1)
+        self.running_mean.lerp_(mean.to(self.running_mean), self.momentum)
+        sample = var * (count / max(count - 1, 1))
+        self.running_var.lerp_(sample.to(self.running_var), self.momentum)
+
+
+def joint_moments(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance of each channel over all processes, which have equally many images.
+
+    In double precision, since the variance is a difference of two averages: E[x²] − E[x]².
+    """
+    var, mean = (m.double() for m in torch.var_mean(x, (0, 2, 3), correction=0))
+    mean, square = dist.mean(torch.stack([mean, var + mean.square()]))
+    return mean, square - mean.square()

@@ -1,0 +1,75 @@
+"""What a method did with its pseudo-labels, told afterwards; nothing here belongs to a step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from ..stats import Status, Tally
+from .generate import rescale
+from .guess import Guess, Part, PseudoLabeler
+from .weigh import ByClass, Product
+
+Kind = TypeVar("Kind", bound=nn.Module)
+
+
+def inside(method: nn.Module, kind: type[Kind]) -> Kind | None:
+    """The first module of a kind in a method."""
+    return next((m for m in method.modules() if isinstance(m, kind)), None)
+
+
+def accepted(method: nn.Module) -> Tensor | None:
+    """How often each image of the pool was accepted; None where the method has no such rule."""
+    tally = inside(method, Tally)
+    return None if tally is None else tally.count
+
+
+def generated(method: nn.Module, p: Tensor) -> Tensor:
+    """What the method's labels would be made of: p after generation, or p where it has none."""
+    labeler, status = inside(method, PseudoLabeler), inside(method, Status)
+    if labeler is not None:
+        return labeler.generate(_guess(p, labeler.status))
+    return p if status is None else rescale(_guess(p, status))
+
+
+def threshold(method: nn.Module) -> float | None:
+    """The fixed τ, where there is one."""
+    labeler = inside(method, PseudoLabeler)
+    tau = getattr(method if labeler is None else labeler.select, "tau", None)
+    return tau if isinstance(tau, float) else None
+
+
+def class_shares(method: nn.Module) -> dict[str, list[float] | None]:
+    """The class shares that a method estimates and aims at, and what it does about the gap.
+
+    `factors` is r = p_target/p_model where predictions are rescaled by it, `weights` what a
+    pseudo-label of each class counts where that depends on the class; None: not done.
+    """
+    status, labeler = inside(method, Status), inside(method, PseudoLabeler)
+    if status is None:
+        return dict.fromkeys(("p_model", "p_target", "factors", "weights"))
+    rescales = labeler is None or labeler.generate is rescale
+    part = None if labeler is None else next(_by_class(labeler.weigh), None)
+    each = torch.eye(len(status.target.value), device=status.target.value.device)
+    return {
+        "p_model": status.model.value.tolist(),
+        "p_target": status.target.value.tolist(),
+        "factors": status.ratio.tolist() if rescales else None,
+        "weights": None if part is None else part(_guess(each, status)).tolist(),
+    }
+
+
+def _guess(p: Tensor, status: Status) -> Guess:
+    return Guess(p, p, p, torch.arange(len(p), device=p.device), status, learn=False)
+
+
+def _by_class(part: Part) -> Iterator[ByClass]:
+    """Weights by class, also inside a product."""
+    if isinstance(part, ByClass):
+        yield part
+    elif isinstance(part, Product):
+        yield from _by_class(part.first)
+        yield from _by_class(part.second)

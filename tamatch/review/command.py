@@ -1,0 +1,96 @@
+"""What `tamatch review RUN` does, from the run folder to the last label."""
+
+from __future__ import annotations
+
+import os
+import sys
+import webbrowser
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from ..build import data_of
+from ..data import DATASETS, read_split
+from ..errors import DataError, UsageError
+from ..folder import RunFolder
+from ..progress import counting
+from ..run import stored_config
+from ..use import load
+from .pictures import Pictures
+from .server import Server
+from .session import Session
+from .store import SKIPPED, LabelFile, opened
+from .survey import survey
+
+LABELS = Path("labels.csv")
+
+
+def review(
+    path: Path,
+    *,
+    labels: Path | None = None,
+    port: int = 0,
+    browser: bool = True,
+    say: Callable[[str], None] = print,
+) -> None:
+    """Serve the page of a finished run until Ctrl-C; every label is in the file at once."""
+    folder = RunFolder(path)
+    run, model = stored_config(folder), load(path)
+    if run.data in DATASETS:
+        raise UsageError(f"{run.data} has all its labels already: review is for your own images.")
+    with counting("reading images") as progress:
+        data = data_of(run, model.facts.size, progress)
+    if data.classes != model.facts.classes:
+        raise DataError(f"{data.name} no longer has the classes that the model was trained on.")
+    split = read_split(folder.split, data)
+    place = Path(run.data)
+    server = Server(port)
+    with opened(labels or Path(run.labels or LABELS), data, place) as store:
+        with counting("looking at the pool") as progress:
+            found = survey(model, data, split, progress)
+        given = np.bincount(data.labels[split.labelled], minlength=len(data.classes))
+        server.session = Session(
+            run=path,
+            data=run.data,
+            classes=data.classes,
+            given=tuple(given.tolist()),
+            files=tuple(data.files[i] for i in found.images),
+            survey=found,
+            pictures=Pictures(data, found.images, place if place.is_dir() else place.parent),
+            store=store,
+        )
+        serve(server, browser=browser, say=say)
+
+
+def serve(server: Server, *, browser: bool, say: Callable[[str], None]) -> None:
+    """Say where the page is, show it, and say at the end what was done."""
+    gate, session = server.gate, server.session
+    say(f"{len(session.files):,} unlabelled images. {describe(session.store)}")
+    say(f"Open {gate.address(gate.token)}")
+    say("The address works on this machine only. Ctrl-C ends; every label is saved at once.")
+    if browser and has_screen():
+        webbrowser.open(gate.address(gate.ticket))
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        server.server_close()
+    say(f"\n{describe(session.store)}")
+    if any(session.store.labels.values()):
+        say(f"Train on them: {session.next_command()}")
+
+
+def describe(store: LabelFile) -> str:
+    """The labels so far, in words."""
+    labels = list(store.labels.values())
+    skipped = labels.count(SKIPPED)
+    passed = f", {skipped:,} images skipped" if skipped else ""
+    return f"{store.path}: {len(labels) - skipped:,} labels{passed}."
+
+
+def has_screen() -> bool:
+    """Whether a browser has somewhere to appear."""
+    shown = ("DISPLAY", "WAYLAND_DISPLAY")
+    return sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in shown)

@@ -1,0 +1,79 @@
+"""Which images to label next: uncertain ones, of weak classes, unlike each other."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float32]
+Indices = npt.NDArray[np.int64]
+
+GREEDY = 1000  # images picked one by one; nobody labels more before the next run
+CANDIDATES = 20_000  # images that the picking looks at, the most useful ones
+
+
+def usefulness(probabilities: Floats) -> Floats:
+    """u = (1 − (p₁ − p₂)) · (1 + Σ_c p_c·w_c), at least 0 and at most 2, of each image.
+
+    The first factor is the uncertainty: p₁ and p₂ are the two largest probabilities. The second
+    one doubles what may belong to the weakest class; see `weakness` for w.
+    """
+    if probabilities.shape[1] < 2:
+        return np.zeros(len(probabilities), np.float32)
+    two = np.partition(probabilities, -2, axis=1)[:, -2:]
+    uncertainty: Floats = 1 - (two[:, 1] - two[:, 0])
+    return uncertainty * (1 + probabilities @ weakness(probabilities))
+
+
+def weakness(probabilities: Floats) -> Floats:
+    """w of each class: 0 for the one the model is surest of, 1 for the least sure.
+
+    How sure it is of a class is its mean confidence in the images it takes for that class; of a
+    class that it never predicts it is not sure at all.
+    """
+    classes = probabilities.shape[1]
+    if not len(probabilities):
+        return np.zeros(classes, np.float32)
+    guess, confidence = probabilities.argmax(1), probabilities.max(1)
+    count = np.bincount(guess, minlength=classes)
+    sure = np.bincount(guess, weights=confidence, minlength=classes) / np.maximum(count, 1)
+    span = sure.max() - sure.min()
+    weak: Floats = ((sure.max() - sure) / (span if span > 0 else 1)).astype(np.float32)
+    return weak
+
+
+def pick_order(probabilities: Floats, features: Floats, labelled: Floats) -> Indices:
+    """All images, the most useful to label first.
+
+    Each next one has the greatest u·d: its usefulness times the distance of its features to the
+    nearest image that is labelled or was picked before. Features have unit length, so that d lies
+    in 0 … 2, and an image that equals a picked one waits. After `GREEDY` images, u alone decides.
+    """
+    u = usefulness(probabilities)
+    by_use = np.argsort(-u, kind="stable")
+    rows = np.sort(by_use[:CANDIDATES])
+    own, known = unit(features[rows]), unit(labelled)
+    nearest = np.full(len(rows), 4.0, np.float32)  # squared distances
+    for feature in known:
+        np.minimum(nearest, squared(own, feature), out=nearest)
+    picked: list[int] = []
+    for _ in range(min(GREEDY, len(rows))):
+        gain = u[rows] * np.sqrt(nearest)
+        gain[picked] = -1
+        best = int(gain.argmax())
+        picked.append(best)
+        np.minimum(nearest, squared(own, own[best]), out=nearest)
+    first = rows[picked]
+    return np.concatenate([first, by_use[~np.isin(by_use, first)]])
+
+
+def unit(features: Floats) -> Floats:
+    length = np.linalg.norm(features, axis=1, keepdims=True)
+    out: Floats = (features / np.maximum(length, 1e-12)).astype(np.float32)
+    return out
+
+
+def squared(rows: Floats, one: Floats) -> Floats:
+    """Squared distances of unit vectors, never below zero."""
+    out: Floats = np.maximum(2 - 2 * (rows @ one), 0)
+    return out

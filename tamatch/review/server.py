@@ -1,0 +1,194 @@
+"""The page's server: loopback only, a handful of addresses, everything else is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
+from typing import Any
+
+from ..errors import TamatchError, UsageError
+from .gate import Gate
+from .session import Session
+
+BODY = 1024  # bytes; no request of ours has more
+IDLE = 60  # seconds after which a silent connection is closed
+IMAGE = re.compile(r"/image/([0-9]{1,7})")
+ASSETS = {"/app.js": "text/javascript", "/style.css": "text/css", "/icon.svg": "image/svg+xml"}
+SECURITY = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+REPORT = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'"
+)
+
+
+NOTHING: dict[str, str] = {}
+
+
+class Refused(Exception):
+    """An answer other than what was asked for."""
+
+    def __init__(self, status: HTTPStatus, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class Server(ThreadingHTTPServer):
+    """Serves one session on 127.0.0.1."""
+
+    daemon_threads = True
+    session: Session
+
+    def __init__(self, port: int) -> None:
+        try:
+            super().__init__(("127.0.0.1", port), Handler)
+        except OSError as error:
+            raise UsageError(
+                f"--port {port} cannot be used: {error.strerror}. Leave it out for a free one."
+            ) from None
+        self.gate = Gate(self.server_port)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that went away is no news."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One connection."""
+
+    server: Server
+    protocol_version = "HTTP/1.1"
+    server_version, sys_version = "tamatch", ""
+    timeout = IDLE
+
+    def do_GET(self) -> None:
+        self.answer(self.get)
+
+    def do_POST(self) -> None:
+        self.answer(self.post)
+
+    def answer(self, make: Callable[[], None]) -> None:
+        try:
+            make()
+        except Refused as refused:
+            self.send_error(refused.status, str(refused))
+        except TamatchError as error:  # the disk is full, or the file was changed
+            self.send_error(HTTPStatus.CONFLICT, str(error))
+        except OSError:
+            self.close_connection = True  # the browser has gone
+        except Exception:
+            traceback.print_exc()
+            self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR, "an error of tamatch review")
+
+    def get(self) -> None:
+        path, _, query = self.path.partition("?")
+        entering = path == "/" and bool(query)
+        self.admit(query if entering else None)
+        session = self.server.session
+        if path == "/":
+            cookie = {"Set-Cookie": self.server.gate.set_cookie()} if entering else {}
+            self.reply("text/html", session.page().encode("utf-8", "replace"), cookie)
+        elif path in ASSETS:
+            self.reply(ASSETS[path], asset(path[1:]))
+        elif path == "/state":
+            self.reply_json(session.state())
+        elif found := IMAGE.fullmatch(path):
+            kind, content = session.pictures.of(self.position(int(found[1])))
+            self.reply(kind, content, {"Cache-Control": "private, max-age=86400, immutable"})
+        elif path == "/report" and (session.run / "report.html").is_file():
+            content = (session.run / "report.html").read_bytes()
+            self.reply("text/html", content, {"Content-Security-Policy": REPORT})
+        else:
+            raise Refused(HTTPStatus.NOT_FOUND, "there is nothing here")
+
+    def post(self) -> None:
+        self.admit(None, writes=True)
+        wanted = self.body()
+        session = self.server.session
+        if self.path == "/label":
+            image, label = wanted.get("image"), wanted.get("label")
+            if type(image) is not int or type(label) is not int:
+                raise Refused(HTTPStatus.BAD_REQUEST, "image and label are numbers")
+            if not -1 <= label < len(session.classes):
+                raise Refused(HTTPStatus.BAD_REQUEST, "there is no such class")
+            self.reply_json(session.decide(self.position(image), label))
+        elif self.path == "/undo":
+            self.reply_json(session.undo())
+        else:
+            raise Refused(HTTPStatus.NOT_FOUND, "there is nothing here")
+
+    def admit(self, query: str | None, *, writes: bool = False) -> None:
+        """Refuse whoever does not come from our own page or with the secret."""
+        gate = self.server.gate
+        if not gate.local(self.headers, writes=writes):
+            raise Refused(HTTPStatus.FORBIDDEN, "this page answers its own machine only")
+        if not (gate.known(self.headers) if query is None else gate.opens(query)):
+            raise Refused(
+                HTTPStatus.FORBIDDEN, "open the address that `tamatch review` printed: it has a key"
+            )
+
+    def position(self, image: int) -> int:
+        if not 0 <= image < len(self.server.session.files):
+            raise Refused(HTTPStatus.NOT_FOUND, "there is no such image")
+        return image
+
+    def body(self) -> dict[str, Any]:
+        """The JSON object of a request."""
+        length = self.headers.get("Content-Length", "")
+        if self.headers.get("Content-Type") != "application/json":
+            raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "JSON is expected")
+        if not re.fullmatch(r"[0-9]{1,6}", length) or int(length) > BODY:
+            raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too long, or of unknown length")
+        try:
+            content = json.loads(self.rfile.read(int(length)))
+        except (ValueError, RecursionError):
+            raise Refused(HTTPStatus.BAD_REQUEST, "this is no JSON") from None
+        if not isinstance(content, dict):
+            raise Refused(HTTPStatus.BAD_REQUEST, "a JSON object is expected")
+        return content
+
+    def reply_json(self, content: dict[str, Any]) -> None:
+        self.reply("application/json", json.dumps(content).encode())
+
+    def reply(
+        self,
+        kind: str,
+        content: bytes,
+        headers: Mapping[str, str] = NOTHING,
+        status: HTTPStatus = HTTPStatus.OK,
+    ) -> None:
+        charset = "" if kind.startswith("image/") else "; charset=utf-8"
+        self.send_response(status)
+        own = {"Content-Type": kind + charset, "Content-Length": str(len(content))}
+        for name, value in {**SECURITY, "Cache-Control": "no-store", **own, **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Plain text, and the end of the connection: what is left of the request is not read."""
+        status = HTTPStatus.METHOD_NOT_ALLOWED if code == 501 else HTTPStatus(code)
+        self.close_connection = True
+        text = f"{message or status.phrase}\n".encode("utf-8", "replace")
+        self.reply("text/plain", text, {"Connection": "close"}, status)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: the terminal is for the person."""
+
+
+def asset(name: str) -> bytes:
+    return (files("tamatch.review") / "page" / name).read_bytes()

@@ -1,0 +1,106 @@
+"""labels.csv: every decision is on the disk before it counts."""
+
+from __future__ import annotations
+
+import csv
+import io
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from ..data import DataSet
+from ..data.cells import neutralise
+from ..data.labels import apart, known_labels, plain
+from ..data.layout import printable
+from ..data.table import LABEL, NAME, read_table
+from ..errors import DataError, UsageError
+from ..files import write_bytes
+from ..lock import locked
+
+SKIPPED = ""  # the label of an image that the person passed over
+COLUMNS = (NAME, LABEL)
+
+
+class LabelFile:
+    """File name and label of each decision, oldest first; a skipped image has an empty label.
+
+    Each change replaces the whole file atomically and flushes it to the disk, so that a killed
+    process loses nothing it had confirmed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.labels: dict[str, str] = {}
+        self.history: list[tuple[str, str | None]] = []  # file, and its label before
+        self.written: bytes | None = None  # None: there is no file yet
+        self.guard = threading.Lock()
+        if path.exists():
+            self.read()
+
+    def read(self) -> None:
+        """Take up the file where it was left."""
+        self.labels = {plain(row.name): printable(row.label) for row in read_table(self.path)}
+        self.written = self.path.read_bytes()
+        columns = next(csv.reader(self.written.decode("utf-8-sig").splitlines()), [])
+        extra = [c for c in columns if c.strip().lower() not in COLUMNS]
+        if extra:
+            raise UsageError(
+                f"--labels {self.path} has columns that would be lost: {', '.join(extra)[:100]}. "
+                "Give another file; it may be a new one."
+            )
+        self.history = [(name, None) for name in self.labels]
+
+    def set(self, file: str, label: str) -> None:
+        """Label an image, correct its label, or pass it over (`SKIPPED`)."""
+        with self.guard:
+            before = self.labels.get(file)
+            later = {k: v for k, v in self.labels.items() if k != file} | {file: label}
+            self._write(later)
+            self.labels = later
+            self.history.append((file, before))
+
+    def undo(self) -> tuple[str, str | None] | None:
+        """Take the last decision back; the image and its label before, None if there is none."""
+        with self.guard:
+            if not self.history:
+                return None
+            file, before = self.history[-1]
+            later = dict(self.labels)
+            if before is None:
+                later.pop(file, None)
+            else:
+                later[file] = before
+            self._write(later)
+            self.labels = later
+            return self.history.pop()
+
+    def _write(self, labels: dict[str, str]) -> None:
+        now = self.path.read_bytes() if self.path.exists() else None
+        if now != self.written:
+            raise DataError(
+                f"{self.path} was changed by another program. Nothing was written to it; start "
+                "`tamatch review` again."
+            )
+        content = table(list(labels.items()))
+        write_bytes(self.path, content)
+        self.written = content
+
+
+def table(rows: Sequence[tuple[str, str]]) -> bytes:
+    text = io.StringIO()
+    cells = ([neutralise(name), neutralise(label)] for name, label in rows)
+    csv.writer(text, lineterminator="\n").writerows([COLUMNS, *cells])
+    return text.getvalue().encode()
+
+
+@contextmanager
+def opened(path: Path, data: DataSet, place: Path) -> Iterator[LabelFile]:
+    """The labels of these data, for one process at a time; `place` is where the data lie."""
+    apart(path, place)
+    if path.is_dir():
+        raise UsageError(f"--labels {path} is a folder; give a file.")
+    with locked(path.with_name(f".{path.name}.lock"), str(path)):
+        if path.exists():
+            known_labels(data, path)  # an error, if it is about other images or classes
+        yield LabelFile(path)

@@ -1,0 +1,61 @@
+"""Noticing that the device has no memory left, and getting by with what there is."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from .errors import UsageError
+
+ON_CPU = "DefaultCPUAllocator"  # torch has no class of errors for it
+
+
+class NoRoom(UsageError):
+    """The device has too little memory for the batch."""
+
+
+class Rows(Protocol):
+    """Anything that hands out slices of its rows."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, part: slice, /) -> Tensor: ...
+
+
+@contextmanager
+def noticing() -> Iterator[None]:
+    """Where torch cannot get memory, raise `NoRoom`."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not isinstance(error, torch.OutOfMemoryError) and ON_CPU not in str(error):
+            raise
+        raise NoRoom("out of memory: use a smaller --batch and --unlabelled.") from error
+
+
+def clear() -> None:
+    """Get back what a failed computation had taken; to be called outside of `except`."""
+    gc.collect()  # the error is gone, but what it held lives on in circles
+    torch.cuda.empty_cache()
+
+
+def in_pieces(work: Callable[[Tensor], Tensor], rows: Rows, size: int) -> list[Tensor]:
+    """`work` on `size` rows at a time; from where these have no room, on half as many."""
+    found: list[Tensor] = []
+    first = 0
+    while first < len(rows):
+        try:
+            with noticing():
+                found.append(work(rows[first : first + size]))
+            first += size
+            continue
+        except NoRoom:
+            if size == 1:
+                raise
+        clear()
+        size //= 2
+    return found

@@ -1,0 +1,101 @@
+"""Signs that a run does not do what its user hopes for: what is seen, the likely cause, the cure.
+
+Each rule is a function of a few numbers; None means that all is well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .likeness import Likeness
+
+PATIENCE = 2000  # steps after the warm-up before anybody worries; a quarter of a shorter run
+HARDLY = 0.01  # share of the unlabelled images below which they count as not used
+EXPECTED = 30  # images of a class there should have been before its absence means something
+LISTED = 5  # class names in a sentence
+
+
+@dataclass(frozen=True)
+class Symptom:
+    """A warning in three parts."""
+
+    name: str  # of the rule
+    what: str
+    cause: str
+    cure: str
+
+    def __str__(self) -> str:
+        return f"Warning: {self.what} {self.cause} {self.cure}"
+
+
+def patience(steps: int, warmup: int) -> int:
+    """The step from which on a run should show what it can."""
+    return min(steps, warmup + min(PATIENCE, steps // 4))
+
+
+@dataclass(frozen=True)
+class Reached:
+    """How confident the pool is, for who asks why nothing is accepted."""
+
+    best: float
+    tau: float | None  # the method's threshold, where it has one
+    lower: float | None  # a threshold that would accept some
+
+
+def unused(used: float, step: int, reached: Reached) -> Symptom | None:
+    """Hardly any unlabelled image is accepted."""
+    if used >= HARDLY:
+        return None
+    bar = "is sure enough" if reached.tau is None else f"reaches τ = {reached.tau:g}"
+    lower = f"--tau {reached.lower:g}, " if reached.tau is not None and reached.lower else ""
+    return Symptom(
+        "unlabelled images not used",
+        f"after {step:,} steps, {100 * used:.1f} % of the unlabelled images are used: hardly one "
+        f"{bar} (the surest {reached.best:.2f}). The run equals supervised training.",
+        "Likely the learning rate is too high, or the labels or steps are too few.",
+        f"Try {lower}a smaller --lr, more --steps or more labels.",
+    )
+
+
+def never_predicted(
+    predicted: Sequence[float], images: float, shares: Sequence[float], names: Sequence[str]
+) -> Symptom | None:
+    """A class that none of these images is taken for, although there should be many.
+
+    `predicted` are the shares of the classes among `images` unlabelled images, `shares` those
+    among the labelled ones.
+    """
+    likely = [images * min(share, 1 / len(names)) for share in shares]
+    missing = [
+        name
+        for name, share, expected in zip(names, predicted, likely, strict=True)
+        if share == 0 and expected >= EXPECTED
+    ]
+    if not missing:
+        return None
+    listed = ", ".join(f'"{name}"' for name in missing[:LISTED])
+    more = f" and {len(missing) - LISTED} more" if len(missing) > LISTED else ""
+    plural = len(missing) > 1
+    return Symptom(
+        "class never predicted",
+        f"no unlabelled image is taken for {'any of ' if plural else ''}{listed}{more}.",
+        "Either the unlabelled images show none, or the model has given the class up: its labelled "
+        "images may be too few, unlike the others, or wrong.",
+        "Look at its labelled images, add some; --method tamatch keeps weak classes alive.",
+    )
+
+
+def unlike(found: Likeness | None) -> Symptom | None:
+    """Labelled and unlabelled images can be told apart by their looks."""
+    if found is None or not found.unlike:
+        return None
+    first, second = found.means
+    return Symptom(
+        "labelled and unlabelled images look unlike each other",
+        "labelled and unlabelled images look unlike each other: simple statistics tell them apart "
+        f"(AUC {found.auc:.2f}, where 0.5 is chance), most of all {found.statistic} "
+        f"({first:.2f} against {second:.2f}).",
+        "They may come from other places, cameras or preparation, or show other classes.",
+        "Label some images of the pool itself, or leave out of it what does not belong.",
+    )

@@ -1,0 +1,83 @@
+"""Two processes train as one does, for every method: the same net, batch, views and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import pytest
+import torch
+from torch import Tensor
+
+from tamatch.methods import METHODS
+from tests.dist.pair import in_both
+from tests.tiny import tiny_engine
+
+STEPS = 5
+EARLY = {"memory_after": 1, "tau": 0.2}  # memories count within these few steps
+SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {name: (name, {}) for name in METHODS} | {
+    # At the usual length the probe measures rounding, which depends on the batch's size.
+    "vat": ("vat", {"xi": 0.1}),
+    "dash": ("dash", {"supervised_steps": 1, "rho_period": 1}),
+    "comatch": ("comatch", {**EARLY, "queue": 1}),
+    "simmatch": ("simmatch", EARLY),
+    "freematch": ("freematch", {"lambda_f": 0.5, "momentum": 0.9}),
+    "freematch, parity": ("freematch", {"lambda_f": 0.5, "momentum": 0.9, "parity": "usb"}),
+    "an average": ("tamatch", {"ema": 0.9}),
+}
+State = dict[str, dict[str, Tensor]]
+
+
+@contextmanager
+def exactly() -> Iterator[None]:
+    """Double precision: no activation near zero takes the other slope for a rounding error."""
+    torch.set_default_dtype(torch.float64)
+    try:
+        with mock.patch.object(Tensor, "float", Tensor.double):
+            yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def trained(name: str, options: dict[str, Any]) -> State:
+    """Weights and statistics, momenta and meters after a few steps."""
+    engine = tiny_engine(name, **options)
+    for _ in range(STEPS):
+        engine.advance()
+    momenta = engine.optimizer.state_dict()["state"]
+    return {
+        "method": engine.method.state_dict(),
+        "optimizer": {str(k): v["momentum_buffer"] for k, v in momenta.items()},
+        "meter": engine.meter.state_dict(),
+    }
+
+
+def all_of_them() -> dict[str, State]:
+    with exactly():
+        return {key: trained(*setting) for key, setting in SETTINGS.items()}
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, State]]:
+    return in_both(all_of_them, tmp_path_factory.mktemp("pair"))
+
+
+@pytest.mark.parametrize("key", SETTINGS)
+def test_two_processes_equal_one(key: str, both: list[dict[str, State]]) -> None:
+    with exactly():
+        one = trained(*SETTINGS[key])
+    for part, values in one.items():
+        for name, value in values.items():
+            first, second = (results[key][part][name] for results in both)
+            assert torch.equal(first, second), f"{name} differs between the processes"
+            torch.testing.assert_close(first, value, rtol=1e-9, atol=1e-9, msg=name)
+
+
+def test_training_moves_further_than_the_tolerance() -> None:
+    """Or else the comparison would say nothing."""
+    before, after = tiny_engine("fixmatch").method.state_dict(), trained(*SETTINGS["fixmatch"])
+    for name, value in after["method"].items():
+        if name.startswith("net.") and value.dim() > 1:
+            assert (value - before[name]).abs().max() > 1e-3, name

@@ -1,0 +1,96 @@
+"""What torchrun tells a process, and what a run makes of it; here in a process of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import tamatch
+from tamatch import dist, launch
+from tamatch.cli import main
+from tamatch.config import configure
+from tamatch.errors import UsageError
+from tamatch.folder import RunFolder
+from tests.faults.runs import DOZEN, crash_at
+from tests.processes import fingerprint
+
+
+def started(
+    patch: pytest.MonkeyPatch, *, world: int = 1, rank: int = 0, restarts: int = 0, job: str = "a"
+) -> None:
+    """As if torchrun had started this process."""
+    variables = {
+        "WORLD_SIZE": world, "RANK": rank, "LOCAL_RANK": rank,
+        "TORCHELASTIC_RUN_ID": job, "TORCHELASTIC_RESTART_COUNT": restarts,
+    }  # fmt: skip
+    for name, value in variables.items():
+        patch.setenv(name, str(value))
+
+
+def test_without_torchrun_a_process_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "8")  # some other program's
+    assert (launch.processes(), launch.place(), launch.leads()) == (1, 0, True)
+    assert launch.name() is None
+    with dist.joined():
+        assert dist.alone() and dist.world() == 1
+
+
+@pytest.mark.parametrize(
+    ("world", "unlabelled", "said"),
+    [
+        (3, 16, "3 processes cannot share --batch 8 and --unlabelled 16 evenly: 1 or 2 or 4 or 8"),
+        (16, 16, "1 or 2 or 4 or 8 can"),
+        (2, 9, "evenly: 1 can"),
+    ],
+)
+def test_a_batch_that_cannot_be_shared(
+    world: int, unlabelled: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started(monkeypatch, world=world)
+    with pytest.raises(UsageError, match=said):
+        configure({"batch": 8, "unlabelled": unlabelled})
+    started(monkeypatch, world=1)
+    configure({"batch": 8, "unlabelled": unlabelled})
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_one_process_of_a_machine_speaks(
+    rank: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started(monkeypatch, world=2, rank=rank)
+    assert main(["methods"]) == 2
+    assert ("torchrun is for `tamatch train`" in capsys.readouterr().err) == (rank == 0)
+
+
+def test_a_restarted_command_goes_on_with_its_own_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, run = tmp_path / "whole", tmp_path / "run"
+    tamatch.train(out=whole, quiet=True, **DOZEN)
+    started(monkeypatch, restarts=0)
+    crash_at(6, monkeypatch, run)
+    started(monkeypatch, restarts=1)
+    (run / "mark").touch()
+    tamatch.train(out=run, overwrite=True, quiet=True, **DOZEN)  # as it did on its first start
+    assert fingerprint(run) == fingerprint(whole)
+    assert RunFolder(run).read()["torchrun"].startswith("a: ")
+    assert (run / "mark").exists()
+
+
+def test_another_command_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = tmp_path / "run"
+    started(monkeypatch, job="a")
+    crash_at(6, monkeypatch, run)
+    started(monkeypatch, job="b", restarts=1)
+    with pytest.raises(UsageError, match="holds an unfinished run"):
+        tamatch.train(out=run, quiet=True, **DOZEN)
+
+
+def test_the_first_start_may_overwrite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = tmp_path / "run"
+    started(monkeypatch)
+    crash_at(6, monkeypatch, run)
+    (run / "mark").touch()
+    tamatch.train(out=run, overwrite=True, quiet=True, **DOZEN)
+    assert not (run / "mark").exists()

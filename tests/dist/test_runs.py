@@ -1,0 +1,77 @@
+"""Whole runs by torchrun: what they write, and going on with more or fewer processes."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tamatch import checkpoint
+from tamatch.folder import RunFolder
+from tests.dist.torchrun import DOZEN, torchrun
+from tests.processes import tamatch
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A whole run by two processes."""
+    run = tmp_path_factory.mktemp("two") / "run"
+    code, said = torchrun("train", "--out", str(run), *DOZEN)
+    assert code == 0, said
+    return run
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same by one."""
+    run = tmp_path_factory.mktemp("one") / "run"
+    done = tamatch("train", "--out", str(run), *DOZEN)
+    assert done.returncode == 0, done.stderr
+    return run
+
+
+def assert_alike(run: Path, other: Path) -> None:
+    """The same files, rows and weights, but for rounding."""
+    assert {p.name for p in run.iterdir()} == {p.name for p in other.iterdir()}
+    rows, others = (RunFolder(path).rows() for path in (run, other))
+    assert len(rows) == len(others)
+    for a, b in zip(rows, others, strict=True):
+        for key in a.keys() - {"time", "kind"}:
+            assert a[key] == pytest.approx(b[key], rel=1e-3, abs=1e-3), (a["step"], key)
+    weights, expected = (load_file(p / "model/model.safetensors") for p in (run, other))
+    for name, value in expected.items():
+        torch.testing.assert_close(weights[name], value, rtol=1e-4, atol=1e-4, msg=name)
+
+
+def half(run: Path, copy: Path) -> Path:
+    """The run as it was at its last checkpoint but one."""
+    shutil.copytree(run, copy)
+    before, last = checkpoint.found(copy / "checkpoints")
+    assert (before.name, last.name) == ("step_00000008", "step_00000012")
+    shutil.rmtree(last)
+    RunFolder(copy).update(status="running", step=8)
+    return copy
+
+
+def test_two_processes_make_the_run_of_one(one: Path, two: Path) -> None:
+    assert_alike(two, one)
+    assert checkpoint.load(two / "checkpoints/step_00000012")["engine"]["step"] == 12
+
+
+def test_what_two_began_one_can_finish(one: Path, two: Path, tmp_path: Path) -> None:
+    run = half(two, tmp_path / "run")
+    done = tamatch("resume", str(run))
+    assert done.returncode == 0, done.stderr
+    assert "number of processes has changed since the checkpoint: 2 then, 1 now" in done.stderr
+    assert_alike(run, one)
+
+
+def test_what_one_began_two_can_finish(one: Path, tmp_path: Path) -> None:
+    run = half(one, tmp_path / "run")
+    code, said = torchrun("resume", str(run))
+    assert code == 0, said
+    assert said.count("number of processes has changed since the checkpoint: 1 then, 2 now") == 1
+    assert_alike(run, one)

@@ -1,0 +1,31 @@
+"""Runs by torchrun: two real processes on this machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from tests.processes import environment
+
+DOZEN = [
+    "--net", "wrn_10_1_clean", "--batch", "8", "--unlabelled", "12", "--steps", "12",
+    "--ema", "0.9", "--log-every", "3", "--test-every", "6", "--save-every", "4",
+    "--baseline", "none", "--threads", "1", "--device", "cpu",
+]  # fmt: skip
+
+
+def launch(*words: str, restarts: int = 0, **variables: str) -> subprocess.Popen[str]:
+    """`torchrun -m tamatch …` with two processes, started."""
+    start = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    start += ["--max-restarts", str(restarts), "-m", "tamatch", *words]
+    return subprocess.Popen(
+        start, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**environment(), **variables},
+    )  # fmt: skip
+
+
+def torchrun(*words: str, restarts: int = 0, **variables: str) -> tuple[int, str]:
+    """The same to its end: exit code, and all that was said."""
+    process = launch(*words, restarts=restarts, **variables)
+    said = "".join(process.communicate(timeout=300))
+    return process.returncode, said

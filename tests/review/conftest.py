@@ -1,0 +1,98 @@
+"""A small run on a folder of digits, and a page that serves it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import tamatch
+from tamatch.data import load
+from tamatch.review.pictures import Pictures
+from tamatch.review.server import Server
+from tamatch.review.session import Session
+from tamatch.review.store import LabelFile
+from tamatch.review.survey import Survey
+
+POOL = 240
+
+
+class Project(NamedTuple):
+    """A folder, a run on it, and what the unlabelled images really show."""
+
+    run: Path
+    truth: dict[str, str]
+
+
+@pytest.fixture(scope="session")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    place = tmp_path_factory.mktemp("review")
+    digits, photos, truth = load("digits"), place / "photos", {}
+    for c in range(10):
+        own = np.flatnonzero(digits.labels == c)
+        for part, some in ((f"train/{c}", own[:3]), (f"test/{c}", own[3:5])):
+            (photos / part).mkdir(parents=True)
+            for i in some:
+                Image.fromarray(digits.images[i]).save(photos / part / f"{i}.png")
+        (photos / "unlabelled").mkdir(exist_ok=True)
+        for i in own[5 : 5 + POOL // 10]:
+            Image.fromarray(digits.images[i]).save(photos / f"unlabelled/{i}.png")
+            truth[f"unlabelled/{i}.png"] = str(c)
+    tamatch.train(
+        out=place / "run", data=str(photos), net="wrn_10_1_clean", size=8, steps=60, batch=16,
+        unlabelled=16, lr=0.1, ema=0.0, warmup=0, baseline="none", test_every=30, log_every=30,
+        save_every=60, threads=1, device="cpu", quiet=True,
+    )  # fmt: skip
+    return Project(place / "run", truth)
+
+
+def small_session(place: Path, names: tuple[str, ...], classes: tuple[str, ...]) -> Session:
+    """A session without a model: the guesses are made up."""
+    (place / "run").mkdir(parents=True, exist_ok=True)
+    (place / "run" / "run.json").write_text(json.dumps({"config": {}, "classes": classes}))
+    photos = place / "photos"
+    for i, _ in enumerate(names):
+        path = photos / f"{i}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (12, 12), (20 * i % 256, 0, 0)).save(path)
+    data = load_arrays(len(names))
+    random = np.random.default_rng(0)
+    p = random.dirichlet(np.ones(len(classes)), len(names)).astype(np.float32)
+    images = np.arange(len(names))
+    return Session(
+        run=place / "run",
+        data=str(photos),
+        classes=classes,
+        given=(1,) * len(classes),
+        files=names,
+        survey=Survey(images, p),
+        pictures=Pictures(data, images, photos),
+        store=LabelFile(place / "labels.csv"),
+    )
+
+
+def load_arrays(count: int) -> tamatch.data.DataSet:
+    from tamatch.data.arrays import from_arrays
+
+    images = np.random.default_rng(0).integers(0, 256, (count, 8, 8, 3)).astype(np.uint8)
+    return from_arrays(images, np.zeros(count, np.int64))
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """A page with four images, in a thread."""
+    served = Server(0)
+    names = ("unlabelled/a.png", "<script>alert(1)</script>.png", "=1+1.png", "ü\udcff.png")
+    served.session = small_session(tmp_path, names, ("cat", '<img src=x onerror="boom()">', "=dog"))
+    thread = threading.Thread(target=served.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield served
+    served.shutdown()
+    served.server_close()
+    thread.join()

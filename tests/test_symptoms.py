@@ -1,0 +1,146 @@
+"""Each warning fires where it should, stays silent where it should, and says what to do."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from PIL import Image, ImageFilter
+
+from tamatch.data import SplitPlan, load, make_split
+from tamatch.likeness import FEWEST, MOST, Likeness, auc, likeness, spread, statistics
+from tamatch.symptoms import Reached, never_predicted, patience, unlike, unused
+
+CLASSES = ("a", "b", "c")
+EVEN = (1 / 3, 1 / 3, 1 / 3)
+
+
+def test_nobody_worries_early() -> None:
+    assert patience(1200, 0) == 300
+    assert patience(1_000_000, 5120) == 7120
+    assert patience(2, 0) == 0 and patience(100, 1000) == 100
+
+
+@pytest.mark.parametrize(("used", "fires"), [(0.0, True), (0.0099, True), (0.01, False)])
+def test_unused_images_are_noticed(used: float, fires: bool) -> None:
+    found = unused(used, 2000, Reached(0.61, 0.95, 0.6))
+    assert (found is not None) == fires
+    if found:
+        text = str(found)
+        assert "after 2,000 steps" in text and "reaches τ = 0.95 (the surest 0.61)" in text
+        assert "equals supervised training" in text and "Try --tau 0.6, a smaller --lr" in text
+
+
+def test_a_method_without_a_threshold_is_not_told_to_lower_it() -> None:
+    found = unused(0.0, 300, Reached(0.4, None, 0.3))
+    assert found is not None and "tau" not in str(found) and "τ" not in str(found)
+
+
+def test_a_class_that_is_never_predicted_is_named() -> None:
+    found = never_predicted([0.6, 0.0, 0.4], 300, EVEN, CLASSES)
+    assert found is not None and 'is taken for "b".' in found.what
+    both = never_predicted([1.0, 0.0, 0.0], 300, EVEN, CLASSES)
+    assert both is not None and 'any of "b", "c"' in both.what
+    many = never_predicted([1.0] + [0.0] * 9, 10_000, [0.1] * 10, [str(i) for i in range(10)])
+    assert many is not None and "and 4 more" in many.what
+
+
+@pytest.mark.parametrize(
+    ("predicted", "images", "shares"),
+    [
+        ([0.6, 0.001, 0.399], 3000, EVEN),  # rarely is not never
+        ([0.6, 0.0, 0.4], 60, EVEN),  # too few images to tell
+        ([0.6, 0.0, 0.4], 300, (0.5, 0.01, 0.49)),  # a class that is rare
+    ],
+)
+def test_a_rare_class_or_a_small_pool_is_no_alarm(
+    predicted: list[float], images: int, shares: tuple[float, ...]
+) -> None:
+    assert never_predicted(predicted, images, shares, CLASSES) is None
+
+
+def images_of(labels_per_class: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    data = load("digits")
+    split = make_split(data, SplitPlan(labels_per_class=labels_per_class, seed=seed))
+    return data.images[split.labelled], data.images[split.unlabelled]
+
+
+@pytest.mark.parametrize("labels_per_class", [1, 2, 4, 25])
+def test_matching_sets_raise_no_alarm(labels_per_class: int) -> None:
+    """Forty draws of each size, some of them small enough for chance to play."""
+    for seed in range(10):
+        found = likeness(*images_of(labels_per_class, seed))
+        assert found is not None and not found.unlike, (seed, found)
+        assert unlike(found) is None
+
+
+def brighter(image: Image.Image) -> Image.Image:
+    return image.point(lambda v: min(255, v + 40))
+
+
+def blurred(image: Image.Image) -> Image.Image:
+    return image.filter(ImageFilter.GaussianBlur(1))
+
+
+def tinted(image: Image.Image) -> Image.Image:
+    red, green, blue = image.split()
+    return Image.merge("RGB", (red, green.point(lambda v: v * 3 // 4), blue))
+
+
+def compressed(image: Image.Image) -> Image.Image:
+    file = io.BytesIO()
+    image.save(file, "JPEG", quality=10)
+    return Image.open(file)
+
+
+@pytest.mark.parametrize(
+    ("change", "statistic"),
+    [
+        (brighter, "darkest parts"),
+        (blurred, "fine detail"),
+        (tinted, "colourfulness"),
+        (compressed, ""),
+    ],
+)
+@pytest.mark.parametrize("labels_per_class", [2, 25])
+def test_shifted_sets_are_told_apart(
+    change: Callable[[Image.Image], Image.Image], statistic: str, labels_per_class: int
+) -> None:
+    labelled, pool = images_of(labels_per_class, 0)
+    shifted = np.stack([np.asarray(change(Image.fromarray(i))) for i in pool[:300]])
+    found = likeness(labelled, shifted)
+    assert found is not None and found.unlike, found
+    assert statistic in found.statistic
+    told = unlike(found)
+    assert told is not None and found.statistic in told.what and "Label some images" in told.cure
+
+
+def test_too_few_images_say_nothing() -> None:
+    black = np.zeros((FEWEST - 1, 8, 8, 3), np.uint8)
+    assert likeness(black, 255 - black) is None and unlike(None) is None
+    enough = np.zeros((FEWEST, 8, 8, 3), np.uint8)
+    found = likeness(enough, 255 - enough)
+    assert found is not None and found.auc == 1 and found.unlike
+    same = likeness(enough, enough)  # no statistic varies at all
+    assert same is not None and same.auc == 0.5 and not same.unlike
+
+
+def test_the_area_under_the_curve_counts_pairs() -> None:
+    a, b = np.array([3.0, 1.0, 2.0]), np.array([2.0, 0.0])
+    pairs = [1.0 if x > y else 0.5 if x == y else 0.0 for x in a for y in b]
+    assert auc(a, b) == np.mean(pairs)
+
+
+def test_large_sets_are_sampled_evenly_and_each_image_stands_alone() -> None:
+    chosen = spread(10_000)
+    assert len(chosen) == MOST and chosen[0] == 0 and chosen[-1] == 9_999
+    assert (np.diff(chosen) >= 19).all() and (spread(7) == np.arange(7)).all()
+    random = np.random.default_rng(0).integers(0, 256, (150, 9, 9, 3), np.uint8)
+    assert statistics(random)[140] == pytest.approx(statistics(random[140:141])[0], abs=1e-6)
+
+
+def test_a_likeness_knows_its_limit() -> None:
+    assert Likeness(0.81, 0.8, "red", (0.1, 0.5)).unlike
+    assert not Likeness(0.8, 0.8, "red", (0.1, 0.5)).unlike
