@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
 from tamatch.errors import UsageError
+from tamatch.npz import read_npz
 
 NESTED = ("model", "state_dict")  # keys under which training scripts keep the weights
 
@@ -34,8 +34,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def _read_npz(path: Path) -> dict[str, Tensor]:
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-        return {name: torch.from_numpy(arrays[name]) for name in arrays.files}
+    return {name: torch.from_numpy(array) for name, array in read_npz(path).items()}
 
 
 def _read_torch(path: Path) -> dict[str, Tensor]:

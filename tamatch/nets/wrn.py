@@ -17,6 +17,7 @@ from tamatch.nets.recompute import Recomputing
 from tamatch.types import Out
 
 STAGES = 3
+DEEPEST, WIDEST = 1000, 64  # beyond these there is a mistake
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,10 @@ def build(name: str, classes: int, size: int) -> WideResNet:
     if match is None:
         raise UsageError(f"{name!r} is not of the form wrn_DEPTH_WIDTH, for example wrn_28_2")
     depth, width = int(match[1]), int(match[2])
-    if depth < 10 or (depth - 4) % 6 or width < 1:
+    if not 10 <= depth <= DEEPEST or (depth - 4) % 6 or not 1 <= width <= WIDEST:
         raise UsageError(
             f"there is no {name}: the depth of a wide residual net is 10, 16, 22, 28, … "
-            "(three stages of equal length) and its width at least 1"
+            f"(three stages of equal length) up to {DEEPEST}, its width 1 to {WIDEST}"
         )
     style = CLEAN if match[3] else REFERENCE
     return WideResNet(depth, width, classes=classes, size=size, style=style)
