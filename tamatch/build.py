@@ -14,6 +14,7 @@ from .data import DataSet, Split, SplitPlan, shares
 from .engine import Engine, Pace
 from .errors import DataError, UsageError
 from .hardware import pick_device, pick_images, pick_precision, prepare
+from .nets.norm import share_norms
 from .nets.weights import load_weights
 from .sampler import keyed
 from .source import Draw, Resident, Source, Streamed
@@ -40,6 +41,7 @@ def engine_of(
         if say is not None:
             say(str(loaded))
     method = methods.get(run.method)(net, task_of(run, data, split), ema=run.ema, **run.options)
+    share_norms(method)
     method.to(device)
     if device.type == "cuda":
         method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
