@@ -160,9 +160,6 @@ def resolve(values: dict[str, Any]) -> Run:
     }
     chosen.update({k: allowed[k].parse(v) for k, v in own.items()})
     check_together(filled)
-    missing = [o.flag for k, o in RUN_OPTIONS.items() if o.required and k not in filled]
-    if missing:
-        raise UsageError(f"--data {data} has no recipe: please give {', '.join(missing)}.")
     run = Run(**filled, options={k: chosen[k] for k in allowed})
     check_processes(run)
     return run

@@ -20,16 +20,16 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     """Read every named tensor of a weight file, as it is; pickled code is refused, not run."""
     reader = READERS.get(path.suffix)
     if reader is None:
-        raise UsageError(f"{path}: weights are read from {', '.join(READERS)} files")
+        raise UsageError(f"{path}: weights are read from {', '.join(READERS)} files.")
     if not path.is_file():
-        raise UsageError(f"{path}: there is no such weight file")
+        raise UsageError(f"{path}: there is no such weight file.")
     try:
         return reader(path)
     except Exception as error:  # a foreign or damaged file may fail in any way
         reason = str(error).strip().split("\n")[0]
         raise UsageError(
             f"{path} cannot be read as weights ({reason}); a complete file that holds tensors "
-            "alone is needed: fetch it again, or save it anew as safetensors"
+            "alone is needed: fetch it again, or save it anew as safetensors."
         ) from error
 
 
