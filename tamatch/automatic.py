@@ -161,9 +161,10 @@ def speed_of(run: Run, data: DataSet, split: Split) -> Speed:
         while seconds < MEASURE:
             seconds += agreed(timed(engine, block))
             steps, block = steps + block, 2 * block
-        images = len(split.validation) + len(split.test)
-        test = images * agreed(seconds_to_predict(engine, data, split))
-    return Speed(start, seconds / steps, test)
+        image = agreed(seconds_to_predict(engine, data, split))
+    at_the_end = image * len(split.unlabelled) if engine.method.views.u else 0.0
+    held_out = len(split.validation) + len(split.test)
+    return Speed(start + at_the_end, seconds / steps, image * held_out)
 
 
 def seconds_to_predict(engine: Engine, data: DataSet, split: Split) -> float:

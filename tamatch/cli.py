@@ -277,7 +277,7 @@ def show_end(path: Path) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from .report import summary_table
+    from .report import summary_table, verdict_on
 
     header, *rows = summary_table(path)
     table = Table(*map(escape, header))
@@ -285,6 +285,8 @@ def show_end(path: Path) -> None:
         table.add_row(*map(escape, row))
     console = Console()
     console.print(table)
+    if told := verdict_on(path):
+        console.print(f"Did the unlabelled images help? {told}", markup=False, soft_wrap=True)
     console.print(f"Report: {path / 'report.html'}", highlight=False, soft_wrap=True)
 
 
