@@ -29,6 +29,7 @@ BENCHES: dict[str, Bench] = {
     "bias": Bench("Figure 3: confirmation bias of TaMatch and FixMatch", "sweep"),
     "clipping": Bench("Figure 4: TaMatch with and without clipping", "sweep"),
     "digits": Bench("all methods and ablations on the embedded digits", "sweep"),
+    "trial": Bench("a short training of every row of Table 1, with its real net on noise", "trial"),
     "augment": Bench("the time of augmentation on this machine, beside Pillow's", "augment"),
     "speed": Bench("the time of a training step on this machine", "speed"),
 }
