@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from . import methods, nets, optim
 from .augment import Augment, Policy
-from .config import Run
-from .data import DataSet, Split, SplitPlan, shares
+from .config import Run, method_options
+from .data import DataSet, Progress, Split, SplitPlan, load, shares
 from .engine import Engine, Pace
 from .errors import DataError, UsageError
+from .folder import RunFolder
 from .hardware import pick_device, pick_images, pick_precision, prepare
+from .model import Model
+from .nets.norm import share_norms
 from .nets.weights import load_weights
 from .sampler import keyed
 from .source import Draw, Resident, Source, Streamed
@@ -39,7 +44,12 @@ def engine_of(
         loaded = load_weights(net, Path(run.weights))
         if say is not None:
             say(str(loaded))
+    if run.from_ is not None:
+        go_on_from(Path(run.from_), net, run, data)
+        if say is not None:
+            say(f"The weights of {run.from_} are the start.")
     method = methods.get(run.method)(net, task_of(run, data, split), ema=run.ema, **run.options)
+    share_norms(method)
     method.to(device)
     if device.type == "cuda":
         method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -63,6 +73,43 @@ def engine_of(
     if run.compile and device.type == "cuda":
         net.accelerate()
     return engine
+
+
+def baseline_config(run: Run) -> Run:
+    """The same labels, net, steps and average, without the unlabelled images.
+
+    Where the run goes on from another, its baseline goes on from that one's.
+    """
+    options = {k: o.default for k, o in method_options("supervised").items()}
+    earlier = RunFolder(Path(run.from_)).baseline if run.from_ else None
+    start = str(earlier.path) if earlier and earlier.model.exists() else None
+    return dataclasses.replace(
+        run, method="supervised", baseline="none", options=options, from_=start
+    )
+
+
+def data_of(run: Run, size: int | None, progress: Progress | None = None) -> DataSet:
+    """The data of a run, with the labels that were given to it."""
+    root, labels = (Path(p) if p else None for p in (run.root, run.labels))
+    return load(run.data, root, size, progress, labels)
+
+
+def go_on_from(path: Path, net: nn.Module, run: Run, data: DataSet) -> None:
+    """Put the model of a finished run, its head included, into a net for the same classes."""
+    before = Model.load(path / "model")
+    if before.facts.classes != data.classes:
+        raise DataError(
+            f"--from {path}: that run has the classes {', '.join(before.facts.classes)}; "
+            f"{data.name} has {', '.join(data.classes)}. Train without --from."
+        )
+    try:
+        assert before.net is not None
+        net.load_state_dict(before.net.state_dict())
+    except RuntimeError:
+        raise UsageError(
+            f"--from {path}: its {before.facts.net} at {before.facts.size} pixels does not fit "
+            f"{run.net} at {data.size}. Leave --net and --size out."
+        ) from None
 
 
 def source_of(
@@ -103,7 +150,18 @@ def split_plan(run: Run) -> SplitPlan:
         validation_per_class=run.validation_per_class,
         labelled_in_pool=run.labelled_in_pool == "yes",
         seed=run.seed,
+        fold=read_fold(run.fold),
     )
+
+
+def read_fold(text: str | None) -> tuple[int, int] | None:
+    """`--fold 2/5` as numbers."""
+    if text is None:
+        return None
+    part, slash, parts = text.partition("/")
+    if not (slash and part.isdecimal() and parts.isdecimal()):
+        raise UsageError(f"--fold takes K/N, such as 1/5 for the first of five parts; got {text}.")
+    return int(part), int(parts)
 
 
 def task_of(run: Run, data: DataSet, split: Split) -> Task:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import os
 import re
 import shutil
@@ -14,7 +13,7 @@ from typing import Any
 import torch
 
 from .errors import DataError
-from .files import sync_folder, write_bytes, write_json, writing
+from .files import read_json, sync_folder, write_bytes, write_json, writing
 
 KEPT = 2  # the newest may be damaged; then the one before it serves
 NAME = re.compile(r"step_(\d{8,})")
@@ -62,7 +61,7 @@ def found(folder: Path) -> list[Path]:
 def load(path: Path) -> dict[str, Any]:
     """The state in one checkpoint; `DataError` if a single bit of it is not as written."""
     try:
-        manifest = json.loads((path / "manifest.json").read_bytes())
+        manifest = read_json(path / "manifest.json")
         content = (path / "state.pt").read_bytes()
         if hashlib.sha256(content).hexdigest() != manifest["sha256"]:
             raise DataError(f"{path} is damaged: its checksum does not match.")

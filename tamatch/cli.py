@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import dataclasses
+import difflib
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,15 +15,17 @@ from typing import Any, NoReturn
 
 from . import __version__, launch
 from .bench import commands as bench
+from .choose import parse_time
 from .config import RUN_OPTIONS, configure, dump, method_options
 from .errors import DataError, TamatchError, UsageError
 from .methods import METHODS, entry
 from .nets import FAMILIES, NETS
 from .options import Option
+from .recipes import PROTOCOLS
 
 COMMON = (
-    "data", "root", "method", "net", "labels_per_class", "steps", "seed", "lr", "batch",
-    "unlabelled", "ema", "baseline", "device", "precision",
+    "data", "root", "labels", "from_", "method", "net", "labels_per_class", "steps", "seed", "lr",
+    "batch", "unlabelled", "ema", "baseline", "device", "precision",
 )  # fmt: skip
 
 
@@ -32,11 +35,32 @@ SPLIT = (
 )  # fmt: skip
 
 
+PLAIN = {  # what argparse says, in our words
+    r"argument ([^:/]+)(/[^:]+)?: expected (one|at least one) argument": r"\1 needs a value",
+    r"argument ([^:]+): invalid int value: (.*)": r"\1 takes a whole number, got \2",
+    r"argument ([^:]+): invalid float value: (.*)": r"\1 takes a number, got \2",
+    r"argument ([^:]+): not allowed with argument (.*)": r"\1 and \2 exclude each other",
+    r"argument ([^:/]+)(/[^:]+)?: ignored explicit argument (.*)": r"\1 takes no value, got \3",
+    r"the following arguments are required: (.*)": r"\1 is missing",
+}
+
+
 class Parser(argparse.ArgumentParser):
     """argparse whose errors are ours: one line, exit code 2."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message[:1].lower()}{message[1:]}. `{self.prog} --help` tells more.")
+        for pattern, plain in PLAIN.items():
+            message = re.sub(pattern, plain, message)
+        raise UsageError(f"{message}. `{self.prog} --help` tells more.")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        known = [*map(str, action.choices)]
+        near = difflib.get_close_matches(str(value), known, n=1)
+        what = "command" if action.dest == "command" else action.option_strings[0]
+        hint = f"Perhaps you meant {near[0]}." if near else f"There is {', '.join(known)}."
+        raise UsageError(f"{what} {value} is unknown. {hint}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -84,7 +108,7 @@ def parser() -> Parser:
     sub.add_argument("data", metavar="NAME|DIR")
     sub.add_argument("--download", action="store_true", help="fetch a named set first")
     sub.add_argument("--json", action="store_true", help="print JSON")
-    for name in ("root", "size", *SPLIT):
+    for name in ("root", "labels", "size", *SPLIT):
         add_option(sub, RUN_OPTIONS[name])
     add_train_options(command("train", train, "train a classifier"))
     sub = command("resume", resume, "continue a stopped run exactly where it was")
@@ -96,8 +120,16 @@ def parser() -> Parser:
     sub.add_argument("--json", action="store_true", help="print JSON")
     sub = command("predict", predict, "label images with a run's model")
     sub.add_argument("path", metavar="RUN", type=Path)
-    sub.add_argument("images", metavar="IMAGE", nargs="+", type=Path, help="files or folders")
-    sub.add_argument("--csv", type=Path, metavar="FILE", help="write here instead of the screen")
+    sub.add_argument(
+        "images", metavar="IMAGE", nargs="+", help="files, folders, or - for names on stdin"
+    )
+    sub.add_argument("-0", "--null", action="store_true", help="names on stdin end with NUL")
+    sub.add_argument("--format", choices=("csv", "jsonl"), default="csv", help="default: csv")
+    sub.add_argument("--top", type=int, metavar="N", help="the N best classes instead of all")
+    where = sub.add_mutually_exclusive_group()
+    where.add_argument("--out", type=Path, metavar="FILE", help="write here, not to the screen")
+    where.add_argument("--csv", type=Path, metavar="FILE", help="--out FILE --format csv")
+    sub.add_argument("--overwrite", action="store_true", help="replace an older file")
     sub = command("label", label, "label a run's unlabelled pool as a CSV")
     sub.add_argument("path", metavar="RUN", type=Path)
     sub.add_argument("--out", type=Path, metavar="FILE", required=True, help="CSV to write")
@@ -107,7 +139,19 @@ def parser() -> Parser:
         "--precision", type=float, metavar="P",
         help="share of right labels that the confidence cut must ensure, by validation images",
     )  # fmt: skip
+    sub.add_argument(
+        "--folds", type=int, metavar="K",
+        help="judge the cut by the labelled images: train K runs, each without a part of them",
+    )  # fmt: skip
     sub.add_argument("--overwrite", action="store_true", help="replace an older file")
+    sub = command("review", review, "label the most useful images on a page in the browser")
+    sub.add_argument("path", metavar="RUN", type=Path)
+    sub.add_argument(
+        "--labels", type=Path, metavar="FILE",
+        help="CSV that the labels go to (default: the run's own, or labels.csv)",
+    )  # fmt: skip
+    sub.add_argument("--port", type=int, metavar="N", default=0, help="port (default: a free one)")
+    sub.add_argument("--no-browser", action="store_true", help="only print the address")
     sub = command("export", export, "write a run's model for other programs, and check it")
     sub.add_argument("path", metavar="RUN", type=Path)
     sub.add_argument("--format", required=True, choices=("onnx", "pt2", "safetensors"))
@@ -129,6 +173,9 @@ def add_train_options(sub: argparse.ArgumentParser) -> None:
     sub.epilog = "A method's own options (--tau, …) are listed by `tamatch methods NAME`."
     sub.add_argument("--out", type=Path, metavar="RUN", help="run folder (default: runs/…)")
     sub.add_argument("--overwrite", action="store_true", help="delete an older run in --out")
+    sub.add_argument(
+        "--time", metavar="DURATION", help="end within 90s, 20m or 1h30m: sets the steps"
+    )
     sub.add_argument("--config", type=Path, metavar="FILE", help="YAML of options; options win")
     sub.add_argument("--print-config", action="store_true", help="print all settings and stop")
     common = sub.add_argument_group("common")
@@ -153,7 +200,8 @@ def given_options(arguments: argparse.Namespace) -> dict[str, Any]:
     words = iter(arguments.extra)
     for word in words:
         if not word.startswith("--"):
-            raise UsageError(f"{word!r} is no option; options are --name value.")
+            hint = f" Perhaps you meant --data {word}." if names_data(word) else ""
+            raise UsageError(f"{word!r} is no option; options are --name value.{hint}")
         name, equals, value = word[2:].partition("=")
         if not equals:
             value = next(words, "--")
@@ -164,6 +212,10 @@ def given_options(arguments: argparse.Namespace) -> dict[str, Any]:
     return given
 
 
+def names_data(word: str) -> bool:
+    return word in PROTOCOLS or os.path.exists(word)
+
+
 def check(arguments: Any) -> int:
     from .data import DATASETS, SplitPlan
     from .data.check import check as describe
@@ -171,7 +223,7 @@ def check(arguments: Any) -> int:
     from .progress import counting
 
     given = {k: RUN_OPTIONS[k].parse(v) for k, v in vars(arguments).items() if k in RUN_OPTIONS}
-    root = Path(given["root"]) if given.get("root") else None
+    root, labels = (Path(given[k]) if given.get(k) else None for k in ("root", "labels"))
     if arguments.download:
         with counting("downloading") as progress:
             download(arguments.data, root, progress)
@@ -181,7 +233,7 @@ def check(arguments: Any) -> int:
     preset = DATASETS[arguments.data].plan if arguments.data in DATASETS else None
     plan = dataclasses.replace(preset or SplitPlan(), **wanted) if wanted or preset else None
     with counting("reading images") as progress:
-        found = describe(arguments.data, root, plan, given.get("size"), progress)
+        found = describe(arguments.data, root, plan, given.get("size"), progress, labels)
     print(json.dumps(found.to_json(), indent=1) if arguments.json else "\n".join(found.lines()))
     if found.problems:
         raise DataError(found.problems[0])
@@ -190,15 +242,22 @@ def check(arguments: Any) -> int:
 
 def train(arguments: Any) -> int:
     given = given_options(arguments)
+    known = configure(given, arguments.config)  # complain before the long import
+    if arguments.time is not None:
+        parse_time(arguments.time)
     if arguments.print_config:
-        print(dump(configure(given, arguments.config)), end="")
+        if arguments.time is not None or known.data not in PROTOCOLS:
+            from .automatic import decide
+
+            known = decide(given, arguments.config, arguments.time).run
+        print(dump(known), end="")
         return 0
-    configure(given, arguments.config)  # complain before the long import
     from . import run
 
     finished = run.train(
-        out=arguments.out, overwrite=arguments.overwrite, config=arguments.config, **given
-    )
+        out=arguments.out, overwrite=arguments.overwrite, config=arguments.config,
+        time=arguments.time, **given,
+    )  # fmt: skip
     show_end(finished.path)
     return 0
 
@@ -218,7 +277,7 @@ def show_end(path: Path) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from .report import summary_table
+    from .report import summary_table, verdict_on
 
     header, *rows = summary_table(path)
     table = Table(*map(escape, header))
@@ -226,6 +285,8 @@ def show_end(path: Path) -> None:
         table.add_row(*map(escape, row))
     console = Console()
     console.print(table)
+    if told := verdict_on(path):
+        console.print(f"Did the unlabelled images help? {told}", markup=False, soft_wrap=True)
     console.print(f"Report: {path / 'report.html'}", highlight=False, soft_wrap=True)
 
 
@@ -236,54 +297,45 @@ def evaluate(arguments: Any) -> int:
     per_class = dict(zip(found.classes, found.marks.per_class, strict=True))
     if arguments.json:
         row = {"data": found.data, "images": found.images, "error": found.marks.error}
+        row |= {"accuracy": found.trust.accuracy, "interval": found.trust.interval}
+        row |= {"balanced_accuracy": found.trust.balanced_accuracy}
+        row |= {"ece": found.trust.calibration.before.ece}
         print(json.dumps({**row, "per_class_accuracy": per_class}))
         return 0
-    print(f"{found.data}: error {found.marks.error:.2f} % on {found.images:,} images")
-    for name, accuracy in per_class.items():
-        print(f"  {name}: " + ("no images" if accuracy is None else f"{accuracy:.1f} % right"))
+    print("\n".join(found.lines()))
     return 0
 
 
 def predict(arguments: Any) -> int:
-    from .use import load
+    from .predict import predict as write_predictions
 
-    def skip(image: Path, reason: str) -> None:
-        print(f"tamatch: {image} is left out: {reason}", file=sys.stderr)
-
-    model = load(arguments.path)
-    images = image_files(arguments.images)
-    names = model.facts.classes
-    out = arguments.csv.open("w", newline="") if arguments.csv else sys.stdout
-    try:
-        rows = csv.writer(out)
-        rows.writerow(["path", "label", "confidence", *(f"p_{name}" for name in names)])
-        for files, probabilities in model.stream(images, skip=skip):
-            for file, p in zip(files, probabilities, strict=True):
-                best = int(p.argmax())
-                rows.writerow([file, names[best], f"{p[best]:.6f}", *(f"{v:.6f}" for v in p)])
-    finally:
-        if arguments.csv:
-            out.close()
+    write_predictions(
+        arguments.path, arguments.images, arguments.csv or arguments.out, null=arguments.null,
+        format="csv" if arguments.csv else arguments.format, top=arguments.top,
+        overwrite=arguments.overwrite,
+    )  # fmt: skip
     return 0
-
-
-def image_files(paths: Sequence[Path]) -> list[Path]:
-    """Files as given; folders with all that is in them, in order."""
-    found: list[Path] = []
-    for path in paths:
-        if not path.exists():
-            raise UsageError(f"{path} does not exist.")
-        inside = path.rglob("*") if path.is_dir() else [path]
-        found += sorted(p for p in inside if p.is_file())
-    return found
 
 
 def label(arguments: Any) -> int:
     from .label import label as write_labels
 
     options = {"min_confidence": arguments.min_confidence, "precision": arguments.precision}
-    made = write_labels(arguments.path, arguments.out, overwrite=arguments.overwrite, **options)
+    made = write_labels(
+        arguments.path, arguments.out, **options, folds=arguments.folds,
+        overwrite=arguments.overwrite, quiet=False,
+    )  # fmt: skip
     print("\n".join(made.lines()))
+    return 0
+
+
+def review(arguments: Any) -> int:
+    from .review.command import review as serve
+
+    if not 0 <= arguments.port <= 65_535:
+        raise UsageError(f"--port must lie in 0 … 65535, got {arguments.port}.")
+    browser = not arguments.no_browser
+    serve(arguments.path, labels=arguments.labels, port=arguments.port, browser=browser)
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,9 +13,11 @@ import yaml
 
 from . import launch, recipes
 from .errors import UsageError
+from .folder import RunFolder
 from .kinds import AT_LEAST_ONE, AT_LEAST_ZERO, POSITIVE, SHARE, Between
 from .methods import entry, get, register
 from .options import Option, of_class, of_dataclass, unknown
+from .untrusted import parse_yaml
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,10 +26,12 @@ class Run:
 
     data: Annotated[str, "data set by name, or a folder of images"] = "digits"
     root: Annotated[str, "folder that holds a named data set"] | None = None
+    labels: Annotated[str, "table of labels that adds to the folder's own"] | None = None
     size: Annotated[int, Between(8, 512), "side of the images in pixels"] | None = None
     method: Annotated[str, "method by name, or FILE.py:CLASS"] = "tamatch"
     net: Annotated[str, "net by name; `tamatch nets` lists them"]
     weights: Annotated[str, "file of pre-trained weights to start from"] | None = None
+    from_: Annotated[str, "run to start from: its weights, and its settings"] | None = None
     seed: Annotated[int, Between(0, 2**32 - 1), "seed of the split, the start and every draw"] = 0
 
     labels_per_class: Annotated[int, AT_LEAST_ONE, "labelled images of each class"] | None = None
@@ -35,6 +40,7 @@ class Run:
     gamma: Annotated[float, "largest class over smallest; negative: reversed"] = 1.0
     gamma_unlabelled: Annotated[float, "the same for the unlabelled pool"] | None = None
     validation_per_class: Annotated[int, AT_LEAST_ZERO, "labelled ones held out of each class"] = 0
+    fold: Annotated[str, "K/N: hold the K-th of N parts of the labels out"] | None = None
     labelled_in_pool: Annotated[
         Literal["yes", "no"], "are the labelled images in the unlabelled pool too?"
     ]
@@ -85,13 +91,46 @@ def method_options(method: str) -> dict[str, Option]:
     }
 
 
-def configure(given: dict[str, Any], config_file: Path | None = None) -> Run:
+def configure(
+    given: Mapping[str, Any],
+    config_file: Path | None = None,
+    chosen: Mapping[str, Any] | None = None,
+) -> Run:
     """A complete, valid `Run` from what the user gave; `given` wins over the file.
 
-    Names are those of the options; values may be texts. Everything not given comes from the
-    recipe of the data set and, for the method's own options, from its signature.
+    What neither gives is that of the run it starts `from_`, if there is one, and then what was
+    `chosen` for the data and the machine.
     """
+    return resolve({**(chosen or {}), **stated(given, config_file, taken=True)})
+
+
+def stated(
+    given: Mapping[str, Any], config_file: Path | None = None, *, taken: bool = False
+) -> dict[str, Any]:
+    """All that the user says, here or in the file; with `taken`, also by the run to start from."""
     values = {**(read_config(config_file) if config_file else {}), **given}
+    if "from" in values:
+        values["from_"] = values.pop("from")
+    return {**taken_over(values), **values} if taken else values
+
+
+def taken_over(values: dict[str, Any]) -> dict[str, Any]:
+    """The settings of the run to start from; the options of another method are not among them."""
+    if not isinstance(values.get("from_"), str | Path):
+        return {}  # nothing, or what no path can be, which is told below
+    config = RunFolder(Path(values["from_"])).read()["config"]
+    own = config.pop("options", {})
+    if values.get("method", config.get("method")) == config.get("method"):
+        config |= own
+    return {k: v for k, v in config.items() if v is not None and k not in ("from_", "weights")}
+
+
+def resolve(values: dict[str, Any]) -> Run:
+    """A complete, valid `Run`.
+
+    Names are those of the options; values may be texts. Everything that is not there comes from
+    the recipe of the data set and, for the method's own options, from its signature.
+    """
     if not isinstance(values.get("data", Run.data), str | Path):
         raise UsageError(
             "data takes a name or a path. Arrays are for TaMatchClassifier().fit(X, y), or for an "
@@ -110,7 +149,7 @@ def configure(given: dict[str, Any], config_file: Path | None = None) -> Run:
     own = {k: v for k, v in values.items() if k not in RUN_OPTIONS}
     for name in own:
         if name not in allowed:
-            raise unknown(name, {**RUN_OPTIONS, **allowed})
+            raise unknown(name, {**RUN_OPTIONS, **allowed}, method)
     if "target" in allowed and "target" in own:
         own["target"], prior = read_target(str(own["target"]))
         filled["prior"] = prior or filled.get("prior")
@@ -120,12 +159,21 @@ def configure(given: dict[str, Any], config_file: Path | None = None) -> Run:
         **entry(method).options,
     }
     chosen.update({k: allowed[k].parse(v) for k, v in own.items()})
-    missing = [o.flag for k, o in RUN_OPTIONS.items() if o.required and k not in filled]
-    if missing:
-        raise UsageError(f"--data {data} has no recipe: please give {', '.join(missing)}.")
+    check_together(filled)
     run = Run(**filled, options={k: chosen[k] for k in allowed})
     check_processes(run)
     return run
+
+
+def check_together(values: dict[str, Any]) -> None:
+    """Options that contradict each other."""
+    if values.get("from_") and values.get("weights"):
+        raise UsageError("--from and --weights both give the weights to start from: choose one.")
+    for name in ("labels_per_class", "head_labelled"):
+        if values.get("labels") and values.get(name):
+            raise UsageError(
+                f"--labels gives labels, and {RUN_OPTIONS[name].flag} hides some: choose one."
+            )
 
 
 def check_processes(run: Run) -> None:
@@ -142,11 +190,13 @@ def check_processes(run: Run) -> None:
 def read_config(path: Path) -> dict[str, Any]:
     """A YAML file of option names and values, as `--print-config` writes it."""
     try:
-        content = yaml.safe_load(path.read_text())
+        content = parse_yaml(path.read_text())
     except OSError as error:
         raise UsageError(f"--config {path} cannot be read: {error.strerror}.") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"--config {path} is not valid YAML: {error}") from None
+        mark = getattr(error, "problem_mark", None)
+        where = f" (line {mark.line + 1})" if mark else ""
+        raise UsageError(f"--config {path} is not valid YAML{where}.") from None
     if not isinstance(content, dict):
         raise UsageError(f"--config {path} must hold lines of `option: value`.")
     return {str(k).replace("-", "_"): v for k, v in content.items()}
@@ -158,7 +208,7 @@ def read_target(text: str) -> tuple[str, tuple[float, ...] | None]:
     if path.suffix not in (".json", ".yaml", ".yml", ".txt"):
         return text, None
     try:
-        content = yaml.safe_load(path.read_text())
+        content = parse_yaml(path.read_text())
         shares = [float(v) for v in (content.values() if isinstance(content, dict) else content)]
     except OSError as error:
         raise UsageError(f"--target {path} cannot be read: {error.strerror}.") from None

@@ -1,4 +1,4 @@
-"""The confidence from which labels are right often enough, as far as validation images can tell."""
+"""The confidence from which labels are right often enough, as far as known labels can tell."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHARES = (1.0, 0.8, 0.6, 0.4, 0.2)  # candidates: cuts that keep this share of t
 
 @dataclass(frozen=True)
 class Cut:
-    """A confidence cut and what the validation images at or above it say."""
+    """A confidence cut and what the held-out images at or above it say."""
 
     confidence: float
     images: int
@@ -38,20 +38,16 @@ def least_images(precision: float) -> int:
 
 
 def choose_cut(
-    confidence: npt.NDArray[Any], right: npt.NDArray[np.bool_], precision: float, classes: int
+    confidence: npt.NDArray[Any],
+    right: npt.NDArray[np.bool_],
+    precision: float,
+    kind: str = "validation images",
 ) -> Cut:
     """The lowest candidate cut at which the bound reaches `precision`, or an error that says why.
 
     The candidates follow from the confidences alone, before anybody looks at what is right, and
     share the risk between them. So taking the best of them does not spoil the promise.
     """
-    need, have = least_images(precision), len(confidence)
-    if have < need:
-        raise DataError(
-            f"--precision {precision:g} needs at least {need:,} validation images, even if the "
-            f"model errs on none of them; the run has {have:,}. Train with --validation-per-class "
-            f"{math.ceil(need / classes):,} or more, or set the cut yourself: --min-confidence."
-        )
     tried = [cut_at(confidence, right, share) for share in SHARES]
     for cut in tried:
         if cut.precision >= precision:
@@ -59,8 +55,8 @@ def choose_cut(
     best = max(tried, key=lambda cut: cut.precision)
     raise DataError(
         f"no confidence supports --precision {precision:g}: from {best.confidence:.4f} on, "
-        f"{best.right:,} of {best.images:,} validation images are right, which shows "
-        f"{best.precision:.4f} at most. More validation images or a better model are needed; "
+        f"{best.right:,} of {best.images:,} {kind} are right, which shows "
+        f"{best.precision:.4f} at most. More {kind} or a better model are needed; "
         "--min-confidence sets a cut without a promise."
     )
 

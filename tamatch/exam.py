@@ -11,8 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .data import DataSet
+from .data import UNKNOWN, DataSet, Split
+from .data.dataset import Indices, Pixels
 from .source import OnHost, to_device
+
+LINE = ("image", "label", "predicted", "confidence")  # columns of a table of predictions
 
 
 @dataclass(frozen=True)
@@ -26,9 +29,8 @@ class Marks:
 class Exam:
     """A part of the data that is never trained on; without a device its images stay on the host."""
 
-    def __init__(
-        self, data: DataSet, indices: np.ndarray, device: torch.device | None = None
-    ) -> None:
+    def __init__(self, data: DataSet, indices: Indices, device: torch.device | None = None) -> None:
+        self.data, self.indices = data, indices
         self.images: Tensor | OnHost = (
             OnHost(data.images, indices)
             if device is None
@@ -41,6 +43,16 @@ class Exam:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def pixels(self, places: Indices) -> Pixels:
+        """(n, H, W, 3): some of the images, to be looked at."""
+        return self.data.images[self.indices[places]]
+
+    def line(self, i: int, predicted: int, confidence: float) -> tuple[str, str, str, str]:
+        """What `LINE` names, of one image; the label is empty where nobody knows it."""
+        names, label = self.data.classes, int(self.labels[i])
+        true = names[label] if label != UNKNOWN else ""
+        return self.files[i], true, names[predicted], f"{confidence:.6f}"
+
     def mark(self, probabilities: Tensor) -> Marks:
         """Compare predictions with the truth."""
         right = (probabilities.argmax(-1).cpu() == self.labels).double()
@@ -50,6 +62,24 @@ class Exam:
             100 * float(h) / float(n) if n else None for h, n in zip(hits, total, strict=True)
         ]
         return Marks(100 * (1 - float(right.mean())), per_class)
+
+
+class Pool(Exam):
+    """The unlabelled images of a run that are not labelled ones at the same time.
+
+    `places` are their positions in the pool that the run draws from.
+    """
+
+    def __init__(self, data: DataSet, split: Split) -> None:
+        given = np.concatenate([split.labelled, split.validation])
+        self.places = np.flatnonzero(~np.isin(split.unlabelled, given))
+        super().__init__(data, split.unlabelled[self.places])
+
+    @property
+    def truth(self) -> Indices | None:
+        """The hidden labels, where the data set knows all of them; no method ever sees them."""
+        labels = self.data.labels[self.indices]
+        return labels if len(labels) and bool((labels != UNKNOWN).all()) else None
 
 
 def headline(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:

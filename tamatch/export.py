@@ -83,7 +83,8 @@ def export(
 def free(place: Path, *, is_folder: bool, overwrite: bool) -> None:
     """Never lose an older file unasked."""
     if place.exists() and place.is_dir() != is_folder:
-        raise UsageError(f"--out {place} is a {'folder' if place.is_dir() else 'file'}.")
+        found, wanted = ("folder", "file") if place.is_dir() else ("file", "folder")
+        raise UsageError(f"--out {place} is a {found}; give a {wanted}.")
     taken = any(place.iterdir()) if place.is_dir() else place.exists()
     if taken and not overwrite:
         raise UsageError(f"{place} exists already. Use another --out, or --overwrite.")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import StorageError
+from .untrusted import parse_json
 
 
 @contextmanager
@@ -66,4 +67,4 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    return json.loads(path.read_text())
+    return parse_json(path.read_bytes())

@@ -13,6 +13,7 @@ from typing import Any
 from .errors import DataError, UsageError
 from .files import append_line, read_json, write_json, writing
 from .lock import locked
+from .untrusted import parse_json
 
 LOCK = ".lock"
 
@@ -39,15 +40,22 @@ class RunFolder:
     def read(self) -> dict[str, Any]:
         """run.json, or an error that says what the folder is instead."""
         if not self.path.is_dir():
-            raise UsageError(f"{self.path} is not a folder.")
+            raise UsageError(f"{self.path} is not a folder. Name a run folder, such as runs/demo.")
         if not self.record.exists():
-            raise UsageError(f"{self.path} holds no run (there is no run.json).")
+            raise UsageError(
+                f"{self.path} holds no run: there is no run.json. "
+                "Name the folder that was given to train as --out."
+            )
         try:
             record = read_json(self.record)
         except ValueError:
-            raise DataError(f"{self.record} is damaged: it is not valid JSON.") from None
+            raise DataError(
+                f"{self.record} is damaged: it is not valid JSON. Restore it, or train again."
+            ) from None
         if not isinstance(record, dict) or "config" not in record:
-            raise DataError(f"{self.record} is not the record of a tamatch run.")
+            raise DataError(
+                f"{self.record} is not the record of a tamatch run. Restore it, or train again."
+            )
         return record
 
     def update(self, **changes: Any) -> None:
@@ -61,7 +69,9 @@ class RunFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UsageError(f"--out {self.path} cannot be made: {error.strerror}.") from None
+            raise UsageError(
+                f"--out {self.path} cannot be made: {error.strerror}. Give another."
+            ) from None
         with locked(self.path / LOCK, str(self.path)):
             for left_over in self.path.rglob(".*.tmp"):  # of a process killed while writing
                 if left_over.is_file():
@@ -79,10 +89,14 @@ class RunFolder:
             )
         with self.held():
             if self.record.exists():
-                if not overwrite:
+                if not overwrite and self.begun():
                     raise UsageError(self._occupied())
                 self._clear()
             yield
+
+    def begun(self) -> bool:
+        """Has training begun? A run that was refused before that may be replaced without a word."""
+        return self.read().get("status") != "new"
 
     def contents(self) -> list[Path]:
         """All that is in the folder but what a process killed at its very start leaves there."""
@@ -139,4 +153,4 @@ class RunFolder:
         if not self.metrics.exists():
             return []
         lines = self.metrics.read_text().split("\n")[:-1]
-        return [json.loads(line) for line in lines]
+        return [parse_json(line) for line in lines]

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import csv
-import io
+import dataclasses
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from . import checkpoint, methods, nets
-from .build import task_of
+from .build import data_of
 from .config import Run
-from .cut import RISK, Cut, choose_cut
+from .cut import RISK, Cut, choose_cut, least_images
 from .data import DataSet, Split, read_split
-from .data import load as load_data
-from .data.cells import neutralise
+from .data.cells import restore, write_table
 from .errors import DataError, UsageError
-from .files import write_bytes
 from .folder import RunFolder
+from .folds import countable, trained_without
 from .kinds import FRACTION, SHARE
 from .model import Model
+from .progress import Progress
 from .run import stored_config
 from .use import load
 
@@ -39,6 +39,7 @@ class Labelled:
     given: int  # images that had their label before; they are in the table, too
     confidence: float
     cut: Cut | None  # where it was chosen for a precision
+    judged_by: str = "validation images"  # what the cut was chosen on
 
     @property
     def coverage(self) -> float:
@@ -54,10 +55,10 @@ class Labelled:
             lines.append(f"Labels with a confidence below {self.confidence:.4f} are left empty.")
         if self.cut is not None:
             lines.append(
-                f"{self.cut.right:,} of {self.cut.images:,} validation images at or above that are "
+                f"{self.cut.right:,} of {self.cut.images:,} {self.judged_by} at or above that are "
                 f"right. With {100 * (1 - RISK):.0f} % certainty, at least "
                 f"{100 * self.cut.precision:.1f} % of such labels are, if the pool is like the "
-                "validation images."
+                f"{self.judged_by}."
             )
         return lines
 
@@ -68,48 +69,60 @@ def label(
     *,
     min_confidence: float | None = None,
     precision: float | None = None,
+    folds: int | None = None,
     overwrite: bool = False,
+    quiet: bool = True,
 ) -> Labelled:
     """Write the label of every image of a run's pool; below the cut it stays empty.
 
-    The cut is `min_confidence`, or is chosen on the run's validation images such that at least
-    the share `precision` of the labels is right.
+    The cut is `min_confidence`, or is chosen such that at least the share `precision` of the
+    labels is right. The run's validation images judge that; or, with `folds`, its labelled images
+    do, each by one of so many models that are trained without it, which takes as many runs.
     """
-    check_options(min_confidence, precision)
+    check_options(min_confidence, precision, folds)
     place, folder = Path(out), RunFolder(Path(path))
     if place.exists() and not (overwrite and place.is_file()):
         raise UsageError(f"{place} exists already. Use another --out, or --overwrite.")
     run, model = stored_config(folder), load(folder.path)
-    data = load_data(run.data, Path(run.root) if run.root else None, model.facts.size)
+    data = data_of(run, model.facts.size)
     if data.classes != model.facts.classes:
         raise DataError(f"{data.name} no longer has the classes that the model was trained on.")
     split = read_split(folder.split, data)
 
-    cut = supported_cut(model, data, split, precision, folder) if precision else None
+    cut, kind = None, "validation images"
+    if precision and folds:
+        progress, kind = Progress(folder.log, quiet=quiet), "labelled images, each held out once,"
+        cut = cut_by_folds(model, run, data, split, folder, (precision, folds), progress)
+    elif precision:
+        cut = cut_by_validation(model, data, split, precision, folder)
     level = cut.confidence if cut else min_confidence or 0.0
     given = np.concatenate([split.labelled, split.validation])
     pool = split.unlabelled[~np.isin(split.unlabelled, given)]
     p_given, p_pool = (probabilities(model, data, part) for part in (given, pool))
-    used = accepted(run, data, split, folder, p_pool, p_given[: len(split.labelled)])
+    used = accepted(folder)
     sure = p_pool.max(-1) >= level
     rows = [
         line(data, i, p, int(data.labels[i]), "given") for i, p in zip(given, p_given, strict=True)
     ]
     rows += [
-        line(data, i, p, int(p.argmax()), how, named=bool(keep))
-        for i, p, how, keep in zip(pool, p_pool, used, sure, strict=True)
+        line(data, i, p, int(p.argmax()), used.get(data.files[i], ""), named=bool(keep))
+        for i, p, keep in zip(pool, p_pool, sure, strict=True)
     ]
-    write_table(place, rows)
-    return Labelled(place, len(pool), int(sure.sum()), len(given), level, cut)
+    write_table(place, COLUMNS, rows)
+    return Labelled(place, len(pool), int(sure.sum()), len(given), level, cut, kind)
 
 
-def check_options(min_confidence: float | None, precision: float | None) -> None:
+def check_options(min_confidence: float | None, precision: float | None, folds: int | None) -> None:
     for name, value, bounds in (
         ("--min-confidence", min_confidence, SHARE),
         ("--precision", precision, FRACTION),
     ):
         if value is not None and value not in bounds:
             raise UsageError(f"{name} must {bounds}, got {value:g}.")
+    if folds is not None and precision is None:
+        raise UsageError("--folds goes with --precision: it says what judges the cut.")
+    if folds is not None and folds < 2:
+        raise UsageError(f"--folds must be at least 2, got {folds}.")
 
 
 def line(
@@ -118,15 +131,7 @@ def line(
     """One line of the table; the second guess is the most probable class but the first."""
     others = np.delete(np.arange(len(p)), best)
     second = data.classes[others[p[others].argmax()]] if len(others) else ""
-    words = (data.files[i], data.classes[best] if named else "", second)
-    file, name, other = (neutralise(word) for word in words)
-    return file, name, f"{p[best]:.6f}", other, how
-
-
-def write_table(place: Path, rows: list[tuple[str, ...]]) -> None:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([COLUMNS, *rows])
-    write_bytes(place, text.getvalue().encode())
+    return data.files[i], data.classes[best] if named else "", f"{p[best]:.6f}", second, how
 
 
 def probabilities(model: Model, data: DataSet, indices: np.ndarray) -> np.ndarray:
@@ -137,39 +142,66 @@ def probabilities(model: Model, data: DataSet, indices: np.ndarray) -> np.ndarra
     return np.concatenate([empty, *(model.probabilities(p).numpy() for p in pixels)])
 
 
-def supported_cut(
+def cut_by_validation(
     model: Model, data: DataSet, split: Split, precision: float, folder: RunFolder
 ) -> Cut:
     """The cut that the run's validation images support."""
-    if not len(split.validation):
+    need, have = least_images(precision), len(split.validation)
+    other = "or judge by the labelled images (--folds 5, which trains five more runs), or set "
+    other += "the cut yourself: --min-confidence."
+    if not have:
         raise DataError(
             f"--precision needs validation images, and {folder.path} has none. Train with "
-            "--validation-per-class N, or set the cut yourself: --min-confidence."
+            f"--validation-per-class {math.ceil(need / len(data.classes)):,}, {other}"
+        )
+    if have < need:
+        raise DataError(
+            f"--precision {precision:g} needs at least {need:,} validation images, even if the "
+            f"model errs on none of them; the run has {have:,}. Train with --validation-per-class "
+            f"{math.ceil(need / len(data.classes)):,} or more, {other}"
         )
     p = probabilities(model, data, split.validation)
     right = p.argmax(-1) == data.labels[split.validation]
-    return choose_cut(p.max(-1), right, precision, len(data.classes))
+    return choose_cut(p.max(-1), right, precision)
 
 
-def accepted(
-    run: Run, data: DataSet, split: Split, folder: RunFolder, p_pool: np.ndarray, p_x: np.ndarray
-) -> list[str]:
-    """Would the method have learnt from these images, had the run gone on? yes, no, or unknown.
+def cut_by_folds(
+    model: Model,
+    run: Run,
+    data: DataSet,
+    split: Split,
+    folder: RunFolder,
+    wish: tuple[float, int],
+    progress: Progress,
+) -> Cut:
+    """The cut that the labelled images support, each judged by a model that did not learn it."""
+    precision, folds = wish
+    need, have = least_images(precision), countable(data.labels[split.labelled])
+    if have < need:
+        raise DataError(
+            f"--precision {precision:g} needs at least {need:,} labelled images to hold out, even "
+            f"if no model errs on them; the run has {have:,}. Label more, ask for less, or set "
+            "the cut yourself: --min-confidence."
+        )
+    confidence, right = [], []
+    for other, images in trained_without(folder, run, data, split.labelled, folds, progress):
+        facts = dataclasses.replace(other.facts, temperature=model.facts.temperature)
+        p = probabilities(Model(facts, other.net), data, images)
+        confidence.append(p.max(-1))
+        right.append(p.argmax(-1) == data.labels[images])
+    return choose_cut(
+        np.concatenate(confidence), np.concatenate(right), precision, "labelled images"
+    )
 
-    The rule is the method's own, with its statistics as the run left them, applied to what the
-    finished model says of the images as they are. Empty where the method has no such rule or the
-    last checkpoint is gone.
+
+def accepted(folder: RunFolder) -> dict[str, str]:
+    """Was an image accepted as a pseudo-label at least once in training? yes or no, by its file.
+
+    Empty for methods without such a rule, and where the run's own table is gone.
     """
-    unknown = [""] * len(p_pool)
-    state, _ = checkpoint.newest(folder.checkpoints)
-    if state is None or not len(p_pool):
-        return unknown
-    net = nets.build(run.net, len(data.classes), data.size)
-    method = methods.get(run.method)(net, task_of(run, data, split), ema=run.ema, **run.options)
-    labeler = getattr(method, "labeler", None)
-    if labeler is None:
-        return unknown
-    method.load_state_dict(state["engine"]["method"])
-    logits, logits_x = (torch.from_numpy(p).log() for p in (p_pool, p_x))
-    mask = labeler(logits, logits_x, torch.arange(len(logits)), learn=False).mask
-    return ["yes" if m else "no" for m in mask.tolist()]
+    try:
+        with (folder.path / "predictions" / "pool.csv").open(newline="", encoding="utf-8") as file:
+            times = {restore(row["image"]): row["accepted"] for row in csv.DictReader(file)}
+    except (OSError, KeyError, UnicodeDecodeError, csv.Error):
+        return {}
+    return {image: "no" if n == "0" else "yes" for image, n in times.items() if n}

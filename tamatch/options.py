@@ -130,12 +130,15 @@ def of_class(cls: type) -> dict[str, Option]:
     return options
 
 
-def unknown(name: str, known: dict[str, Option]) -> UsageError:
+def unknown(name: str, known: dict[str, Option], method: str) -> UsageError:
     """The error for an option that does not exist, with its near miss."""
     near = difflib.get_close_matches(name, known, n=1)
     flag = "--" + name.replace("_", "-")
     if not near:
-        return UsageError(f"{flag} is not an option. `tamatch train --help` lists them.")
+        return UsageError(
+            f"{flag} is not an option. `tamatch train --help` lists those of a run, "
+            f"`tamatch methods {method}` those of the method."
+        )
     option = known[near[0]]
     about = ", ".join(filter(None, [option.help, _default_text(option)]))
     return UsageError(f"{flag} is not an option. Perhaps you meant {option.flag} ({about}).")

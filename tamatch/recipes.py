@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from . import choose
+
 Settings = dict[str, Any]
 
 
@@ -29,11 +31,12 @@ DIGITS: Settings = {
     "threads": 1,  # so small a net gains nothing from more, and bits agree on every machine
 }  # fmt: skip
 
-FOLDER: Settings = {
-    "net": "wrn_16_1_clean", "size": 32, "labelled_in_pool": "yes",
-    "steps": 1500, "warmup": 0, "batch": 16, "unlabelled": 48,
-    "optimizer": "sgd", "lr": 0.03, "weight_decay": 5e-4, "layer_decay": 1.0, "ema": 0.99,
-    "log_every": 25, "test_every": 100, "save_every": 100,
+FOLDER: Settings = {  # until `choose` has looked at the images and the machine
+    "net": choose.CPU_NET, "labelled_in_pool": "yes",
+    "steps": choose.CPU_STEPS, "warmup": 0,
+    "batch": choose.CPU_BATCH, "unlabelled": choose.RATIO * choose.CPU_BATCH,
+    "optimizer": "sgd", "lr": 0.03, "weight_decay": 5e-4, "layer_decay": 1.0,
+    "ema": choose.SHORT_EMA, **choose.intervals(choose.CPU_STEPS),
 }  # fmt: skip
 
 USB: Settings = {

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from . import checkpoint, dist, launch, report
-from .build import engine_of, split_plan
-from .config import Run, configure, method_options
-from .data import load, make_split
+from .automatic import Decided, decide
+from .build import baseline_config, data_of, engine_of, split_plan
+from .config import Run, configure, resolve
+from .data import make_split
 from .errors import DataError, StorageError
-from .exam import Exam
+from .exam import Exam, Pool
 from .files import read_json
 from .folder import RunFolder
 from .model import Facts, Model
@@ -49,21 +50,24 @@ class Finished:
 
 def train(
     *, out: str | Path | None = None, overwrite: bool = False, config: str | Path | None = None,
-    quiet: bool = False, **options: Any,
+    time: str | None = None, quiet: bool = False, **options: Any,
 ) -> Finished:  # fmt: skip
     """Train a run and, where the recipe says so, its supervised baseline; write the report.
 
     The options are those of `tamatch train`, with underscores: `train(data="digits", steps=500)`.
+    Settings that nobody gives are chosen for the data and the machine; `time="20m"` sets the steps.
     """
     if not launch.leads():
         return follow()
-    run = configure(options, Path(config) if config else None)
-    folder = RunFolder(Path(out) if out else default_folder(run))
+    file = Path(config) if config else None
+    folder = RunFolder(Path(out) if out else default_folder(configure(options, file)))
     if began_here(folder) and (launch.restarts() or not overwrite):
         return resume(folder.path, quiet=quiet)
     with advice(folder), folder.taken(overwrite=overwrite):
-        begin(run, folder)
-        return complete(run, folder, quiet=quiet)
+        decided = decide(options, file, time)
+        begin(decided.run, folder)
+        tell(decided, folder, quiet=quiet)
+        return complete(decided.run, folder, quiet=quiet)
 
 
 def resume(path: str | Path, *, quiet: bool = False) -> Finished:
@@ -90,6 +94,13 @@ def began_here(folder: RunFolder) -> bool:
     return name is not None and folder.read().get("torchrun") == name
 
 
+def tell(decided: Decided, folder: RunFolder, *, quiet: bool) -> None:
+    """Say what was chosen and why, here and in run.json."""
+    if lines := decided.lines():
+        folder.update(chosen=decided.reasons)
+        Progress(folder.log, quiet=quiet).say("\n".join(lines))
+
+
 @contextmanager
 def advice(folder: RunFolder) -> Iterator[None]:
     """Where a file cannot be written, say what is safe and how to go on."""
@@ -106,7 +117,7 @@ def stored_config(folder: RunFolder) -> Run:
     """The resolved configuration in run.json, checked like any other input."""
     config = folder.read()["config"]
     own = config.pop("options", {})
-    return configure({k: v for k, v in {**config, **own}.items() if v is not None})
+    return resolve({k: v for k, v in {**config, **own}.items() if v is not None})
 
 
 def complete(run: Run, folder: RunFolder, *, quiet: bool = False) -> Finished:
@@ -134,7 +145,7 @@ def follow() -> Finished:
     with dist.joined(), StopSignals() as stop:
         while "run" in (order := dist.from_first()):
             run = Run(**order["run"])
-            data = load(run.data, Path(run.root) if run.root else None, run.size)
+            data = data_of(run, run.size)
             if data.sha256() != order["data"]:
                 raise DataError(f"{data.name} has other images or labels here than in process 0.")
             engine = engine_of(run, data, make_split(data, split_plan(run)))
@@ -153,25 +164,20 @@ def one_run(run: Run, folder: RunFolder, progress: Progress) -> dict[str, Any]:
         progress.say(message)
     training = prepare(run, folder, progress, started=state is not None)
     training.resume(state)
-    order = {"run": dataclasses.asdict(dataclasses.replace(run, weights=None))}
+    order = {"run": dataclasses.asdict(dataclasses.replace(run, weights=None, from_=None))}
     data = folder.read()["data"]["sha256"]
     dist.from_first({**order, "data": data, "state": training.engine.state_dict()})
     return training.go()
 
 
-def baseline_config(run: Run) -> Run:
-    """The same labels, net, steps and average, without the unlabelled images."""
-    options = {k: o.default for k, o in method_options("supervised").items()}
-    return dataclasses.replace(run, method="supervised", baseline="none", options=options)
-
-
 def prepare(run: Run, folder: RunFolder, progress: Progress, *, started: bool) -> Training:
     """Read the data, build the engine, and write down what the run stands on."""
     with counting("reading images") as count:
-        data = load(run.data, Path(run.root) if run.root else None, run.size, count)
+        data = data_of(run, run.size, count)
     tell_of_skipped(folder, data, progress)
     split = make_split(data, split_plan(run))
-    start = dataclasses.replace(run, weights=None) if started else run  # the checkpoint has them
+    # a checkpoint has the weights
+    start = dataclasses.replace(run, weights=None, from_=None) if started else run
     engine = engine_of(start, data, split, progress.say)
     record_facts(run, folder, data, split, engine)
     if not folder.views.exists():
@@ -180,9 +186,16 @@ def prepare(run: Run, folder: RunFolder, progress: Progress, *, started: bool) -
     device = engine.device if engine.source.place == "device" else None
     exams = {k: Exam(data, part, device) for k, part in parts.items() if len(part)}
     facts = Facts(run.net, data.classes, data.size, data.mean, data.std)
-    return Training(run, engine, folder, exams, Model(facts), progress)
+    pool = Pool(data, split) if engine.method.views.u else None
+    return Training(run, engine, folder, exams, Model(facts), progress, pool)
 
 
 def default_folder(run: Run) -> Path:
+    """Named after what is trained; a run that goes on from RUN is RUN-2, the next one RUN-3."""
+    if run.from_ is not None:
+        earlier = Path(run.from_)
+        name, _, number = earlier.name.rpartition("-")
+        again = name and number.isdecimal()
+        return earlier.with_name(f"{name}-{int(number) + 1}" if again else f"{earlier.name}-2")
     name = Path(run.method.replace(":", "-")).name
     return Path("runs") / f"{Path(run.data).name}-{name}-s{run.seed}"

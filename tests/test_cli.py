@@ -85,7 +85,7 @@ def test_predict_files_and_folders(run: Path, tmp_path: Path) -> None:
         Image.fromarray(np.full((20 + i, 30, 3), 80 * i, np.uint8)).save(tmp_path / f"{i}.png")
     (tmp_path / "broken.png").write_bytes(b"no image")
     done = command("predict", str(run), str(tmp_path), str(tmp_path / "1.png"))
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 3, done.stderr
     rows = list(csv.DictReader(done.stdout.splitlines()))
     assert len(rows) == 4
     assert "broken.png is left out" in done.stderr
@@ -135,12 +135,13 @@ def test_a_finished_run_is_never_overwritten_unasked(run: Path) -> None:
         (["train", "--method", "none.py:X"], 2, "there is no file none.py"),
         (["train", "--target", "uniformly"], 2, "Perhaps you meant uniform"),
         (["resume", "no-such-run"], 2, "is not a folder"),
-        (["evaluate", "."], 2, "holds no"),
-        (["predict", ".", "x.png"], 2, "holds no model"),
+        (["evaluate", "."], 2, "holds neither a run nor a model"),
+        (["predict", ".", "."], 2, "holds neither a run nor a model"),
+        (["predict", ".", "x.png"], 2, "x.png does not exist"),
         (["report", "no-such-run"], 2, "no-such-run"),
         (["methods", "fixmach"], 2, "Perhaps you meant fixmatch"),
         (["methods", "--jsn"], 2, "--jsn is not an option"),
-        (["trian"], 2, "invalid choice"),
+        (["trian"], 2, "command trian is unknown. Perhaps you meant train."),
     ],
 )
 def test_mistakes_get_one_line_and_an_exit_code(

@@ -176,7 +176,7 @@ def test_the_command_checks_and_says_so(
     ("words", "message"),
     [
         (["no-such-run", "--format", "onnx"], "is not a folder"),
-        (["{run}", "--format", "tflite"], "invalid choice"),
+        (["{run}", "--format", "tflite"], "--format tflite is unknown. There is onnx, pt2,"),
         (["{run}"], "--format"),
         (["{run}", "--format", "onnx", "--out", "model.pt2"], "must end in .onnx"),
         (["{run}", "--format", "onnx", "--out", "{run}/folder.onnx"], "is a folder"),

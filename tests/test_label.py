@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import shutil
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from tamatch.cut import RISK, SHARES, choose_cut, cut_at, least_images, lower_bo
 from tamatch.data import load as load_data
 from tamatch.errors import DataError, UsageError
 from tamatch.label import COLUMNS, label
+from tamatch.trust import fit_temperature, tempered
 
 TAU = 0.6
 OPTIONS = {
@@ -68,32 +68,26 @@ def test_labels_are_the_model_s_and_given_ones_the_person_s(run: Path, tmp_path:
         assert row["second"] == others[0]
 
 
-def test_accepted_is_the_method_s_own_rule(run: Path, tmp_path: Path) -> None:
-    """TaMatch judges Normalize(p ⊙ p_target/p_model), so the confidence alone does not decide."""
-    every = read(label(run, tmp_path / "a.csv").path)
-    rows = [row for row in every if row["accepted"] != "given"]
-    data = load_data("digits")
-    position = {file: i for i, file in enumerate(data.files)}
-    images = data.images[[position[row["file_name"]] for row in rows]]
-    p = tamatch.load(run).predict(images).probabilities.astype(np.float64)
+def test_accepted_is_what_training_did(run: Path, tmp_path: Path) -> None:
+    """The counts of the last checkpoint, by the position of each image in the pool."""
+    rows = {row["file_name"]: row for row in read(label(run, tmp_path / "a.csv").path)}
     state = checkpoint.load(checkpoint.found(run / "checkpoints")[-1])["engine"]["method"]
-    model, target = (state[f"labeler.status.{k}.value"].numpy() for k in ("model", "target"))
-    rescaled = p * target / model
-    sure = (rescaled / rescaled.sum(-1, keepdims=True)).max(-1)
-    clear = np.abs(sure - TAU) > 1e-4
-    accepted = np.array([row["accepted"] == "yes" for row in rows])
-    assert (accepted == (sure >= TAU))[clear].all() and clear.mean() > 0.99
-    assert 0.1 < accepted.mean() < 0.99 and (accepted != (p.max(-1) >= TAU)).any()
+    times = state["labeler.tally.count"]
+    pool = [r["image"] for r in read(run / "split.csv") if r["role"] == "unlabelled"]
+    assert len(pool) == len(times)
+    for image, count in zip(pool, times.tolist(), strict=True):
+        if rows[image]["accepted"] != "given":
+            assert rows[image]["accepted"] == ("yes" if count else "no")
+    shares = [row["accepted"] == "yes" for row in rows.values() if row["accepted"] != "given"]
+    assert 0.1 < sum(shares) / len(shares) < 0.99
 
 
-def test_without_a_checkpoint_or_a_rule_nothing_is_claimed(run: Path, tmp_path: Path) -> None:
-    copied = shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns("checkpoints"))
+def test_without_a_record_or_a_rule_nothing_is_claimed(run: Path, tmp_path: Path) -> None:
+    copied = shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns("predictions"))
     rows = read(label(copied, tmp_path / "a.csv").path)
     assert {r["accepted"] for r in rows} == {"given", ""}
-    record = json.loads((run / "run.json").read_text())
-    record["config"] |= {"method": "supervised", "options": {}}
-    ruleless = shutil.copytree(run, tmp_path / "ruleless")
-    (ruleless / "run.json").write_text(json.dumps(record))
+    ruleless = tmp_path / "ruleless"
+    tamatch.train(out=ruleless, method="mixmatch", quiet=True, **OPTIONS | {"steps": 2})
     assert {r["accepted"] for r in read(label(ruleless, tmp_path / "b.csv").path)} == {"given", ""}
 
 
@@ -147,9 +141,29 @@ def test_without_validation_images_there_is_no_promise(tmp_path: Path) -> None:
     run = tmp_path / "run"
     few = {**OPTIONS, "steps": 2, "validation_per_class": 0}
     tamatch.train(out=run, quiet=True, **few)
-    with pytest.raises(DataError, match=r"has none\. Train with --validation-per-class N"):
+    with pytest.raises(DataError, match=r"has none\. Train with --validation-per-class 5, or"):
         label(run, tmp_path / "labels.csv", precision=0.9)
-    assert not (tmp_path / "labels.csv").exists()
+    with pytest.raises(DataError, match=r"at least 228 labelled images .* the run has 160\. Label"):
+        label(run, tmp_path / "labels.csv", precision=0.98, folds=5)
+    assert not (tmp_path / "labels.csv").exists() and not (run / "folds").exists()
+
+
+def test_labelled_images_judge_a_cut_by_models_that_did_not_learn_them(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    tamatch.train(out=run, quiet=True, **OPTIONS | {"validation_per_class": 0, "steps": 50})
+    made = label(run, tmp_path / "labels.csv", precision=0.5, folds=2)
+    assert made.cut is not None and made.cut.images <= 160 and made.labelled < made.pool
+    assert "labelled images, each held out once, at or above" in "\n".join(made.lines())
+    mine = {r["image"] for r in read(run / "split.csv") if r["role"] == "labelled"}
+    folds = [read(run / "folds" / f"{k}-of-2" / "split.csv") for k in (1, 2)]
+    learnt, out = (
+        [{r["image"] for r in rows if r["role"] == role} for rows in folds]
+        for role in ("labelled", "validation")
+    )
+    assert out[0] | out[1] == mine and not out[0] & out[1]
+    assert [a | b for a, b in zip(learnt, out, strict=True)] == [mine, mine]
+    again = label(run, tmp_path / "again.csv", precision=0.5, folds=2)  # nothing is trained again
+    assert again.path.read_bytes() == made.path.read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -157,6 +171,8 @@ def test_without_validation_images_there_is_no_promise(tmp_path: Path) -> None:
     [
         ({"min_confidence": 1.5}, r"--min-confidence must lie in \[0, 1\], got 1.5"),
         ({"precision": 1.0}, r"--precision must lie in \(0, 1\), got 1"),
+        ({"folds": 5}, "--folds goes with --precision"),
+        ({"precision": 0.9, "folds": 1}, "--folds must be at least 2, got 1"),
         ({}, "exists already"),
     ],
 )
@@ -188,12 +204,12 @@ def test_the_cut_keeps_ties_and_the_largest_share_that_holds() -> None:
     confidence = np.repeat([0.9, 0.6], 100)
     right = np.concatenate([np.ones(100, bool), np.zeros(100, bool)])
     assert cut_at(confidence, right, 0.2).images == 100
-    cut = choose_cut(confidence, right, 0.9, classes=2)
+    cut = choose_cut(confidence, right, 0.9)
     assert (cut.confidence, cut.images, cut.right) == (0.9, 100, 100)
-    everything = choose_cut(confidence, np.ones(200, bool), 0.9, classes=2)
+    everything = choose_cut(confidence, np.ones(200, bool), 0.9)
     assert everything.images == 200
     with pytest.raises(DataError, match="no confidence supports --precision"):
-        choose_cut(confidence, np.arange(200) % 2 == 0, 0.9, classes=2)
+        choose_cut(confidence, np.arange(200) % 2 == 0, 0.9)
 
 
 def test_promises_are_kept_as_often_as_stated() -> None:
@@ -202,8 +218,25 @@ def test_promises_are_kept_as_often_as_stated() -> None:
     fooled = 0
     for _ in range(400):
         try:
-            choose_cut(random.random(120), random.random(120) < 0.899, 0.9, classes=2)
+            choose_cut(random.random(120), random.random(120) < 0.899, 0.9)
             fooled += 1
         except DataError:
             pass
     assert fooled / 400 <= RISK
+
+
+def test_a_temperature_of_the_same_images_does_not_spoil_the_promise() -> None:
+    """Every image is right with chance 0.899 whatever the confidence: nothing can be promised."""
+    random = np.random.default_rng(1)
+    fooled = 0
+    for _ in range(200):
+        p = random.dirichlet([1, 1, 1], 120)
+        right = random.random(120) < 0.899
+        labels = np.where(right, p.argmax(-1), (p.argmax(-1) + 1) % 3)
+        q = tempered(p, fit_temperature(p, labels))
+        try:
+            choose_cut(q.max(-1), right, 0.9)
+            fooled += 1
+        except DataError:
+            pass
+    assert fooled / 200 <= RISK

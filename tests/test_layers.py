@@ -10,9 +10,11 @@ PACKAGE = Path(__file__).parents[1] / "tamatch"
 
 LAYERS = [
     {"errors", "launch"},
-    {"types", "kinds", "dist", "losses"},
-    {"files", "stats", "options", "sampler", "signals", "room", "spreadsheet", "cut", "choose", "trust", "likeness", "sheet"},
-    {"pseudo", "nets", "augment", "data", "report", "lock", "symptoms"},  # siblings never import each other
+    {"types", "kinds", "dist", "losses", "untrusted", "npz"},
+    {"files", "stats", "options", "sampler", "signals", "room", "spreadsheet", "cut", "choose"}
+    | {"trust", "likeness", "sheet"},
+    # siblings never import each other
+    {"pseudo", "nets", "augment", "data", "report", "lock", "symptoms"},
     {"methods", "recipes", "folder"},
     {"optim", "checkpoint", "source", "meter", "config", "guard", "diagnosis"},
     {"engine", "exam", "hardware", "model", "progress", "conditions"},
@@ -21,7 +23,7 @@ LAYERS = [
     {"picture", "training", "build", "record"},
     {"automatic"},
     {"run", "vectors"},
-    {"use", "learners"},
+    {"use", "learners", "folds"},
     {"export", "label", "review", "predict", "estimator"},
     {"bench"},
     {"cli"},

@@ -10,6 +10,7 @@ from ..methods import METHODS
 from . import published
 from .scale import FULL, shortened
 from .settings import CIFAR100, DIGITS, EUROSAT, LONG_TAIL, STL10, Setting
+from .variants import CAUSES, Variant
 
 RECIPE = 1  # raised by every change to the package that alters results; no table mixes two
 SEEDS = (0, 1, 2)
@@ -24,24 +25,40 @@ class Cell:
     method: str
     seed: int
     scale: Fraction = FULL
+    variant: Variant | None = None
+
+    @property
+    def row(self) -> str:
+        """Its row in a table: the method, or what differs from it."""
+        return self.method if self.variant is None else self.variant.name
 
     @property
     def name(self) -> str:
         """Unique among all runs, and the path of its files."""
         length = "full" if self.scale == FULL else str(self.scale).replace("/", "of")
-        return f"{self.setting.name}/{self.method}.s{self.seed}.{length}.r{RECIPE}"
+        what = self.method if self.variant is None else f"{self.method}+{self.variant.name}"
+        return f"{self.setting.name}/{what}.s{self.seed}.{length}.r{RECIPE}"
 
     @property
     def options(self) -> dict[str, Any]:
         """What `tamatch.train` is called with."""
         data = self.setting.data
         named = {"data": data, "method": self.method, "seed": self.seed, "baseline": "none"}
-        return {**named, **self.setting.options, **shortened(data, self.method, self.scale)}
+        other = {} if self.variant is None else self.variant.options
+        short = shortened(data, self.method, self.scale)
+        return {**named, **self.setting.options, **short, **other}
 
     @property
     def command(self) -> str:
-        flags = (f"--{k.replace('_', '-')} {v}" for k, v in self.options.items())
-        return f"tamatch train {' '.join(flags)}"
+        return " ".join(["tamatch train", *(flag(k, v) for k, v in self.options.items())])
+
+
+def flag(name: str, value: Any) -> str:
+    """An option on the command line; those that are on or off have no value."""
+    words = name.replace("_", "-")
+    if isinstance(value, bool):
+        return f"--{words}" if value else f"--no-{words}"
+    return f"--{words} {value}"
 
 
 @dataclass(frozen=True)
@@ -55,16 +72,28 @@ class Plan:
     notes: tuple[str, ...] = ()
     absent: frozenset[tuple[str, str]] = frozenset()  # (data, method)
     figure: str = ""  # drawn from the results, by its name in `figures`
+    variants: tuple[Variant, ...] = ()  # rows beside those of the methods
+    against: str = ""  # row that the others are compared with
+
+    @property
+    def rows(self) -> dict[str, str]:
+        """The titles of all rows, by name."""
+        own = {method: METHODS[method].title for method in self.methods}
+        return own | {variant.name: variant.title for variant in self.variants}
 
     def cells(
         self, bench: str, seeds: tuple[int, ...] = SEEDS, scale: Fraction = FULL
     ) -> list[Cell]:
         """One seed after the other, so that the first full table comes early."""
+        rows: list[tuple[str, Variant | None]] = [
+            *((method, None) for method in self.methods),
+            *((variant.method, variant) for variant in self.variants),
+        ]
         return [
-            Cell(bench, setting, method, seed, scale)
+            Cell(bench, setting, method, seed, scale, variant)
             for seed in seeds
             for setting in self.settings
-            for method in self.methods
+            for method, variant in rows
             if (setting.data, method) not in self.absent
         ]
 
@@ -105,6 +134,19 @@ PLANS: dict[str, Plan] = {
         LONG_TAIL,
         published.TABLE_5,
         (ORACLE, "The paper has no rows without rescaling and without weighting here."),
+    ),
+    "causes": Plan(
+        "What moves TaMatch's error: one option at a time, error (%) on CIFAR-10-LT",
+        ("tamatch", "tamatch_no_clipping"),
+        (LONG_TAIL[2],),
+        published.TABLE_5,
+        (
+            "`moves` is the error at the last step less TaMatch's, the mean over the seeds that "
+            "both have. What the seeds alone move is the deviation of TaMatch's own row.",
+            "The augmentation has no row: the tests compare it with Pillow's pixel for pixel.",
+        ),
+        variants=CAUSES,
+        against="tamatch",
     ),
     "digits": Plan(
         "All methods: error (%) on the embedded digits with 40 labels", tuple(METHODS), (DIGITS,)

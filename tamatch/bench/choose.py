@@ -72,5 +72,7 @@ def restricted(arguments: Namespace) -> Plan:
         by_name = {setting.name: setting for setting in plan.settings}
         chosen = names("--settings", arguments.settings, tuple(by_name))
         settings = tuple(by_name[name] for name in chosen)
-    methods = names("--methods", arguments.methods, plan.methods)
-    return dataclasses.replace(plan, methods=methods, settings=settings)
+    rows = names("--methods", arguments.methods, tuple(plan.rows))
+    methods = tuple(method for method in plan.methods if method in rows)
+    variants = tuple(variant for variant in plan.variants if variant.name in rows)
+    return dataclasses.replace(plan, methods=methods, variants=variants, settings=settings)

@@ -124,7 +124,7 @@ def page(arguments: Namespace) -> Page:
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    tables = tuple(name for name, plan in PLANS.items() if not plan.figure)
+    tables = tuple(name for name, plan in PLANS.items() if not (plan.figure or plan.variants))
     parser.add_argument(
         "--of", default="usb", metavar="BENCH", type=lambda t: names("--of", t, tables)[0],
         help="whose results to rank (default: usb)",

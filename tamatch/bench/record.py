@@ -43,6 +43,7 @@ class Result:
     made: dict[str, Any]  # by which code, when and where
     config: dict[str, Any]
     # the first results lack what follows
+    variant: str | None = None  # what differs from the method's recipe, by name
     kl_target: Curve | None = None  # KL[p_model ‖ p_target] in nats
     r_max: Curve | None = None  # 1 + KL[p_model ‖ p_target] / (H(p_model) / C)
     largest_ratio: Curve | None = None  # max over classes of p_target / p_model
@@ -72,7 +73,7 @@ def record(cell: Cell, folder: RunFolder) -> Result:
         ),
         truth="pool" if shares else "uniform",
         seconds=found["seconds"], made=origin(run), config=config,
-        **course(rows, len(classes)),
+        variant=cell.variant.name if cell.variant else None, **course(rows, len(classes)),
     )  # fmt: skip
 
 

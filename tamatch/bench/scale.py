@@ -62,8 +62,14 @@ def shortened(data: str, method: str, scale: Fraction) -> dict[str, Any]:
     if momentum < 1:
         options["lambda_target"] = momentum ** float(1 / scale)
     if method in MEMORY_AFTER:
-        options["memory_after"] = shrink(MEMORY_AFTER[method], scale, 0)
+        options["memory_after"] = shrink(memory_after(data, method), scale, 0)
     return options
+
+
+def memory_after(data: str, method: str) -> int:
+    """Steps of the full-length recipe before the memory counts."""
+    options = recipes.defaults(data, method, named=True).options
+    return int(options.get("memory_after", MEMORY_AFTER[method]))
 
 
 def shrink(count: int, scale: Fraction, least: int) -> int:
@@ -85,8 +91,7 @@ def explain(pairs: Iterable[tuple[str, str]], scale: Fraction) -> list[str]:
         power = float(1 / scale)
         moved_target = f"{LAMBDA_TARGET}^{power:g} = {LAMBDA_TARGET**power:.10g}"
         lines.append(f"λ_target {LAMBDA_TARGET} → {moved_target}.")
-    if any(method in MEMORY_AFTER for _, method in pairs):
-        delay = MEMORY_AFTER["comatch"]
+    for delay in sorted({memory_after(*pair) for pair in pairs if pair[1] in MEMORY_AFTER}):
         fewer = shrink(delay, scale, 0)
         lines.append(f"CoMatch and SimMatch: memory after {delay:,} → {fewer:,} steps.")
     kept = "Unchanged: weight average (EMA), λ_model, learning rate, lengths of banks and queues."

@@ -45,8 +45,12 @@ class Store:
             result = from_json(read_json(path))
         except (ValueError, TypeError, KeyError):
             raise DataError(f"{path} is damaged: delete it, and the run is made again.") from None
-        said = (result.setting, result.method, result.seed, result.scale, result.recipe)
-        if said != (cell.setting.name, cell.method, cell.seed, str(cell.scale), RECIPE):
+        said = (
+            result.setting, result.method, result.variant, result.seed, result.scale, result.recipe
+        )  # fmt: skip
+        variant = cell.variant.name if cell.variant else None
+        named = (cell.setting.name, cell.method, variant, cell.seed, str(cell.scale), RECIPE)
+        if said != named:
             raise DataError(f"{path} holds the result of another run: {said}. Was it renamed?")
         return result
 

@@ -19,7 +19,7 @@ from .tables import table
 def add_arguments(parser: ArgumentParser) -> None:
     plan = PLANS[parser.get_default("bench")]
     what = parser.add_argument_group("which runs")
-    what.add_argument("--methods", metavar="A,B", help=f"of {', '.join(plan.methods)}")
+    what.add_argument("--methods", metavar="A,B", help=f"of {', '.join(plan.rows)}")
     if plan.figure:
         data = [setting.data for setting in plan.settings]
         what.add_argument("--data", help=f"{' or '.join(data)} (default: {data[0]})")

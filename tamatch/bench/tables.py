@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from statistics import mean, stdev
 
-from ..methods import METHODS
 from .cells import RECIPE, Cell, Plan
 from .formats import Grid, Page, Row
 from .record import Result
@@ -59,16 +58,35 @@ def grid(
     scale: Fraction,
 ) -> Grid:
     paper = ("paper" if scale == FULL else "paper (full length)",) if plan.printed else ()
+    moves = ("moves",) if plan.against else ()
+    last = {
+        (cell.row, cell.seed): result.error_last
+        for cell, result in results.items()
+        if cell.setting == setting
+    }
     rows: list[Row] = []
-    for method in plan.methods:
-        own = [cell for cell in cells if (cell.setting, cell.method) == (setting, method)]
-        scored = [row_scores([results[c] for c in own if c in results], name) for name in SCORES]
+    for name, title in plan.rows.items():
+        own = [cell for cell in cells if (cell.setting, cell.row) == (setting, name)]
+        scored = [row_scores([results[c] for c in own if c in results], s) for s in SCORES]
         ours = map(spread, scored) if own else ["–"] * len(SCORES)
         count = f"{len(scored[0])}/{len(own)}" if own else "–"
-        printed = (plan.printed or {}).get(method, {}).get(setting.name)
+        printed = (plan.printed or {}).get(name, {}).get(setting.name)
         theirs = (printed.text if printed else "",) * len(paper)
-        rows.append((METHODS[method].title, *ours, *theirs, count))
-    return Grid(setting.title, ("method", *SCORES.values(), *paper, "n"), rows)
+        moved = (difference(name, plan.against, last),) * len(moves)
+        rows.append((title, *ours, *moved, *theirs, count))
+    return Grid(setting.title, ("method", *SCORES.values(), *moves, *paper, "n"), rows)
+
+
+def difference(row: str, other: str, last: Mapping[tuple[str, int], float | None]) -> str:
+    """The mean difference of two rows over the seeds that both have."""
+    pairs = [
+        (mine, theirs)
+        for (name, seed), mine in last.items()
+        if name == row and mine is not None and (theirs := last.get((other, seed))) is not None
+    ]
+    if row == other or not pairs:
+        return ""
+    return f"{mean(mine - theirs for mine, theirs in pairs):+.2f}"
 
 
 def row_scores(results: Iterable[Result], name: str) -> list[float]:

@@ -23,6 +23,7 @@ __all__ = [
     "SplitPlan",
     "load",
     "make_split",
+    "own_path",
     "read_split",
     "shares",
     "write_split",
@@ -81,22 +82,25 @@ def load(
     root: Path | None = None,
     size: int | None = None,
     progress: Progress | None = None,
+    labels: Path | None = None,
 ) -> DataSet:
     """Read a data set by its name, or a person's own folder, CSV or .npz file by its path.
 
     `root` is where the files of a named set lie, `size` the side of the images in pixels (None:
-    the set's own), and `progress` is told how many images are done.
+    the set's own), `progress` is told how many images are done, and `labels` is a table that adds
+    to a person's own labels.
     """
+    if labels is not None:
+        from .labels import apart, with_labels
+
+        apart(labels, Path(name))
+        return with_labels(load(name, root, size, progress), labels)
     if str(name) in DATASETS:
         module, function = DATASETS[str(name)].reader.split(":")
         reader = getattr(import_module(f"{__name__}.{module}"), function)
         data: DataSet = reader(root, size, progress)
         return data
-    path = Path(name)
-    if not os.path.exists(path):  # unlike Path.exists, false for a name no file can have
-        near = difflib.get_close_matches(str(name), DATASETS, n=1)
-        hint = f" Perhaps you meant {near[0]}." if near else f" Known: {', '.join(DATASETS)}."
-        raise UsageError(f"--data {name} is neither a data set's name nor a folder.{hint}")
+    path = own_path(name)
     if path.suffix == ".npz":
         from . import arrays
 
@@ -104,3 +108,13 @@ def load(
     from . import folder
 
     return folder.read(path, size, progress)
+
+
+def own_path(name: str | Path) -> Path:
+    """Where a person's own images lie; an error if that is neither a place nor a data set."""
+    path = Path(name)
+    if not os.path.exists(path):  # unlike Path.exists, false for a name no file can have
+        near = difflib.get_close_matches(str(name), DATASETS, n=1)
+        hint = f" Perhaps you meant {near[0]}." if near else f" Known: {', '.join(DATASETS)}."
+        raise UsageError(f"--data {name} is neither a data set's name nor a folder.{hint}")
+    return path

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import DataError
+from ..npz import read_npz
 from .dataset import UNKNOWN, DataSet, Indices, Pixels
 from .decode import resized
 from .statistics import mean_std
@@ -34,7 +35,7 @@ def from_arrays(
         if more.shape[1:] != pixels.shape[1:]:
             raise DataError(
                 f"test_images are {more.shape[1]} × {more.shape[2]}, images "
-                f"{pixels.shape[1]} × {pixels.shape[2]}."
+                f"{pixels.shape[1]} × {pixels.shape[2]}. They must have one size."
             )
         pixels = np.concatenate([pixels, more])
         given = np.concatenate([given, _labels(known, len(more), "test_labels")])
@@ -66,10 +67,12 @@ def from_arrays(
 def read(path: Path, size: int | None = None) -> DataSet:
     """An .npz file with `images` and `labels`, and `test_images` and `test_labels` if there are."""
     try:
-        with np.load(path, allow_pickle=False) as found:
-            arrays = {key: found[key] for key in found.files}
-    except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"{path} cannot be read: {error}") from None
+        arrays = read_npz(path)
+    except ValueError as error:
+        raise DataError(
+            f"{path} cannot be read: it is no .npz file of plain arrays, or it is damaged "
+            f"({error}). `numpy.savez` writes them."
+        ) from None
     if not {"images", "labels"} <= arrays.keys():
         raise DataError(f"{path} needs the arrays images and labels, found {', '.join(arrays)}.")
     return from_arrays(
@@ -91,7 +94,7 @@ def _pixels(images: npt.NDArray[Any], name: str) -> Pixels:
         raise DataError(f"{name} must be (N, H, W) or (N, H, W, 1 or 3), got {images.shape}.")
     if np.issubdtype(images.dtype, np.floating):
         if not (np.isfinite(images).all() and images.min() >= 0 and images.max() <= 1):
-            raise DataError(f"{name} are floats, which must lie in 0 … 1.")
+            raise DataError(f"{name} are floats, which must lie in 0 … 1. Divide them by 255.")
         images = np.rint(images * 255).astype(np.uint8)
     if images.dtype != np.uint8:
         raise DataError(f"{name} must be bytes (uint8) or floats in 0 … 1, got {images.dtype}.")

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError
+from ..files import read_json
 from .dataset import Digests, Pixels
 from .pixelfile import PixelFile
 
@@ -78,7 +79,7 @@ def open_or_build(key: str, size: int, build: Callable[[Path], Facts]) -> Entry:
 def _read(place: Path, size: int) -> Facts | None:
     """The facts of an entry, or None if it is absent, unreadable or not as it was written."""
     try:
-        manifest = json.loads((place / MANIFEST).read_text("utf-8"))
+        manifest = read_json(place / MANIFEST)
         if any(_sha256(place / name) != digest for name, digest in manifest["files"].items()):
             return None
         if not PixelFile(place / PIXELS, size).intact(np.load(place / DIGESTS)):

@@ -77,6 +77,16 @@ def decode_bytes(file: File, size: int, draft: bool = True) -> tuple[bytes, tupl
         raise Unreadable(_in_one_line(error)) from None
 
 
+def square_of(image: Image.Image, size: int) -> Pixels:
+    """An image in memory as `decode` would read it from a file."""
+    try:
+        return np.asarray(_square(image, size, draft=False))
+    except Unreadable:
+        raise
+    except Exception as error:
+        raise Unreadable(_in_one_line(error)) from None
+
+
 def header_size(file: File) -> tuple[int, int] | None:
     """Width and height from the header alone, or None."""
     with without_warnings():

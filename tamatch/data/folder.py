@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..choose import image_size
 from ..errors import DataError
 from .bulk import decode_all
 from .dataset import PARTS, UNKNOWN, DataSet, Progress
@@ -14,7 +15,6 @@ from .decode import header_size
 from .layout import Found, list_images
 from .statistics import mean_std
 
-SIZES = (32, 64, 96)  # no larger by default: without a GPU, training needs small images
 SAMPLE = 200  # files whose headers decide the size
 
 
@@ -31,8 +31,9 @@ def read(place: Path, size: int | None = None, progress: Progress | None = None)
             f"{place}/unlabelled/*.jpg, or a labels.csv with the columns file_name,label."
             + _first_reasons(listing.skipped)
         )
-    side = size if size is not None else choose_size([found.path for found in images])
-    decoded = decode_all([found.path for found in images], side, progress=progress)
+    if size is None:
+        size = image_size(_median_side([found.path for found in images]), gpu=True).settings["size"]
+    decoded = decode_all([found.path for found in images], size, progress=progress)
     unreadable = [(listing.name(images[i].path), reason) for i, reason in decoded.unreadable]
     skipped = sorted(listing.skipped + unreadable)
     if not len(decoded.images):
@@ -62,12 +63,15 @@ def read(place: Path, size: int | None = None, progress: Progress | None = None)
     )
 
 
-def choose_size(files: Sequence[str]) -> int:
-    """The smallest of SIZES that the median shorter side does not exceed, or else the largest."""
+def typical_side(place: Path) -> float | None:
+    """The median of the shorter sides, by the headers of a sample; None if none can be read."""
+    return _median_side([found.path for found in list_images(place.absolute()).images])
+
+
+def _median_side(files: Sequence[str]) -> float | None:
     step = max(1, len(files) // SAMPLE)
     found = [size for file in files[::step] if (size := header_size(file)) is not None]
-    median = float(np.median([min(size) for size in found])) if found else 0
-    return next((size for size in SIZES if median <= size), SIZES[-1])
+    return float(np.median([min(size) for size in found])) if found else None
 
 
 def _first_reasons(skipped: Sequence[tuple[str, str]]) -> str:

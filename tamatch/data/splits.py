@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from ..errors import DataError, UsageError
 from .dataset import UNKNOWN, DataSet, Indices, Split
@@ -29,6 +30,7 @@ class SplitPlan:
     gamma: float = 1.0
     gamma_unlabelled: float | None = None
     validation_per_class: int = 0  # taken out of the labelled images, never out of the test part
+    fold: tuple[int, int] | None = None  # (k, n): every n-th labelled image is held out as well
 
     def __post_init__(self) -> None:
         if not 0 <= self.seed < SEEDS:
@@ -39,6 +41,8 @@ class SplitPlan:
             raise UsageError("--gamma needs --head-labelled, the size of the largest class.")
         if self.gamma_unlabelled is not None and self.head_unlabelled is None:
             raise UsageError("--gamma-unlabelled needs --head-unlabelled.")
+        if self.fold is not None and not (self.fold[1] >= 2 and 1 <= self.fold[0] <= self.fold[1]):
+            raise UsageError(f"--fold takes K/N with 1 ≤ K ≤ N and N ≥ 2, got {self.fold}.")
         for option, value in (("gamma", self.gamma), ("gamma-unlabelled", self.gamma_unlabelled)):
             if value is not None and not 1 <= abs(value) < np.inf:
                 raise UsageError(f"--{option} must be 1 or more, or -1 or less, got {value}.")
@@ -94,8 +98,9 @@ def make_split(data: DataSet, plan: SplitPlan) -> Split:
         _check_supply(data, plan, c, len(own), taken, end)
         random.shuffle(own)
         kept = taken - plan.validation_per_class
-        labelled.append(own[:kept])
-        validation.append(own[kept:taken])
+        away = _held_out(kept, plan.fold)
+        labelled.append(own[:kept][~away])
+        validation.append(np.concatenate([own[kept:taken], own[:kept][away]]))
         rest.append(own[taken:end])
 
     chosen, carved = np.concatenate(labelled), np.concatenate(validation)
@@ -106,6 +111,14 @@ def make_split(data: DataSet, plan: SplitPlan) -> Split:
         validation=np.concatenate([data.part("validation"), carved]),
         test=data.part("test"),
     )
+
+
+def _held_out(count: int, fold: tuple[int, int] | None) -> npt.NDArray[np.bool_]:
+    """Which of a class's labelled images a fold holds out; a single one always stays."""
+    away = np.zeros(count, bool)
+    if fold is not None and count > 1:
+        away[fold[0] - 1 :: fold[1]] = True
+    return away
 
 
 def _counts(data: DataSet, plan: SplitPlan) -> tuple[list[int | None], list[int | None]]:

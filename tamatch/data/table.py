@@ -53,4 +53,5 @@ def read_table(path: Path) -> list[Row]:
     except UnicodeDecodeError:
         raise DataError(f"{path} is not in UTF-8. Save it as CSV in UTF-8.") from None
     except (OSError, csv.Error) as error:
-        raise DataError(f"{path} cannot be read as CSV: {error}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{path} cannot be read as CSV: {reason}.") from None

@@ -75,8 +75,8 @@ def find(name: str) -> NetEntry:
         if re.fullmatch(pattern, name):
             return entry
     near = difflib.get_close_matches(name, NETS, n=3, cutoff=0.5)
-    hint = f"; did you mean {' or '.join(near)}?" if near else "."
-    raise UsageError(f"there is no net {name!r}{hint} `tamatch nets` lists them all")
+    hint = f" Perhaps you meant {' or '.join(near)}." if near else ""
+    raise UsageError(f"--net {name} is not a net.{hint} `tamatch nets` lists them.")
 
 
 def build(name: str, classes: int, size: int) -> Net:

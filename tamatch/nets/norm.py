@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from tamatch import dist
+from tamatch.errors import UsageError
 
 
 class BatchNorm2d(nn.BatchNorm2d):
@@ -18,6 +20,10 @@ class BatchNorm2d(nn.BatchNorm2d):
         """Normalise (N, C, H, W), where N images are this process's share of the batch."""
         if dist.alone() or not self.training:
             return super().forward(x)
+        return self.joint(x)
+
+    def joint(self, x: Tensor) -> Tensor:
+        """Normalise by the moments over all processes."""
         wide = x.to(self.weight.dtype)
         mean, var = joint_moments(wide)
         self.follow_(mean, var, x.numel() // len(mean) * dist.world())
@@ -45,3 +51,16 @@ def joint_moments(x: Tensor) -> tuple[Tensor, Tensor]:
     var, mean = (m.double() for m in torch.var_mean(x, (0, 2, 3), correction=0))
     mean, square = dist.mean(torch.stack([mean, var + mean.square()]))
     return mean, square - mean.square()
+
+
+def share_norms(method: nn.Module) -> None:
+    """Where there are several processes, let a net of any origin normalise over all of them."""
+    for name, norm in method.named_modules():
+        if dist.alone() or not isinstance(norm, _BatchNorm) or isinstance(norm, BatchNorm2d):
+            continue
+        if type(norm) is not nn.BatchNorm2d or norm.momentum is None or not norm.affine:
+            raise UsageError(
+                f"{name} is a {type(norm).__name__}, which would normalise the images of each "
+                "process by themselves. Train this net in one process."
+            )
+        norm.__class__ = BatchNorm2d

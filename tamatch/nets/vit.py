@@ -23,12 +23,12 @@ def build(name: str, classes: int, size: int) -> ViT:
     """Build `vit_SHAPE_pPATCH_SIZE` for images of `size`, the one in its name or another."""
     match = re.fullmatch(r"vit_(tiny|small|base)_p(\d+)_(\d+)", name)
     if match is None:
-        raise UsageError(f"{name!r} is not of the form vit_small_p2_32")
+        raise UsageError(f"{name!r} is not of the form vit_small_p2_32.")
     patch = int(match[2])
     if patch < 1 or size % patch:
         raise UsageError(
             f"{name} cuts images into patches of {patch} × {patch} pixels, which does not work "
-            f"out for {size} × {size}; choose an image size that is a multiple of {patch}"
+            f"out for {size} × {size}; choose an image size that is a multiple of {patch}."
         )
     width, depth, heads = SHAPES[match[1]]
     return ViT(classes, size=size, patch=patch, width=width, depth=depth, heads=heads)

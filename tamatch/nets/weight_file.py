@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
 from tamatch.errors import UsageError
+from tamatch.npz import read_npz
 
 NESTED = ("model", "state_dict")  # keys under which training scripts keep the weights
 
@@ -20,22 +20,21 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     """Read every named tensor of a weight file, as it is; pickled code is refused, not run."""
     reader = READERS.get(path.suffix)
     if reader is None:
-        raise UsageError(f"{path}: weights are read from {', '.join(READERS)} files")
+        raise UsageError(f"{path}: weights are read from {', '.join(READERS)} files.")
     if not path.is_file():
-        raise UsageError(f"{path}: there is no such weight file")
+        raise UsageError(f"{path}: there is no such weight file.")
     try:
         return reader(path)
     except Exception as error:  # a foreign or damaged file may fail in any way
         reason = str(error).strip().split("\n")[0]
         raise UsageError(
             f"{path} cannot be read as weights ({reason}); a complete file that holds tensors "
-            "alone is needed: fetch it again, or save it anew as safetensors"
+            "alone is needed: fetch it again, or save it anew as safetensors."
         ) from error
 
 
 def _read_npz(path: Path) -> dict[str, Tensor]:
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-        return {name: torch.from_numpy(arrays[name]) for name in arrays.files}
+    return {name: torch.from_numpy(array) for name, array in read_npz(path).items()}
 
 
 def _read_torch(path: Path) -> dict[str, Tensor]:

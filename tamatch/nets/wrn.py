@@ -18,6 +18,7 @@ from tamatch.nets.recompute import Recomputing
 from tamatch.types import Out
 
 STAGES = 3
+DEEPEST, WIDEST = 1000, 64  # beyond these there is a mistake
 
 
 @dataclass(frozen=True)
@@ -37,12 +38,12 @@ def build(name: str, classes: int, size: int) -> WideResNet:
     """Build `wrn_DEPTH_WIDTH` or `wrn_DEPTH_WIDTH_clean`."""
     match = re.fullmatch(r"wrn_(\d+)_(\d+)(_clean)?", name)
     if match is None:
-        raise UsageError(f"{name!r} is not of the form wrn_DEPTH_WIDTH, for example wrn_28_2")
+        raise UsageError(f"{name!r} is not of the form wrn_DEPTH_WIDTH, for example wrn_28_2.")
     depth, width = int(match[1]), int(match[2])
-    if depth < 10 or (depth - 4) % 6 or width < 1:
+    if not 10 <= depth <= DEEPEST or (depth - 4) % 6 or not 1 <= width <= WIDEST:
         raise UsageError(
             f"there is no {name}: the depth of a wide residual net is 10, 16, 22, 28, … "
-            "(three stages of equal length) and its width at least 1"
+            f"(three stages of equal length) up to {DEEPEST}, its width 1 to {WIDEST}."
         )
     style = CLEAN if match[3] else REFERENCE
     return WideResNet(depth, width, classes=classes, size=size, style=style)

@@ -16,6 +16,7 @@ from .metrics import Log, Points
 from .ranking import Ranking, rank
 from .svg import legend, line_chart, small_chart
 from .ticks import nice_ticks
+from .trust import Pool
 from .values import numbers
 from .words import decimal
 
@@ -30,6 +31,7 @@ class Balance:
     strong: int
     weak: int
     bar_end: str  # what a full bar stands for
+    answer: str  # what the method did about the gaps
     kl_chart: Markup
     legend: Markup
     charts: list[Markup]
@@ -37,7 +39,7 @@ class Balance:
 
 def balance_of(run: RunFolder, names: Sequence[str]) -> Balance:
     """Rank the classes from weakest to strongest and draw their shares."""
-    log = run.metrics.of("train")
+    log, pool = run.metrics.of("train"), run.trust.pool if run.trust else None
     model, target = log.last_vector("p_model"), log.last_vector("p_target")
     truth = numbers(run.data.get("true_shares"))
     truth = truth if len(truth) == len(model) else []
@@ -45,16 +47,27 @@ def balance_of(run: RunFolder, names: Sequence[str]) -> Balance:
     kinds = [bias.kind for bias in ranking.everything]
     charts = [(bias.name, _share_lines(log, bias)) for bias in ranking.shown]
     return Balance(
-        rows=bias_rows(ranking),
-        columns=bias_columns(ranking),
+        rows=bias_rows(ranking, pool),
+        columns=bias_columns(ranking, pool),
         truth_known=bool(truth),
         strong=kinds.count("strong"),
         weak=kinds.count("weak"),
         bar_end=decimal(100 * gap_limit(ranking.everything)),
+        answer=_answer(pool),
         kl_chart=_kl_chart(log, truth),
         legend=legend([line for _, lines in charts for line in lines]),
         charts=_share_charts(charts),
     )
+
+
+def _answer(pool: Pool | None) -> str:
+    """One or two sentences on rescaling and weights; empty for a run that has not finished."""
+    if pool is None or not pool.has_shares:
+        return ""
+    factor = "Predictions were multiplied by the factor, p_target / p_model, and normalised again."
+    weight = "An accepted pseudo-label counted as much as the weight of its class."
+    said = [factor] * bool(pool.factors) + [weight] * bool(pool.weights)
+    return " ".join(said) or "This method looks at these shares, and does nothing about them."
 
 
 def _kl_chart(log: Log, truth: Sequence[float]) -> Markup:

@@ -12,8 +12,9 @@ from pathlib import Path
 from .facts import Facts, facts_of
 from .folder import RunFolder, read_folder
 from .provenance import Pairs, circumstances, data_facts, method_options
+from .trust import Held
 from .values import text
-from .words import UNKNOWN, count, percent, shortened
+from .words import UNKNOWN, count, decimal, percent, shortened
 
 LONGEST = 80  # characters of a name
 LISTED = 200  # classes
@@ -68,6 +69,7 @@ def _method(folder: RunFolder, facts: Facts) -> Pairs:
 
 def _metrics(folder: RunFolder, facts: Facts) -> str:
     lines = ["## Metrics", ""]
+    held = folder.trust.held if folder.trust else None
     if facts.error_last is None:
         lines.append("Not measured: no labelled image was held out. The error is unknown.")
     else:
@@ -76,27 +78,50 @@ def _metrics(folder: RunFolder, facts: Facts) -> str:
             f"on, at the last step: error {percent(facts.error_last, 2)}, accuracy as the mean "
             f"over classes {percent(facts.balanced_accuracy, 2)}."
         )
+        if held is not None:
+            lines.append(
+                f"With 95 % certainty, the accuracy on such images lies between {held.low:.1f} and "
+                f"{percent(held.high)}."
+            )
+            lines.append(_confidence(held))
         if folder.baseline is not None and (base := facts_of(folder.baseline)).error_last:
             lines.append(
                 f"The same net, trained on the labelled images alone: {percent(base.error_last, 2)}"
                 " error."
             )
-    accuracies = [percent(value) for value in facts.per_class]
-    accuracies += [UNKNOWN] * (len(facts.classes) - len(accuracies))
-    lines += ["", "| class | accuracy |", "|---|---|"]
-    shown = list(zip(facts.classes, accuracies, strict=False))[:LISTED]
-    lines += [f"| {literal(name)} | {value} |" for name, value in shown]
+    recalls = [percent(value) for value in facts.per_class]
+    recalls += [UNKNOWN] * (len(facts.classes) - len(recalls))
+    precisions = [percent(one.precision) for one in held.classes] if held is not None else []
+    precisions += [UNKNOWN] * (len(facts.classes) - len(precisions))
+    lines += ["", "| class | recall | precision |", "|---|---|---|"]
+    shown = list(zip(facts.classes, recalls, precisions, strict=False))[:LISTED]
+    lines += [f"| {literal(name)} | {found} | {right} |" for name, found, right in shown]
     if len(facts.classes) > LISTED:
         lines += ["", f"… and {count(len(facts.classes) - LISTED)} more classes."]
     return "\n".join(lines)
+
+
+def _confidence(held: Held) -> str:
+    """What the confidences of the model are worth."""
+    if held.temperature is None:
+        return (
+            f"Confidences are the net's own; their expected calibration error is "
+            f"{percent(held.before.error)}."
+        )
+    after = UNKNOWN if held.after is None else percent(held.after.error)
+    return (
+        f"Logits are divided by a temperature of {decimal(held.temperature)}, fitted on "
+        f"{held.fitted_on} validation images; their expected calibration error is {after}, without "
+        f"it {percent(held.before.error)}."
+    )
 
 
 def _limits(folder: RunFolder, facts: Facts) -> str:
     points = [
         "The answer is always one of the classes above, also for an image that shows none of "
         "them. A high confidence does not exclude that.",
-        "Confidences are the net's own. Where calibration was not measured, a confidence of 90 % "
-        "need not mean that 9 of 10 answers are right.",
+        "Where calibration was not measured, or is poor, a confidence of 90 % need not mean that 9 "
+        "of 10 answers are right.",
         "Images are cropped to their central square and scaled down to the model's size before "
         "anything else happens; what cannot be seen then cannot be told apart.",
         "Most training images had no label. Where the model mistook a class for another early "

@@ -12,6 +12,7 @@ from .bars import bar, gap_bar
 from .bias import Bias
 from .facts import Facts
 from .ranking import Ranking, rank
+from .trust import ClassMarks, Held, Pool
 from .words import UNKNOWN, count, percent, points, share
 
 
@@ -24,8 +25,16 @@ class ClassRow:
     bar: Markup
 
 
-def accuracy_rows(run: Facts, baseline: Facts | None, labels: Sequence[int]) -> Ranking[ClassRow]:
-    """From the worst class to the best: labels, accuracy, baseline, difference."""
+def accuracy_columns(baseline: Facts | None, held: Held | None) -> list[str]:
+    """Headers of the cells that `accuracy_rows` writes."""
+    marks = ["found", "precision", "right"] if held is not None and held.classes else []
+    return ["labels", "recall", *marks, *(["baseline", "gain"] if baseline else [])]
+
+
+def accuracy_rows(
+    run: Facts, baseline: Facts | None, labels: Sequence[int], held: Held | None
+) -> Ranking[ClassRow]:
+    """From the worst class to the best: labels, recall, precision, baseline, difference."""
     other = (
         {} if baseline is None else dict(zip(baseline.classes, baseline.per_class, strict=False))
     )
@@ -36,10 +45,18 @@ def accuracy_rows(run: Facts, baseline: Facts | None, labels: Sequence[int]) -> 
         name, accuracy = scored[index]
         beside = other.get(name)
         cells = [count(labels[index]) if index < len(labels) else UNKNOWN, percent(accuracy)]
+        if held is not None and held.classes:
+            cells += _marks(held.classes[index]) if index < len(held.classes) else [UNKNOWN] * 3
         if baseline is not None:
             cells += [percent(beside), points(None if beside is None else accuracy - beside)]
         rows.append(ClassRow(name, tuple(cells), bar(accuracy, beside)))
     return Ranking(rows)
+
+
+def _marks(one: ClassMarks) -> list[str]:
+    """Found of how many, precision, right of how many."""
+    found, right = (f"{count(one.right)} of {count(n)}" for n in (one.images, one.predicted))
+    return [found, percent(one.precision), right]
 
 
 def gap_limit(biases: Sequence[Bias]) -> float:
@@ -47,23 +64,34 @@ def gap_limit(biases: Sequence[Bias]) -> float:
     return max([abs(bias.gap) for bias in biases] + [0.5 / max(len(biases), 1)])
 
 
-def bias_columns(ranking: Ranking[Bias]) -> list[str]:
+def bias_columns(ranking: Ranking[Bias], pool: Pool | None) -> list[str]:
     """Headers of the cells that `bias_rows` writes."""
     known = ranking.everything[:1]
+    done = [name for name, values in _answers(pool, len(ranking.everything)) if values]
     target = ["target"] if any(bias.target is not None for bias in known) else []
     truth = ["truth"] if any(bias.truth is not None for bias in known) else []
-    return ["kind", "p_model", *target, *truth, "gap"]
+    return ["kind", "p_model", *target, *truth, "gap", *done]
 
 
-def bias_rows(ranking: Ranking[Bias]) -> Ranking[ClassRow]:
-    """From the weakest class to the strongest: kind, p_model, target, truth, gap."""
+def _answers(pool: Pool | None, classes: int) -> list[tuple[str, list[float]]]:
+    """What the method did about each class; empty lists where it did nothing."""
+    if pool is None:
+        return []
+    given = (("factor", pool.factors), ("weight", pool.weights))
+    return [(name, values if len(values) == classes else []) for name, values in given]
+
+
+def bias_rows(ranking: Ranking[Bias], pool: Pool | None) -> Ranking[ClassRow]:
+    """From the weakest class to the strongest: kind, p_model, target, truth, gap, answers."""
     limit = gap_limit(ranking.everything)
     digits = len(str(max(len(ranking.everything) - 1, 1)))  # more classes, smaller shares
     rows = []
     for bias in ranking.everything:
         known = [value for value in (bias.target, bias.truth) if value is not None]
         shares = [share(value, digits) for value in (bias.model, *known)]
-        cells = (bias.kind, *shares, points(100 * bias.gap, digits + 1))
+        done = _answers(pool, len(ranking.everything))
+        answers = [f"{values[bias.index]:.3f}" for _, values in done if values]
+        cells = (bias.kind, *shares, points(100 * bias.gap, digits + 1), *answers)
         rows.append(ClassRow(bias.name, cells, gap_bar(bias.gap, limit)))
     return Ranking(rows)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import DataError, UsageError
+from ..untrusted import parse_json
 from .metrics import Metrics, read_metrics
+from .trust import Trust, trust_of
 from .values import table, text, whole
 from .words import count
 
@@ -24,6 +25,7 @@ class RunFolder:
     metrics: Metrics
     notes: tuple[str, ...]  # what is missing or broken, in sentences
     baseline: RunFolder | None = None
+    trust: Trust | None = None  # trust.json, which a run writes when it finishes
 
     @property
     def config(self) -> dict[str, object]:
@@ -70,12 +72,13 @@ def _read(path: Path, baseline: RunFolder | None) -> RunFolder:
     if metrics.unreadable:
         notes.append(f"{metrics.unreadable} lines of metrics.jsonl cannot be read; left out.")
     notes += _state_of(about, result)
-    return RunFolder(path, about, result, metrics, tuple(notes), baseline)
+    trust = _read_json(path / "trust.json", notes) if (path / "trust.json").exists() else {}
+    return RunFolder(path, about, result, metrics, tuple(notes), baseline, trust_of(trust))
 
 
 def _read_json(path: Path, notes: list[str]) -> dict[str, object]:
     try:
-        return table(json.loads(path.read_bytes()))
+        return table(parse_json(path.read_bytes()))
     except FileNotFoundError:
         notes.append(f"{path.name} is missing, so what it records is not known here.")
     except (OSError, ValueError, RecursionError):

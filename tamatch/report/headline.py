@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .facts import ORACLE, Facts
+from .trust import Held
 from .words import UNKNOWN, count, percent, share
 
 
@@ -18,9 +19,11 @@ class Tile:
     name: str = ""  # a class name, which users choose, so it is set apart
 
 
-def tiles(run: Facts, baseline: Facts | None, labelled: int | None) -> list[Tile]:
+def tiles(
+    run: Facts, baseline: Facts | None, labelled: int | None, held: Held | None = None
+) -> list[Tile]:
     """Error, accuracy, baseline, worst class and use of the unlabelled images."""
-    shown = [_error_tile(run), _accuracy_tile(run)]
+    shown = [_error_tile(run), _accuracy_tile(run, held)]
     if baseline is not None:
         labels = "the same labels" if labelled is None else f"the same {count(labelled)} labels"
         detail = f"error of training on {labels} alone"
@@ -42,12 +45,14 @@ def _error_tile(run: Facts) -> Tile:
     return Tile(f"{run.measured_on.capitalize()} error", percent(run.error_last), detail)
 
 
-def _accuracy_tile(run: Facts) -> Tile:
+def _accuracy_tile(run: Facts, held: Held | None) -> Tile:
     if run.accuracy is None:
         return Tile("Accuracy", "not measured", "no test set, no validation part")
     balanced = run.balanced_accuracy
-    detail = "" if balanced is None else f"{percent(balanced)} as the mean over classes"
-    return Tile("Accuracy", percent(run.accuracy), detail)
+    details = [] if balanced is None else [f"{percent(balanced)} as the mean over classes"]
+    if held is not None:
+        details.insert(0, f"between {held.low:.1f} and {percent(held.high)}, with 95 % certainty")
+    return Tile("Accuracy", percent(run.accuracy), "; ".join(details))
 
 
 def _worst_tile(run: Facts, baseline: Facts | None) -> Tile:

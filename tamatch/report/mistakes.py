@@ -8,11 +8,12 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from .confusion import Cell, confusion_rows
+from .confusion import Cell, confusion_rows, frequent
 from .curve import Line
-from .predictions import Predictions, read_predictions
 from .svg import Across, line_chart
-from .words import percent
+from .tiles import Album, album
+from .trust import Held, Reliability
+from .words import UNKNOWN, decimal, percent
 
 FREQUENT = 15  # mistakes listed where a matrix would be too large
 FEWEST_BINS = 3  # a curve of fewer points says nothing
@@ -25,36 +26,58 @@ class Mistakes:
     images: int
     matrix: list[tuple[str, list[Cell]]]
     frequent: list[tuple[str, str, int]]  # true, predicted, images
-    calibration_error: str
-    confidence: str  # the mean
+    calibration: list[tuple[str, ...]]  # header and rows
+    temperature: str  # a sentence on where it comes from, or why there is none
     reliability_chart: Markup
+    albums: list[Album]
 
 
-def mistakes_of(path: Path, names: Sequence[str]) -> Mistakes | None:
-    """Read the predictions; None where there are none with a true label."""
-    predictions = read_predictions(path)
-    if predictions is None:
+def mistakes_of(held: Held | None, names: Sequence[str], run: Path) -> Mistakes | None:
+    """All that is known of the mistakes; None where no label was held out."""
+    if held is None:
         return None
     return Mistakes(
-        images=predictions.total,
-        matrix=confusion_rows(predictions, tuple(names)),
-        frequent=predictions.mistakes(FREQUENT),
-        calibration_error=percent(predictions.calibration_error),
-        confidence=percent(predictions.mean_confidence),
-        reliability_chart=_reliability_chart(predictions),
+        images=held.images,
+        matrix=confusion_rows(held.pairs, names),
+        frequent=frequent(held.pairs, names, FREQUENT),
+        calibration=_calibration(held.before, held.after),
+        temperature=_temperature(held),
+        reliability_chart=_reliability_chart(held),
+        albums=[
+            album("Wrong, and most confident", "confident_wrong", held.confident_wrong, run),
+            album("Most doubtful", "doubtful", held.doubtful, run),
+        ],
     )
 
 
-def _reliability_chart(predictions: Predictions) -> Markup:
-    measured = predictions.reliability()
-    if len(measured) < FEWEST_BINS:
+def _calibration(before: Reliability, after: Reliability | None) -> list[tuple[str, ...]]:
+    with_it = (lambda value: (percent(value),)) if after else (lambda value: ())
+    return [
+        ("", "as the net gives it", *(("with the temperature",) if after else ())),
+        ("mean confidence", percent(before.confidence), *with_it(after and after.confidence)),
+        ("expected calibration error", percent(before.error), *with_it(after and after.error)),
+    ]
+
+
+def _temperature(held: Held) -> str:
+    if held.temperature is None:
+        return f"No temperature was fitted: {held.reason or UNKNOWN}."
+    how = f" ({held.reason})" if held.reason else ""
+    return (
+        f"A temperature of {decimal(held.temperature)} was fitted on {held.fitted_on} validation "
+        f"images{how}; predict, label and exported models use it."
+    )
+
+
+def _reliability_chart(held: Held) -> Markup:
+    lines = [Line("as the net gives it", held.before.curve)]
+    if held.after is not None:
+        lines.append(Line("with the temperature", held.after.curve, 3, "dashed"))
+    if max(len(line.points) for line in lines) < FEWEST_BINS:
         return Markup("")
     return line_chart(
         "Accuracy at each confidence",
-        [
-            Line("measured", measured),
-            Line("perfectly calibrated", [(0.0, 0.0), (100.0, 100.0)], 8, "dotted"),
-        ],
+        [*lines, Line("perfectly calibrated", [(0.0, 0.0), (100.0, 100.0)], 8, "dotted")],
         note="By tenths of confidence; those with fewer than 10 images are not drawn.",
         unit=" %",
         across=Across("confidence", " %", (0.0, 100.0)),

@@ -7,7 +7,7 @@ from pathlib import Path
 from . import provenance
 from .balance import balance_of
 from .charts import error_charts, error_lines, loss_charts, other_charts
-from .classtables import accuracy_rows, label_counts
+from .classtables import accuracy_columns, accuracy_rows, label_counts
 from .facts import Facts, facts_of
 from .folder import RunFolder, read_folder
 from .headline import error_rows, tiles
@@ -16,7 +16,8 @@ from .mistakes import mistakes_of
 from .picture import data_url
 from .usage import usage_of
 from .values import numbers, text, whole
-from .verdict import verdict
+from .verdict import verdict_of
+from .warned import warnings_of
 from .words import count, duration
 
 
@@ -29,6 +30,8 @@ def write_report(run: Path) -> Path:
     labels = label_counts(numbers(folder.data.get("labelled_shares")), labelled)
     train = folder.metrics.of("train")
     lines = error_lines(folder, facts, baseline)
+    trust = folder.trust
+    held, pool = (trust.held, trust.pool) if trust else (None, None)
     return write_page(
         "report.html.j2",
         run / "report.html",
@@ -36,14 +39,17 @@ def write_report(run: Path) -> Path:
         baseline=baseline,
         summary=_summary(folder, facts),
         notes=_notes(folder),
-        verdict=verdict(facts, baseline, labelled),
-        tiles=tiles(facts, baseline, labelled),
+        warnings=warnings_of(folder.about),
+        verdict=verdict_of(folder),
+        tiles=tiles(facts, baseline, labelled, held),
         errors=error_rows(facts, baseline),
         error_charts=error_charts(lines, facts.measured_on),
-        accuracies=accuracy_rows(facts, baseline, labels),
-        mistakes=mistakes_of(run / "predictions" / "test.csv", facts.classes),
+        accuracies=accuracy_rows(facts, baseline, labels, held),
+        accuracy_columns=accuracy_columns(baseline, held),
+        mistakes=mistakes_of(held, facts.classes, run),
+        not_measured=trust.reason if trust else "trust.json is written when a run finishes",
         balance=balance_of(folder, facts.classes),
-        usage=usage_of(train, facts.classes),
+        usage=usage_of(train, facts.classes, pool, run),
         loss_charts=loss_charts(train),
         other_charts=other_charts(train),
         views=data_url(run / "batch.png"),

@@ -16,8 +16,9 @@ def data_url(path: Path) -> str | None:
         raw = path.read_bytes()
     except OSError:
         return None
-    if raw.startswith(b"\x89PNG\r\n\x1a\n") and len(raw) <= LARGEST:
-        return "data:image/png;base64," + base64.b64encode(raw).decode()
+    for kind, mark in (("png", b"\x89PNG\r\n\x1a\n"), ("jpeg", b"\xff\xd8\xff")):
+        if raw.startswith(mark) and len(raw) <= LARGEST:
+            return f"data:image/{kind};base64," + base64.b64encode(raw).decode()
     return _scaled(raw)
 
 
@@ -25,7 +26,7 @@ def _scaled(raw: bytes) -> str | None:
     from PIL import Image
 
     try:
-        with Image.open(BytesIO(raw), formats=["PNG"]) as image:
+        with Image.open(BytesIO(raw), formats=["PNG", "JPEG"]) as image:
             small = image.convert("RGB")
     except (OSError, ValueError, Image.DecompressionBombError):
         return None

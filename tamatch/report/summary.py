@@ -6,6 +6,7 @@ from pathlib import Path
 
 from .facts import Facts, facts_of
 from .folder import read_folder
+from .verdict import NOT_ASKED, verdict_of
 from .words import UNKNOWN, percent, share
 
 
@@ -30,6 +31,12 @@ def summary_table(run: Path) -> list[tuple[str, ...]]:
     rows.append(("worst class", *(_worst(facts) for facts in columns)))
     rows.append(("unlabelled images used", *(share(facts.utilization) for facts in columns)))
     return rows
+
+
+def verdict_on(run: Path) -> str:
+    """Whether the unlabelled images helped, in words; empty for a run without them."""
+    found = verdict_of(read_folder(run))
+    return "" if found.answer == NOT_ASKED else f"{found.answer}. {found.reason}"
 
 
 def _error(facts: Facts) -> str:

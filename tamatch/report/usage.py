@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from markupsafe import Markup
 
@@ -13,8 +14,10 @@ from .classtables import ClassRow
 from .curve import Line
 from .metrics import Log, Points
 from .ranking import Ranking, rank
-from .svg import line_chart, small_chart
-from .words import percent
+from .svg import Across, line_chart, small_chart
+from .tiles import Album, album, first_rows
+from .trust import Pool
+from .words import count, percent
 
 
 @dataclass(frozen=True)
@@ -25,10 +28,16 @@ class Usage:
     weight_chart: Markup
     charts: list[Markup]
     rows: Ranking[ClassRow]
+    sweep_chart: Markup
+    sweep: list[tuple[str, ...]]  # header and rows
+    never: str  # a sentence on the images that were never accepted; empty if that is not known
+    album: Album
 
 
-def usage_of(log: Log, names: Sequence[str]) -> Usage:
+def usage_of(log: Log, names: Sequence[str], pool: Pool | None, run: Path) -> Usage:
     """Rank the classes by the share of their images that was accepted last."""
+    never = pool.never_accepted if pool else None
+    tiles = first_rows(run / "never_accepted.csv") if never else []
     curves = [(name, utilization_curve(log, index)) for index, name in enumerate(names)]
     ranking = rank([one for one in curves if one[1]], key=lambda one: _newest(one[1]))
     return Usage(
@@ -44,6 +53,57 @@ def usage_of(log: Log, names: Sequence[str]) -> Usage:
                 for name, curve in ranking.everything
             ]
         ),
+        sweep_chart=_sweep_chart(pool) if pool else Markup(""),
+        sweep=_sweep(pool) if pool and pool.sweep else [],
+        never="" if pool is None or never is None else _never(pool, never),
+        album=album("Never accepted, the most doubtful first", "never_accepted", tiles, run),
+    )
+
+
+def _sweep(pool: Pool) -> list[tuple[str, ...]]:
+    known = any(level.precision is not None for level in pool.sweep)
+    rows: list[tuple[str, ...]] = [
+        ("threshold τ", "used", "images", *(("right",) if known else ()))
+    ]
+    for level in pool.sweep:
+        own = " (this run)" if level.tau == pool.tau else ""
+        right = (percent(level.precision),) if known else ()
+        rows.append((f"{level.tau:g}{own}", percent(level.used), count(level.images), *right))
+    return rows
+
+
+def _sweep_chart(pool: Pool) -> Markup:
+    lines = [
+        Line("used", [(level.tau, level.used) for level in pool.sweep]),
+        Line(
+            "of these, right",
+            [
+                (level.tau, math.nan if (p := level.precision) is None else p)
+                for level in pool.sweep
+            ],
+            3,
+            "dashed",
+        ),
+    ]
+    return line_chart(
+        "What other thresholds would accept",
+        lines,
+        note="Of the unlabelled images as they are, by the net at the end of training.",
+        unit=" %",
+        across=Across("threshold τ"),
+        newest=False,
+    )
+
+
+def _never(pool: Pool, never: int) -> str:
+    unseen = pool.images - pool.drawn
+    rest = f" {count(unseen)} more were never drawn: the run was too short." if unseen else ""
+    if never == 0:
+        return f"Every unlabelled image that was drawn was accepted at least once.{rest}"
+    return (
+        f"{count(never)} of {count(pool.images)} unlabelled images "
+        f"({percent(100 * never / pool.images)}) were never accepted in training; "
+        f"never_accepted.csv lists them.{rest}"
     )
 
 

@@ -5,8 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from .facts import Facts
+from .facts import Facts, facts_of
+from .folder import RunFolder
+from .paired import Paired, paired
+from .values import whole
 from .words import percent
+
+NOT_ASKED = "Not asked"  # of a run on labels alone
 
 
 @dataclass(frozen=True)
@@ -18,10 +23,22 @@ class Verdict:
     tone: str  # "good", "bad" or "open"
 
 
-def verdict(run: Facts, baseline: Facts | None, labelled: int | None) -> Verdict:
+def verdict_of(folder: RunFolder) -> Verdict:
+    """The verdict on a run folder, image by image where both have their predictions."""
+    run, inner = facts_of(folder), folder.baseline
+    labelled = whole(folder.data.get("labelled"))
+    if inner is None:
+        return verdict(run, None, labelled)
+    pairs = paired(folder.path, inner.path, run.measured_on)
+    return verdict(run, facts_of(inner), labelled, pairs)
+
+
+def verdict(
+    run: Facts, baseline: Facts | None, labelled: int | None, pairs: Paired | None = None
+) -> Verdict:
     """Compare the run with the supervised baseline, and admit what the test set cannot tell."""
     if "supervised" in run.method:
-        return Verdict("Not asked", "This run learns from labels alone.", "open")
+        return Verdict(NOT_ASKED, "This run learns from labels alone.", "open")
     if run.error_last is None:
         return Verdict(
             "Not measured",
@@ -43,15 +60,19 @@ def verdict(run: Facts, baseline: Facts | None, labelled: int | None) -> Verdict
             "Run and baseline were measured on different images.",
             "open",
         )
-    return _compare(run, run.error_last, baseline.error_last, labelled)
+    return _compare(run, run.error_last, baseline.error_last, labelled, pairs)
 
 
-def _compare(run: Facts, error: float, baseline: float, labelled: int | None) -> Verdict:
+def _compare(
+    run: Facts, error: float, baseline: float, labelled: int | None, pairs: Paired | None
+) -> Verdict:
     labels = "the labels" if labelled is None else f"the {labelled} labels"
     both = (
         f"{run.measured_on.capitalize()} error is {percent(error)} with the unlabelled images, "
         f"{percent(baseline)} with {labels} alone"
     )
+    if pairs is not None:
+        return _judge_pairs(both, pairs)
     gap = baseline - error
     noise = _chance_gap(error, baseline, run.images)
     if abs(gap) <= noise:
@@ -65,6 +86,27 @@ def _compare(run: Facts, error: float, baseline: float, labelled: int | None) ->
     if gap > 0:
         return Verdict("Yes, they helped", f"{both}: {gap:.1f} points lower.", "good")
     return Verdict("No, they did harm", f"{both}: {-gap:.1f} points higher.", "bad")
+
+
+def _judge_pairs(both: str, pairs: Paired) -> Verdict:
+    """By the images on which one of the two is right and the other is not."""
+    if pairs.gap == pairs.low == pairs.high == 0:
+        return Verdict("No difference", f"{both}, on the same images.", "open")
+    low, high = sorted((abs(pairs.low), abs(pairs.high)))
+    between = f"with 95 % certainty {low:.1f} to {high:.1f}"
+    if pairs.low > 0:
+        return Verdict(
+            "Yes, they helped", f"{both}: {pairs.gap:.1f} points lower, {between}.", "good"
+        )
+    if pairs.high < 0:
+        told = f"{both}: {-pairs.gap:.1f} points higher, {between}."
+        return Verdict("No, they did harm", told, "bad")
+    return Verdict(
+        "No clear difference",
+        f"{both}. With {pairs.images} images the difference can be anything from "
+        f"{-pairs.high:+.1f} to {-pairs.low:+.1f} points.",
+        "open",
+    )
 
 
 def _chance_gap(a: float, b: float, images: int | None) -> float:

@@ -14,9 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from ..report.charts import error_charts, error_lines
 from ..report.facts import Facts, facts_of
 from ..report.folder import read_folder
-from ..report.headline import tiles
-from ..report.values import whole
-from ..report.words import percent
+from ..report.words import percent, share
 from .pictures import Pictures
 from .store import SKIPPED, LabelFile
 from .survey import Survey
@@ -50,7 +48,6 @@ class Session:
         page = environment.get_template("index.html.j2").render(
             run=self.run.name,
             headline=headline(facts, baseline),
-            tiles=tiles(facts, baseline, whole(folder.data.get("labelled"))),
             charts=error_charts(error_lines(folder, facts, baseline), facts.measured_on),
             has_report=(self.run / "report.html").is_file(),
             command=self.next_command(),
@@ -113,12 +110,17 @@ class Session:
 
 
 def headline(run: Facts, baseline: Facts | None) -> list[tuple[str, str]]:
-    """The errors in one line."""
+    """What a person wants to know of the run before labelling, the first two in the title."""
     if run.error_last is None:
         return [("error", "not measured")]
     facts = [(f"{run.measured_on} error", percent(run.error_last))]
     if baseline is not None and baseline.error_last is not None:
         facts.append(("without the unlabelled images", percent(baseline.error_last)))
+    if run.worst is not None:
+        name, accuracy = run.worst
+        facts.append((f"right in the worst class, {name}", percent(accuracy)))
+    if run.utilization is not None:
+        facts.append(("unlabelled images used", share(run.utilization)))
     return facts
 
 

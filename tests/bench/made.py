@@ -29,6 +29,7 @@ def result(cell: Cell, error: float = 20.0, **changes: Any) -> Result:
         "error": falling, "utilization": Curve.of([(s, s / 400) for s in steps]),
         "kl_truth": Curve.of([(s, 0.1 / s) for s in steps]), "truth": "pool", "seconds": 1.5,
         "made": {"commit": "0123456789abcdef", "gpu": None, "device": "cpu"}, "config": {},
+        "variant": cell.variant.name if cell.variant else None,
     }  # fmt: skip
     return Result(**(fields | changes))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from argparse import Namespace
 from fractions import Fraction
 
@@ -25,6 +26,7 @@ EIGHTH = Fraction(1, 8)
         ("lt", 4 * 4 * 3),
         ("ablation-usb", 5 * 2 * 3),
         ("ablation-lt", 6 * 4 * 3),
+        ("causes", 12 * 3),
         ("digits", 24 * 3),
     ],
 )
@@ -65,12 +67,26 @@ def test_benches_share_the_runs_they_have_in_common() -> None:
     assert {c.name for c in PLANS["clipping"].cells("clipping")} & table_5
 
 
+def test_a_cause_differs_from_tamatch_by_one_option() -> None:
+    cells = PLANS["causes"].cells("causes", (0,), EIGHTH)
+    plain = dataclasses.asdict(configure(cells[0].options))
+    assert cells[0].name in {c.name for c in PLANS["lt"].cells("lt", (0,), EIGHTH)}
+    for cell in cells:
+        if cell.variant is None:
+            continue
+        run = dataclasses.asdict(configure(cell.options))
+        other = {k for k in run if k != "options" and run[k] != plain[k]}
+        other |= {k for k, v in run["options"].items() if v != plain["options"][k]}
+        assert other == set(cell.variant.options) and len(other) == 1
+
+
 def test_scale_shrinks_what_is_counted_in_steps() -> None:
     options = scale.shortened("cifar100", "tamatch", EIGHTH)
     assert options == {
         "steps": 25_600, "warmup": 640, "test_every": 256, "log_every": 64, "save_every": 512,
     }  # fmt: skip
     assert scale.shortened("cifar100", "comatch", EIGHTH)["memory_after"] == 128
+    assert scale.shortened("digits", "simmatch", EIGHTH)["memory_after"] == 12  # of its own 100
     assert scale.shortened("cifar100", "tamatch", scale.FULL) == {}
 
 

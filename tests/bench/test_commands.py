@@ -28,7 +28,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small nets, and noise for the data sets that are not embedded."""
     small_recipes(monkeypatch)
     monkeypatch.setattr(
-        "tamatch.run.load",
+        "tamatch.build.load",
         lambda name, *rest: load(name, *rest) if name == "digits" else noise(name),
     )
 
@@ -41,6 +41,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         ("lt --methods tamatch --settings lt-500-4000-150", "CIFAR-10-LT, 500 / 4000, γ = 150"),
         ("ablation-usb --methods tamatch_no_rescaling --settings cifar100-200", "CIFAR-100, 200"),
         ("ablation-lt --methods tamatch_no_clipping --settings lt-1500-3000-100", "1500 / 3000"),
+        ("causes --methods replacement", "What moves TaMatch's error"),
+        ("causes --methods eps-4", "ε = 1e-4 in the ratio"),
         ("digits --methods supervised", "embedded digits, 40 labels"),
     ],
 )
@@ -128,7 +130,8 @@ def test_rank_of_own_results(capsys: pytest.CaptureFixture[str]) -> None:
     ("words", "count"),
     [
         ("usb", 348), ("lt", 48), ("ablation-usb", 30), ("ablation-lt", 72), ("digits", 72),
-        ("bias", 6), ("clipping", 6), ("lt --methods tamatch --seeds 0,1,2,3,4", 20),
+        ("causes", 36), ("bias", 6), ("clipping", 6),
+        ("lt --methods tamatch --seeds 0,1,2,3,4", 20),
         ("usb --settings eurosat-20", 60), ("usb --cell 2/100", 4),
     ],
 )  # fmt: skip

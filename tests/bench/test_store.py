@@ -29,6 +29,17 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert store.path(cell).stat().st_size < 4096
 
 
+def test_a_variant_is_another_run_than_its_method(tmp_path: Path) -> None:
+    store, cells = Store(tmp_path), PLANS["causes"].cells("causes", (0,))
+    plain, other = cells[0], cells[2]
+    assert other.variant and other.method == plain.method
+    store.write(other, result(other))
+    assert store.found(cells) == {other: result(other)}
+    store.path(other).rename(store.path(plain))
+    with pytest.raises(DataError, match="another run"):
+        store.read(plain)
+
+
 def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, cell = Store(tmp_path), CELLS[0]
     with pytest.raises(ValueError, match="not JSON compliant"):

@@ -43,6 +43,22 @@ def test_a_table_with_holes(tmp_path: Path) -> None:
     assert stl10["Fully Supervised"] == ("–",) * 3 + ("-", "–")
 
 
+def test_what_a_cause_moves(tmp_path: Path) -> None:
+    """Over the seeds that both have: 31 − 30 and 34 − 31; TaMatch's seed 2 has no partner."""
+    plan, store = PLANS["causes"], Store(tmp_path)
+    cells = plan.cells("causes")
+    errors = {"tamatch": (30.0, 31.0, 90.0), "pool": (31.0, 34.0), "fp32": ()}
+    for row, values in errors.items():
+        own = [c for c in cells if c.row == row]
+        for cell, error in zip(own, values, strict=False):
+            store.write(cell, result(cell, error))
+    page = table(plan, cells, store)
+    at = page.grids[0].header.index("moves")
+    moves = {row[0]: row[at] for row in page.grids[0].rows}
+    assert moves["labelled images also in the pool"] == "+2.00"
+    assert moves["TaMatch"] == moves["precision: float32"] == ""
+
+
 def test_no_table_mixes_scales(tmp_path: Path) -> None:
     plan, store = PLANS["digits"], Store(tmp_path)
     full, short = plan.cells("digits"), plan.cells("digits", scale=Fraction(1, 8))

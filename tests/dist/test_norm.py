@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from tamatch import dist
-from tamatch.nets.norm import BatchNorm2d
+from tamatch.errors import UsageError
+from tamatch.nets.norm import BatchNorm2d, share_norms
 from tests.dist.pair import in_both
 
 SHAPE = (12, 5, 4, 4)
@@ -58,6 +59,18 @@ def test_shared_equals_whole(case: int, both: list[list[dict[str, Tensor]]]) -> 
             scale = 2 if name in ("x0", "x1") else 1  # of a mean over half as many
             got = found[name] / scale
             torch.testing.assert_close(got, value.to(got), rtol=close, atol=close, msg=name)
+
+
+def test_layers_of_other_nets_become_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = nn.Sequential(nn.Conv2d(3, 5, 1), nn.BatchNorm2d(5))
+    share_norms(net)
+    assert type(net[1]) is nn.BatchNorm2d  # in a process that is alone
+    monkeypatch.setattr(dist, "alone", lambda: False)
+    before = net.state_dict()
+    share_norms(net)
+    assert type(net[1]) is BatchNorm2d and net.state_dict().keys() == before.keys()
+    with pytest.raises(UsageError, match="1 is a BatchNorm1d, which would normalise"):
+        share_norms(nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5)))
 
 
 def test_a_process_alone_computes_as_torch_does() -> None:

@@ -10,7 +10,7 @@ from tests.processes import environment
 DOZEN = [
     "--net", "wrn_10_1_clean", "--batch", "8", "--unlabelled", "12", "--steps", "12",
     "--ema", "0.9", "--log-every", "3", "--test-every", "6", "--save-every", "4",
-    "--baseline", "none", "--threads", "1", "--device", "cpu",
+    "--tau", "0.2", "--baseline", "none", "--threads", "1", "--device", "cpu",
 ]  # fmt: skip
 
 

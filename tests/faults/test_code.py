@@ -22,7 +22,10 @@ METHODS = {"extractall", "extract"}  # of archives: they write where the archive
 NETWORK = {"socket", "http", "urllib", "ssl", "ftplib", "smtplib", "requests", "httpx", "aiohttp"}
 MAY_TALK = {"tamatch/data/download.py"}  # a set asked for by name
 MAY_LISTEN = "tamatch/review/"  # the page, on this machine alone
-OWN_FILES = {("tamatch/export.py", "torch.export.load")}  # what it has just written, to compare
+ALLOWED = {
+    ("tamatch/export.py", "torch.export.load"),  # what it has just written, to compare
+    ("tamatch/untrusted.py", "yaml.load"),  # by a loader that can do less than the safe one
+}
 MAY_UNPICKLE = {"tamatch/data/pickles.py"}  # by three names of its own
 
 
@@ -41,7 +44,7 @@ def option(call: ast.Call, name: str) -> object:
 def faults(file: str, tree: ast.AST) -> Iterator[str]:
     for name, call in calls(tree):
         last = name.rpartition(".")[2]
-        if (name in FORBIDDEN or last in METHODS) and (file, name) not in OWN_FILES:
+        if (name in FORBIDDEN or last in METHODS) and (file, name) not in ALLOWED:
             yield name
         if name == "torch.load" and option(call, "weights_only") is not True:
             yield "torch.load without weights_only=True"

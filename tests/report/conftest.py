@@ -7,12 +7,18 @@ import json
 import math
 import random
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
+
+from tamatch.assess import NOT_MEASURED, in_words, notable
+from tamatch.sheet import sheet
+from tamatch.trust import measure, sweep
 
 MakeRun = Callable[..., Path]
 DIGITS = [str(digit) for digit in range(10)]
@@ -66,18 +72,48 @@ def write_json(path: Path, value: object) -> None:
     path.write_text(json.dumps(value))
 
 
-def write_predictions(path: Path, classes: list[str], per_class: list[float], seed: int) -> None:
-    rng = random.Random(seed)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        rows = csv.writer(file)
-        rows.writerow(["image", "label", "predicted", "confidence"])
-        for index in range(500):
-            true = index % len(classes)
-            right = rng.random() < per_class[true] / 100
-            guess = true if right else (true + rng.choice([1, 2, 5])) % len(classes)
-            sure = min(1.0, rng.betavariate(8, 1) if right else rng.uniform(0.4, 0.95))
-            rows.writerow([f"{index}.png", classes[true], classes[guess], f"{sure:.4f}"])
+def write_trust(path: Path, classes: list[str], per_class: list[float], *, pool: bool) -> None:
+    """trust.json, never_accepted.csv and pictures/, with or without held-out images and a pool."""
+    random = np.random.default_rng(0)
+    content: dict[str, Any] = {"measured_on": None, "reason": NOT_MEASURED, "pool": None}
+    if per_class:
+        labels = np.arange(500) % len(classes)
+        right = random.random(500) < np.array(per_class)[labels] / 100
+        guess = np.where(right, labels, (labels + random.choice([1, 2, 5], 500)) % len(classes))
+        p = np.full((500, len(classes)), 0.05 / len(classes))
+        p[np.arange(500), guess] += np.where(right, random.beta(8, 1, 500), random.random(500))
+        p /= p.sum(-1, keepdims=True)
+        content = {"measured_on": "test", "pool": None, **in_words(measure(p, labels))}
+        for name, places in notable(p, labels).items():
+            content[name] = [
+                {
+                    "image": f"{i}.png", "label": classes[labels[i]],
+                    "predicted": classes[guess[i]], "confidence": float(p[i].max()),
+                }
+                for i in places
+            ]  # fmt: skip
+            write_sheet(path / "pictures" / f"{name}.jpg", random)
+    if pool:
+        even = [1 / len(classes)] * len(classes)
+        levels = sweep(random.beta(8, 1, 1257), random.random(1257) < 0.9)
+        content["pool"] = {
+            "images": 1257, "drawn": 1257, "never_accepted": 2, "predicted_shares": even,
+            "accuracy": 0.9, "p_model": even, "p_target": even, "factors": [1.01] * len(classes),
+            "weights": [1.02] * len(classes), "tau": 0.95, "sweep": [asdict(one) for one in levels],
+        }  # fmt: skip
+        never = [["image", "label", "predicted", "confidence"]]
+        never += [["a.png", "", classes[0], "0.31"], ["'=b.png", "", classes[-1], "0.42"]]
+        with (path / "never_accepted.csv").open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows(
+                [cell.encode("utf-8", "replace").decode() for cell in row] for row in never
+            )
+        write_sheet(path / "pictures" / "never_accepted.jpg", random)
+    write_json(path / "trust.json", content)
+
+
+def write_sheet(path: Path, random: np.random.Generator) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(sheet(random.integers(0, 256, (32, 8, 8, 3), np.uint8)))
 
 
 def write_views(path: Path) -> None:
@@ -162,8 +198,7 @@ def write_run(
     )  # fmt: skip
     (path / "split.csv").write_text("image,hash,role,label\n0.png,ab,labelled,0\n")
     write_views(path / "batch.png")
-    if test:
-        write_predictions(path / "predictions" / "test.csv", names, per_class, seed)
+    write_trust(path, names, per_class, pool=full)
     return path
 
 

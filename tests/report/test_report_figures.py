@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -52,7 +53,10 @@ def test_utilization_of_a_class_is_accepted_over_predicted() -> None:
     ]
     assert [y for _, y in utilization_curve(Log(rows), 0)] == pytest.approx([25, 75])
     assert math.isnan(utilization_curve(Log(rows), 1)[0][1])  # never predicted: no share
-    assert [row.name for row in usage_of(Log(rows), ["a", "b"]).rows.everything] == ["b", "a"]
+    assert [row.name for row in usage_of(Log(rows), ["a", "b"], None, Path()).rows.everything] == [
+        "b",
+        "a",
+    ]
 
 
 def test_a_ranking_shows_all_of_few_and_the_ends_of_many() -> None:

@@ -34,14 +34,14 @@ class Checker(HTMLParser):
         self.text: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.addresses += [v or "" for k, v in attrs if k in ("src", "href", "srcset", "action")]
-        self.handlers += [k for k, _ in attrs if k.startswith("on")]
+        self.handle_startendtag(tag, attrs)
         if tag not in VOID:
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
+        self.addresses += [v or "" for k, v in attrs if k in ("src", "href", "srcset", "action")]
+        self.handlers += [k for k, _ in attrs if k.startswith("on")]
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open and self.open.pop() == tag, tag
@@ -83,6 +83,16 @@ def test_the_page_shows_what_it_promises(make_run: MakeRun) -> None:
         "lambda_u",
         "2.13.0",
         "best (oracle: chosen on the test set)",
+        "with 95 % certainty",
+        "precision",
+        "expected calibration error",
+        "No temperature was fitted: there are no validation images",
+        "Wrong, and most confident",
+        "Most doubtful",
+        "multiplied by the factor, p_target / p_model",
+        "A sweep of the threshold",
+        "0.95 (this run)",
+        "2 of 1 257 unlabelled images (0.2 %) were never accepted",
     ):
         assert promised in text, promised
     assert html.count('class="confusion"') == 1
@@ -96,7 +106,9 @@ def test_the_page_needs_nothing_from_outside(make_run: MakeRun) -> None:
     assert all(address.startswith(("#", "data:image/")) for address in checker.addresses)
     assert "url(" not in html and "@import" not in html and "http:" not in html
     anchors = {address[1:] for address in checker.addresses if address.startswith("#")}
-    assert anchors == set(re.findall(r'<section id="(\w+)"', html))
+    pictures = {"sheet-doubtful", "sheet-confident_wrong", "sheet-never_accepted"}
+    assert anchors == {*re.findall(r'<section id="(\w+)"', html), *pictures}
+    assert pictures == set(re.findall(r'<image id="([\w-]+)"', html))
 
 
 HOSTILE = [
@@ -136,7 +148,9 @@ FILES = [
     "metrics.jsonl",
     "split.csv",
     "batch.png",
-    "predictions",
+    "trust.json",
+    "pictures",
+    "never_accepted.csv",
     "baseline",
 ]
 
@@ -166,8 +180,10 @@ def test_a_missing_or_broken_file_is_said_not_raised(
         assert "No supervised baseline was trained" in text
     if name == "batch.png":
         assert "Not shown: batch.png" in text
-    if name == "predictions":
-        assert "Not measured: predictions/test.csv" in text
+    if name == "trust.json":
+        assert "Not measured: trust.json is written when a run finishes" in text
+    if name == "pictures" and how != "garbage":
+        assert "Most doubtful" not in text
 
 
 def test_each_file_alone_makes_a_page(make_run: MakeRun) -> None:
@@ -183,19 +199,52 @@ def test_values_of_the_wrong_type_are_survived(make_run: MakeRun) -> None:
     run = make_run(baseline=False, steps=200)
     rng = random.Random(1)
     junk: list[object] = [None, True, -1, 1e308, "x", [], {}, [None], ["a"], {"a": 1}]
-    for name in ("run.json", "result.json"):
+    for name in ("run.json", "result.json", "trust.json"):
         whole = json.loads((run / name).read_text())
         for key in whole:
             for value in rng.sample(junk, 4):
                 (run / name).write_text(json.dumps({**whole, key: value}))
                 write_report(run)
         (run / name).write_text(json.dumps(whole))
+    whole = json.loads((run / "trust.json").read_text())
+    for part in ("calibration", "pool"):
+        for key in whole[part]:
+            for value in rng.sample(junk, 4):
+                changed = {**whole, part: {**whole[part], key: value}}
+                (run / "trust.json").write_text(json.dumps(changed))
+                write_report(run)
+
+
+WARNING = {"name": "n", "what": "nothing is <b>used</b>.", "cause": "Why.", "cure": "Try <i>."}
+
+
+def test_warnings_stand_at_the_top_with_cause_and_cure(make_run: MakeRun) -> None:
+    run = make_run(baseline=False)
+    about = json.loads((run / "run.json").read_text())
+    assert 'class="warnings"' not in read_page(run)[0]
+    junk = [None, {}, "x", {"what": 3}]
+    (run / "run.json").write_text(json.dumps({**about, "warnings": [WARNING, *junk]}))
+    html, checker = read_page(run)
+    assert "Nothing is <b>used</b>. Why. Try <i>." in words(checker)
+    assert html.index('class="warnings"') < html.index('class="verdict')
+
+
+def test_a_fitted_temperature_is_shown_before_and_after(make_run: MakeRun) -> None:
+    run = make_run(baseline=False)
+    stored = json.loads((run / "trust.json").read_text())
+    after = {**stored["calibration"]["before"], "ece": 0.0123}
+    stored["calibration"] |= {"temperature": 1.5, "fitted_on": 120, "after": after, "reason": ""}
+    (run / "trust.json").write_text(json.dumps(stored))
+    text = words(read_page(run)[1])
+    assert "A temperature of 1.5 was fitted on 120 validation images;" in text
+    assert "with the temperature" in text and "1.2 %" in text
 
 
 def test_without_a_test_set_nothing_is_invented(make_run: MakeRun) -> None:
     text = words(read_page(make_run(test=False, truth=False))[1])
     assert "There is neither a test set nor a validation part" in text
     assert text.count("not measured") >= 3
+    assert "Not measured: no labelled image was held out." in text
     assert "judged against the target instead" in text
     assert "KL to the truth, because the true class shares" in text
     assert "KL(p_model ‖ truth)" not in text and "None" not in text and "nan" not in text

@@ -12,10 +12,12 @@ import pytest
 
 from tamatch.errors import DataError, UsageError
 from tamatch.report import write_report
+from tamatch.report.confusion import confusion_rows, frequent
 from tamatch.report.folder import read_folder
 from tamatch.report.metrics import KEEP, read_metrics
-from tamatch.report.predictions import read_predictions
 from tamatch.report.thin import Thinned
+from tamatch.report.tiles import first_rows
+from tamatch.report.trust import trust_of
 
 MakeRun = Callable[..., Path]
 
@@ -133,22 +135,47 @@ def test_a_folder_that_is_no_run_is_refused_with_a_way_out(tmp_path: Path) -> No
         read_folder(tmp_path)
 
 
-def test_predictions_are_counted_and_calibration_matches_the_definition(tmp_path: Path) -> None:
-    sure = [0.95, 0.91, 0.99, 0.55, 0.52, 0.15]
-    right = [True, True, False, True, False, False]
-    lines = ["image,label,predicted,confidence\n"]
-    for confidence, hit in zip(sure, right, strict=True):
-        lines.append(f"x.png,a,{'a' if hit else 'b'},{confidence}\n")
-    lines += ["unknown.png,,a,0.9\n"]
-    found = read_predictions(write_lines(tmp_path / "p.csv", *lines))
-    assert found is not None
-    assert found.matrix(("a", "b")) == [[3, 3], [0, 0]]
-    assert found.mistakes(5) == [("a", "b", 3)]
-    bins = [(0.95 + 0.91 + 0.99, 2), (0.55 + 0.52, 1), (0.15, 0)]
-    assert found.calibration_error == pytest.approx(100 * sum(abs(c - r) for c, r in bins) / 6)
+def test_trust_is_read_as_it_was_written(make_run: MakeRun) -> None:
+    run = make_run(baseline=False)
+    stored = json.loads((run / "trust.json").read_text())
+    found = read_folder(run).trust
+    assert found is not None and found.held is not None and found.pool is not None
+    held = found.held
+    assert held.accuracy == 100 * stored["accuracy"] and held.images == 500
+    assert [held.low, held.high] == [100 * bound for bound in stored["interval"]]
+    assert held.pairs == {(t, p): n for t, p, n in stored["confusion"]}
+    for mine, theirs in zip(held.classes, stored["classes"], strict=True):
+        assert mine.recall == pytest.approx(100 * theirs["recall"])
+        assert mine.precision == pytest.approx(100 * theirs["precision"])
+    assert held.before.error == 100 * stored["calibration"]["before"]["ece"]
+    assert [level.tau for level in found.pool.sweep] == [e["tau"] for e in stored["pool"]["sweep"]]
+    assert len(held.doubtful) == 32 and held.doubtful[0].image == stored["doubtful"][0]["image"]
 
 
-def test_predictions_without_labels_or_file_are_none(tmp_path: Path) -> None:
-    assert read_predictions(tmp_path / "none.csv") is None
-    empty = write_lines(tmp_path / "p.csv", "image,label,predicted,confidence\n", "a.png,,b,0.5\n")
-    assert read_predictions(empty) is None
+def test_thin_bins_are_left_out_of_the_curve() -> None:
+    bins = [{"images": n, "confidence": 0.5, "accuracy": 0.25} for n in (9, 10)]
+    reliability = {"confidence": 0.5, "ece": 0.1, "bins": bins}
+    content: dict[str, object] = {
+        "images": 19, "accuracy": 0.5, "balanced_accuracy": 0.5, "interval": [0.4, 0.6],
+        "calibration": {"before": reliability},
+    }  # fmt: skip
+    found = trust_of(content)
+    assert found is not None and found.held is not None
+    assert found.held.before.curve == [(50, 25)]
+    assert trust_of({}) is None
+
+
+def test_the_most_frequent_mistakes_come_first() -> None:
+    pairs = {(0, 0): 9, (0, 1): 3, (1, 0): 5, (2, 0): 1, (7, 0): 4}
+    assert frequent(pairs, ("a", "b", "c"), 5) == [("b", "a", 5), ("a", "b", 3)]
+    matrix = confusion_rows({(0, 0): 3, (0, 1): 1}, ("a", "b"))
+    assert [[cell.images for cell in cells] for _, cells in matrix] == [[3, 1], [0, 0]]
+    assert matrix[0][1][1].shade == 0.5 and matrix[0][1][0].right
+    assert confusion_rows(pairs, [str(i) for i in range(21)]) == []
+
+
+def test_a_broken_table_of_images_has_no_pictures(tmp_path: Path) -> None:
+    assert first_rows(tmp_path / "none.csv") == []
+    odd = write_lines(tmp_path / "p.csv", "image,label,predicted,confidence\n", "'=a,,b,x\n")
+    (tile,) = first_rows(odd)
+    assert (tile.image, tile.predicted, tile.confidence) == ("=a", "b", 0.0)

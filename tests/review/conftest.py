@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,9 +46,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
             Image.fromarray(digits.images[i]).save(photos / f"unlabelled/{i}.png")
             truth[f"unlabelled/{i}.png"] = str(c)
     tamatch.train(
-        out=place / "run", data=str(photos), net="wrn_10_1_clean", size=8, steps=60, batch=16,
+        out=place / "run", data=str(photos), net="wrn_10_1_clean", size=8, steps=30, batch=16,
         unlabelled=16, lr=0.1, ema=0.0, warmup=0, baseline="none", test_every=30, log_every=30,
-        save_every=60, threads=1, device="cpu", quiet=True,
+        save_every=30, threads=1, device="cpu", quiet=True,
     )  # fmt: skip
     return Project(place / "run", truth)
 
@@ -84,15 +85,27 @@ def load_arrays(count: int) -> tamatch.data.DataSet:
     return from_arrays(images, np.zeros(count, np.int64))
 
 
+@contextmanager
+def served(session: Session) -> Iterator[Server]:
+    """A page for this session, in a thread."""
+    server = Server(0)
+    server.session = session
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+    )
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    """A page with four images, in a thread."""
-    served = Server(0)
+    """A page with four images whose names are meant to harm."""
     names = ("unlabelled/a.png", "<script>alert(1)</script>.png", "=1+1.png", "ü\udcff.png")
-    served.session = small_session(tmp_path, names, ("cat", '<img src=x onerror="boom()">', "=dog"))
-    thread = threading.Thread(target=served.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    yield served
-    served.shutdown()
-    served.server_close()
-    thread.join()
+    classes = ("cat", '<img src=x onerror="boom()">', "=dog")
+    with served(small_session(tmp_path, names, classes)) as server:
+        yield server

@@ -271,11 +271,10 @@ function decide(label) {
 }
 
 function advance() {
-  let next = cursor + 1;
-  while (next < view.length && labels.has(view[next])) next++;
-  if (next < view.length || labels.size === data.files.length) cursor = Math.min(next, view.length - 1);
-  else if (view.some((image) => !labels.has(image))) cursor = view.findIndex((i) => !labels.has(i));
-  else return filter(); // all that was shown is done
+  const open = view.map((image, at) => (labels.has(image) ? -1 : at)).filter((at) => at >= 0);
+  const next = open.find((at) => at > cursor) ?? open[0];
+  if (next === undefined && $("state").value === "todo") return filter(); // all of it is done
+  cursor = next ?? Math.min(cursor + 1, view.length - 1);
   show();
 }
 

@@ -1,0 +1,144 @@
+"""A short training of every row of Table 1 with its real net, on random images: does all of it run?
+
+The weights start at random and the images are noise, so that no data set and no weight file is
+needed. The errors mean nothing; that the losses are finite and fall, and that nothing stops, does.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+import time
+from argparse import ArgumentParser, BooleanOptionalAction, Namespace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ..config import Run, configure
+from ..data import DataSet, make_split
+from ..errors import TamatchError
+from .cells import PLANS, Cell
+from .choose import names, scale_of
+from .speed import Work, random_images, wait
+
+PLAN = PLANS["usb"]
+CLASSES = {"cifar100": 100, "stl10": 10, "eurosat": 10}
+SIZES = {"cifar100": 32, "stl10": 96, "eurosat": 32}
+FEWEST = 10  # steps in the means of the first and of the last losses, at most
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What became of one row."""
+
+    setting: str
+    method: str
+    net: str
+    steps: int
+    ms_per_step: float
+    seconds: float  # with building, compiling and capturing
+    first_loss: float  # mean over the first steps
+    last_loss: float
+    fault: str | None  # in words; None if all went well
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--methods", metavar="A,B", help="default: all")
+    parser.add_argument("--settings", metavar="A,B", help="default: one of each data set")
+    parser.add_argument("--steps", type=int, default=200, help="of each row (default: 200)")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
+    parser.add_argument("--compile", action=BooleanOptionalAction, default=True)
+    parser.add_argument("--graph", action=BooleanOptionalAction, default=True)
+    parser.add_argument("--out", type=Path, help="also write the rows as JSON")
+
+
+def run(arguments: Namespace) -> int:
+    import torch
+
+    cells = chosen(arguments)
+    switches = {name: getattr(arguments, name) for name in ("device", "compile", "graph")}
+    print(f"{'setting':16} {'method':22} {'net':16}  steps  ms/step  loss: first → last")
+    found = []
+    for cell in cells:
+        trial = attempt(cell, switches)
+        found.append(trial)
+        print(line(trial), flush=True)
+    faults = sum(trial.fault is not None for trial in found)
+    print(f"{len(found)} rows of {arguments.steps} steps, {faults} with a fault.")
+    if arguments.out:
+        gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+        facts = {"machine": gpu or platform.processor(), "torch": torch.__version__}
+        rows = [asdict(trial) for trial in found]
+        content = json.dumps({**facts, "switches": switches, "trials": rows}, indent=1)
+        arguments.out.write_text(content + "\n")
+    return 4 if faults else 0
+
+
+def chosen(arguments: Namespace) -> list[Cell]:
+    """The first seed of the wanted rows and settings, as short as was asked for."""
+    first = {setting.data: setting.name for setting in reversed(PLAN.settings)}
+    settings = tuple(setting.name for setting in PLAN.settings)
+    wanted = names("--settings", arguments.settings or ",".join(first.values()), settings)
+    methods = names("--methods", arguments.methods, PLAN.methods)
+    cells = PLAN.cells("usb", (0,), scale_of(PLAN, None, arguments.steps))
+    return [cell for cell in cells if cell.setting.name in wanted and cell.method in methods]
+
+
+def line(trial: Trial) -> str:
+    head = f"{trial.setting:16} {trial.method:22} {trial.net:16}"
+    if trial.fault is not None:
+        return f"{head}  FAULT: {trial.fault}"
+    losses = f"{trial.first_loss:.3f} → {trial.last_loss:.3f}"
+    return f"{head} {trial.steps:6} {trial.ms_per_step:8.2f}  {losses}"
+
+
+def attempt(cell: Cell, switches: dict[str, Any]) -> Trial:
+    """Train one row; a fault is told, and the next row has its turn."""
+    began = time.perf_counter()
+    run = configure({**cell.options, **switches})
+    try:
+        losses, ms = train(cell, run)
+        fault = None if all(map(math.isfinite, losses)) else "the loss is not finite"
+    except (TamatchError, RuntimeError, ValueError) as error:
+        losses, ms, fault = [math.nan], math.nan, f"{type(error).__name__}: {error}"
+    few = max(1, min(FEWEST, len(losses) // 2))
+    return Trial(
+        setting=cell.setting.name, method=cell.method, net=run.net, steps=run.steps, ms_per_step=ms,
+        seconds=time.perf_counter() - began, first_loss=mean(losses[:few]),
+        last_loss=mean(losses[-few:]), fault=fault,
+    )  # fmt: skip
+
+
+def mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+@cache
+def images_of(name: str) -> DataSet:
+    """Noise in the shape of a data set, with as many classes."""
+    return random_images(Work({}, CLASSES[name], SIZES[name]))[0]
+
+
+def train(cell: Cell, run: Run) -> tuple[list[float], float]:
+    """All losses, and the milliseconds of a step once it is captured."""
+    import torch
+
+    from ..build import engine_of, split_plan
+
+    torch._dynamo.reset()
+    data = images_of(cell.setting.data)
+    engine = engine_of(run, data, make_split(data, split_plan(run)))
+    losses: list[float] = []
+    taken: list[float] = []
+    with engine.running():
+        while engine.done < run.steps:
+            began = time.perf_counter()
+            engine.advance()
+            wait(engine)
+            taken.append(time.perf_counter() - began)
+            values = engine.meter.read()
+            losses.append(float(values["total"]) if values else math.nan)  # type: ignore[arg-type]
+    return losses, 1000 * sorted(taken)[len(taken) // 2]

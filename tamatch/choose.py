@@ -1,0 +1,180 @@
+"""The rules by which a run on a person's own images gets its settings: plain facts in, values out.
+
+Every value comes with the reason that is shown to the user. Nothing here reads a file or a clock.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import UsageError
+
+SIZES = (32, 64, 96)  # sides of the images that are ever chosen, in pixels
+CPU_SIZE = 32  # at 64 pixels a step takes almost five times as long
+
+CPU_NET, GPU_NET, GPU_NET_FEW = "wrn_16_1_clean", "wrn_28_2_clean", "wrn_16_2_clean"
+FEW = 1000  # training images below which a GPU gets the smaller net
+
+LEAST_BATCH, CPU_BATCH, GPU_BATCH = 8, 16, 64
+RATIO = 3  # the labels are about three labelled batches, and an unlabelled one is three of those
+
+CPU_STEPS, GPU_STEPS = 1500, 10_000  # for a small folder
+PASSES = 20  # a large pool is seen this often
+MOST_LONGER = 4  # but no run is longer than this many times the short one
+CPU_SECONDS = 12 * 60  # without a GPU, a run that was given no time ends after this
+LONG, SHORT_EMA, LONG_EMA = 5000, 0.99, 0.999  # steps from which weights are averaged longer
+
+TESTS, LOGS = 15, 60  # tests and log lines in a run
+USABLE = 0.9  # of the time; the machine may become busier than it was when it was measured
+LEAST_STEPS = 50
+
+DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Settings by their names, and each with its reason in words."""
+
+    settings: dict[str, Any]
+    reasons: dict[str, str]
+
+    def __or__(self, other: Chosen) -> Chosen:
+        return Chosen(self.settings | other.settings, self.reasons | other.reasons)
+
+
+def one(name: str, value: Any, shown: str, why: str) -> Chosen:
+    return Chosen({name: value}, {name: f"{shown}: {why}"})
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Seconds that were measured of one method: until the first step, of a step, of one test."""
+
+    start: float
+    step: float
+    test: float
+
+
+def image_size(side: float | None, *, gpu: bool) -> Chosen:
+    """From the median of the photos' shorter sides: the smallest of `SIZES` that holds it."""
+    fits = next((size for size in SIZES if side is not None and side <= size), SIZES[-1])
+    if side is None:
+        fits, why = CPU_SIZE, "no photo tells its own"
+    elif not gpu and fits > CPU_SIZE:
+        fits, why = CPU_SIZE, f"the photos have {side:,.0f}; without a GPU, more take too long"
+    else:
+        why = f"the photos have {side:,.0f}"
+    return one("size", fits, f"{fits} × {fits} pixels", why)
+
+
+def net(images: int, *, gpu: bool) -> Chosen:
+    """From the device and the number of training images."""
+    if not gpu:
+        return one("net", CPU_NET, CPU_NET, "small enough to train without a GPU")
+    if images < FEW:
+        return one("net", GPU_NET_FEW, GPU_NET_FEW, f"a small net for less than {FEW:,} images")
+    return one("net", GPU_NET, GPU_NET, f"{images:,} training images and a GPU")
+
+
+def batch(labelled: int, *, gpu: bool) -> Chosen:
+    """From the number of labels: a power of two, so that a few steps see every label."""
+    wanted = 2 ** int(math.log2(max(1, labelled / RATIO)))
+    size = min(max(wanted, LEAST_BATCH), GPU_BATCH if gpu else CPU_BATCH)
+    return one("batch", size, f"{size} labelled images a step", f"there are {labelled:,}")
+
+
+def pool_batch(labelled: int) -> Chosen:
+    """From the labelled batch."""
+    size = RATIO * labelled
+    return one("unlabelled", size, f"{size} images a step", f"{RATIO} to each labelled one")
+
+
+def steps(pool: int, unlabelled: int, *, gpu: bool) -> Chosen:
+    """From the size of the pool and of the unlabelled batch."""
+    least = GPU_STEPS if gpu else CPU_STEPS
+    count = min(max(least, rounded(PASSES * pool / unlabelled)), MOST_LONGER * least)
+    return one("steps", count, f"{count:,}", f"usual for {pool:,} unlabelled images")
+
+
+def steps_within(seconds: float, speeds: Sequence[Speed]) -> int:
+    """How many steps of all these methods, one after the other, with their tests, fit."""
+    apart = sum(speed.start + TESTS * speed.test for speed in speeds)
+    fitting = (USABLE * seconds - apart) / sum(speed.step for speed in speeds)
+    return rounded(max(0.0, fitting))
+
+
+def seconds_for(count: int, speeds: Sequence[Speed]) -> float:
+    """How long that many steps of all these methods take."""
+    return sum(speed.start + TESTS * speed.test + count * speed.step for speed in speeds)
+
+
+def in_time(text: str, seconds: float, speeds: Sequence[Speed]) -> Chosen:
+    """As many steps as `--time` allows; `seconds` is what is left of it."""
+    count = steps_within(seconds, speeds)
+    if count < LEAST_STEPS:
+        gone = parse_time(text) - seconds  # spent before the first step
+        need = (gone + seconds_for(LEAST_STEPS, speeds)) / USABLE
+        raise UsageError(
+            f"--time {text} is too short for this run on this machine: {count} steps fit, and at "
+            f"least {LEAST_STEPS} are needed. Give {in_words(10 * math.ceil(need / 10))} or more."
+        )
+    return one("steps", count, f"{count:,}", f"what fits into {text}; {measured(speeds)}")
+
+
+def at_most(seconds: float, wanted: Chosen, speeds: Sequence[Speed]) -> Chosen:
+    """The wanted number of steps, or fewer where this machine would take too long for them."""
+    fitting = max(LEAST_STEPS, steps_within(seconds, speeds))
+    why = measured(speeds)
+    if wanted.settings["steps"] <= fitting:
+        took = in_words(seconds_for(wanted.settings["steps"], speeds))
+        usual = wanted.reasons["steps"]
+        return Chosen(wanted.settings, {"steps": f"{usual}; {why}, {took} in all"})
+    shown = f"what fits into {in_words(seconds)}, --time gives it more; {why}"
+    return one("steps", fitting, f"{fitting:,}", shown)
+
+
+def intervals(count: int) -> dict[str, int]:
+    """How often a run of this many steps logs, tests and saves."""
+    often = max(1, count // TESTS)
+    return {"log_every": max(1, count // LOGS), "test_every": often, "save_every": often}
+
+
+def average(count: int) -> float:
+    """The momentum of the averaged weights: a short run forgets its beginning sooner."""
+    return LONG_EMA if count >= LONG else SHORT_EMA
+
+
+def measured(speeds: Sequence[Speed]) -> str:
+    """The speeds in words; the second is the baseline's."""
+    times = [f"{speed.step:.2g} s" for speed in speeds]
+    return f"a step takes {' and one of the baseline '.join(times)} here"
+
+
+def rounded(count: float) -> int:
+    """Down to two digits: more would only say how busy the machine happened to be."""
+    whole = int(count)
+    unit = int(10 ** max(0, len(str(whole)) - 2))
+    return whole // unit * unit
+
+
+def parse_time(text: str) -> float:
+    """Seconds of `90s`, `20m`, `2h` or `1h30m`."""
+    found = DURATION.fullmatch(text.strip().lower().replace(" ", ""))
+    hours, minutes, seconds = (int(part or 0) for part in found.groups()) if found else (0, 0, 0)
+    total = 3600 * hours + 60 * minutes + seconds
+    if total == 0:
+        raise UsageError(f"--time takes a duration such as 90s, 20m, 2h or 1h30m, got {text!r}.")
+    return float(total)
+
+
+def in_words(seconds: float) -> str:
+    """`1h30m`, `20m` or `45s`; above some minutes, seconds are left out."""
+    if seconds < 120:
+        return f"{max(1, round(seconds))}s"
+    minutes = round(seconds / 60)
+    hours, rest = divmod(minutes, 60)
+    return f"{hours}h{rest}m" if hours and rest else f"{hours}h" if hours else f"{minutes}m"

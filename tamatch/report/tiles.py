@@ -1,0 +1,84 @@
+"""Small pictures with a line below each, cut from one sheet that the page holds once."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from markupsafe import Markup
+
+from ..spreadsheet import restore
+from .picture import data_url
+from .trust import Tile
+from .words import percent, shortened
+
+TILE, COLUMNS, MOST = 64, 8, 32  # as the run lays its sheets out
+
+
+@dataclass(frozen=True)
+class Album:
+    """A sheet of pictures; `figure` is empty where the run has none."""
+
+    title: str
+    figure: Markup
+
+
+def album(title: str, name: str, tiles: Sequence[Tile], run: Path) -> Album:
+    """The pictures of RUN/pictures/NAME.jpg, in the order of the tiles."""
+    address = data_url(run / "pictures" / f"{name}.jpg")
+    shown = tiles[:MOST]
+    if address is None or not shown:
+        return Album(title, Markup(""))
+    rows = -(-len(shown) // COLUMNS)
+    sheet = Markup(
+        '<svg class="sheet" width="0" height="0" aria-hidden="true"><defs><image id="sheet-{}" '
+        'width="{}" height="{}" href="{}"/></defs></svg>'
+    ).format(name, COLUMNS * TILE, rows * TILE, address)
+    pictures = Markup("").join(_picture(name, place, tile) for place, tile in enumerate(shown))
+    return Album(title, Markup('{}<ul class="album">{}</ul>').format(sheet, pictures))
+
+
+def _picture(name: str, place: int, tile: Tile) -> Markup:
+    if tile.label and tile.label != tile.predicted:
+        said = f"{shortened(tile.label, 18)} → {shortened(tile.predicted, 18)}"
+    else:
+        said = shortened(tile.predicted, 36)
+    return Markup(
+        '<li><svg viewBox="{} {} {size} {size}" role="img" aria-label="{}"><title>{}</title>'
+        '<use href="#sheet-{}"/></svg><span class="name">{}</span> <b>{}</b></li>'
+    ).format(
+        place % COLUMNS * TILE,
+        place // COLUMNS * TILE,
+        f"{tile.image}: {said}",
+        tile.image,
+        name,
+        said,
+        percent(100 * tile.confidence, 0),
+        size=TILE,
+    )
+
+
+def first_rows(path: Path) -> list[Tile]:
+    """The first images of a table of predictions; empty if it is missing or broken."""
+    found: list[Tile] = []
+    try:
+        with path.open(newline="", encoding="utf-8", errors="replace") as file:
+            for row in csv.DictReader(file):
+                if len(found) == MOST:
+                    break
+                image, label, predicted = (
+                    restore(row.get(k) or "") for k in ("image", "label", "predicted")
+                )
+                found.append(Tile(image, label, predicted, _share(row.get("confidence"))))
+    except (OSError, csv.Error):
+        return []
+    return found
+
+
+def _share(value: str | None) -> float:
+    try:
+        return min(max(float(value or 0), 0.0), 1.0)
+    except ValueError:
+        return 0.0

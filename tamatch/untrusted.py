@@ -1,0 +1,41 @@
+"""Reading JSON and YAML that anybody may have written: plain values, or the one expected error."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import yaml
+from yaml.nodes import Node
+
+LONGEST = 100_000  # characters of YAML, which is slow to read; configurations have hundreds
+
+
+def parse_json(content: str | bytes) -> Any:
+    """The values in a JSON text; nested beyond reason is as wrong as any other mistake."""
+    try:
+        return json.loads(content)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def parse_yaml(text: str) -> Any:
+    """The values in a YAML text; `yaml.YAMLError`, a relative of no other error, if it has none.
+
+    References are refused: a few lines of them can stand for more values than memory holds.
+    """
+    if len(text) > LONGEST:
+        raise yaml.YAMLError(f"longer than {LONGEST:,} characters")
+    try:
+        return yaml.load(text, Plain)
+    except (RecursionError, ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
+        raise yaml.YAMLError(f"a value that cannot be: {error}") from None
+
+
+class Plain(yaml.SafeLoader):
+    """The safe loader without references."""
+
+    def compose_node(self, parent: Node | None, index: Any) -> Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("references (*name) are not read; write the value out")
+        return super().compose_node(parent, index)

@@ -1,0 +1,89 @@
+"""Looks at a run while it goes on, and tells of what should worry its user."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from .config import Run
+from .data import shares
+from .engine import Engine
+from .exam import Pool
+from .folder import RunFolder
+from .likeness import likeness, spread
+from .progress import Progress
+from .pseudo.account import threshold
+from .standing import Standing, labelled_by
+from .symptoms import Reached, Symptom, never_predicted, patience, unlike, unused
+from .trust import TAUS
+
+ASKED = 512  # images of the pool that are asked why nothing is accepted
+SOME = 0.1  # share of them that a lower threshold should accept
+
+
+class Watch:
+    """The rules of `symptoms`, each told once; run.json holds those that apply."""
+
+    def __init__(
+        self, run: Run, engine: Engine, pool: Pool, folder: RunFolder, progress: Progress
+    ) -> None:
+        self.run, self.engine, self.pool = run, engine, pool
+        self.folder, self.progress = folder, progress
+        self.names = pool.data.classes
+        labels = pool.data.labels[engine.source.roles[0]]
+        self.shares = shares(labels, len(self.names))
+        self.from_step = patience(run.steps, run.warmup)
+        self.present = {w["name"]: Symptom(**w) for w in folder.read().get("warnings", [])}
+
+    def begin(self) -> None:
+        """Before the first step: do the sets look alike?"""
+        labelled, images = self.engine.source.roles[0], self.pool.data.images
+        sets = (labelled[spread(len(labelled))], self.pool.indices[spread(len(self.pool))])
+        self.tell(unlike(likeness(*(images[np.sort(places)] for places in sets))))
+
+    def logged(self, row: Mapping[str, Any]) -> None:
+        """After each line of the log."""
+        if row["step"] >= self.from_step:
+            self.tell(self.of_use(row))
+            if "predicted_by_class" in row:
+                images = self.run.log_every * self.run.unlabelled
+                self.tell(
+                    never_predicted(row["predicted_by_class"], images, self.shares, self.names)
+                )
+
+    def end(self, row: Mapping[str, Any], found: Standing) -> None:
+        """What still applies when all is done; early worries may have passed."""
+        counts = np.bincount(found.predicted, minlength=len(self.names)) / max(1, len(self.pool))
+        final = (
+            self.present.get("labelled and unlabelled images look unlike each other"),
+            self.of_use(row),
+            never_predicted(counts.tolist(), len(self.pool), self.shares, self.names),
+        )
+        for symptom in final:
+            self.tell(symptom)
+        self.present = {s.name: s for s in final if s is not None}
+        self.write()
+
+    def of_use(self, row: Mapping[str, Any]) -> Symptom | None:
+        used = row.get("used")
+        if used is None or unused(used, row["step"], Reached(0, None, None)) is None:
+            return None
+        return unused(used, row["step"], self.reached())
+
+    def reached(self) -> Reached:
+        """How confident a part of the pool is now."""
+        sure = labelled_by(self.engine, self.pool.images[:ASKED]).amax(-1).cpu().numpy()
+        lower = next((t for t in reversed(TAUS) if (sure >= t).mean() >= SOME), None)
+        return Reached(float(sure.max()), threshold(self.engine.method), lower)
+
+    def tell(self, symptom: Symptom | None) -> None:
+        if symptom is not None and symptom.name not in self.present:
+            self.present[symptom.name] = symptom
+            self.progress.say(str(symptom))
+            self.write()
+
+    def write(self) -> None:
+        self.folder.update(warnings=[asdict(symptom) for symptom in self.present.values()])

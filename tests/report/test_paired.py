@@ -1,0 +1,59 @@
+"""Did the unlabelled images help? Judged image by image, with an interval."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tamatch.report.facts import Facts
+from tamatch.report.paired import Paired, paired
+from tamatch.report.verdict import verdict
+from tests.report.test_report_figures import FACTS
+
+
+def write(folder: Path, right: np.ndarray, part: str = "test") -> Path:
+    (folder / "predictions").mkdir(parents=True)
+    with (folder / "predictions" / f"{part}.csv").open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["image", "label", "predicted", "confidence"])
+        rows.writerows([f"{i}.png", "a", "a" if ok else "b", 0.5] for i, ok in enumerate(right))
+    return folder
+
+
+def test_the_interval_is_that_of_the_differences(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    ours, theirs = draw.random(400) < 0.8, draw.random(400) < 0.7
+    found = paired(write(tmp_path / "a", ours), write(tmp_path / "b", theirs), "test")
+    assert found is not None
+    gains = ours.astype(int) - theirs.astype(int)
+    error = 196 * gains.std(ddof=1) / 20
+    assert found.images == 400 and found.gap == pytest.approx(100 * gains.mean())
+    assert (found.low, found.high) == pytest.approx((found.gap - error, found.gap + error))
+
+
+def test_other_images_are_not_compared(tmp_path: Path) -> None:
+    here = write(tmp_path / "a", np.ones(3, bool))
+    assert paired(here, write(tmp_path / "b", np.ones(4, bool)), "test") is None
+    assert paired(here, tmp_path / "nowhere", "test") is None
+    assert paired(here, here, "validation") is None
+
+
+@pytest.mark.parametrize(
+    ("pairs", "answer", "part"),
+    [
+        (Paired(500, 6.8, 4.2, 9.4), "Yes, they helped",
+         "6.8 points lower, with 95 % certainty 4.2 to 9.4."),
+        (Paired(500, -3.0, -5.0, -1.0), "No, they did harm",
+         "3.0 points higher, with 95 % certainty 1.0 to 5.0."),
+        (Paired(20, 5.0, -6.0, 16.0), "No clear difference",
+         "With 20 images the difference can be anything from -16.0 to +6.0 points."),
+        (Paired(20, 0, 0, 0), "No difference", "on the same images."),
+    ],
+)  # fmt: skip
+def test_the_verdict_on_pairs(pairs: Paired, answer: str, part: str) -> None:
+    baseline: Facts = FACTS
+    found = verdict(FACTS, baseline, 40, pairs)
+    assert found.answer == answer and found.reason.endswith(part)

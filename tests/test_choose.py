@@ -1,0 +1,245 @@
+"""The settings that nobody gave: the rules, and what a real run makes of them."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+import tamatch
+from tamatch import automatic, choose
+from tamatch.automatic import decide
+from tamatch.choose import Speed
+from tamatch.errors import UsageError
+from tests.processes import tamatch as command
+from tests.tiny import digits
+
+SECONDS = st.floats(1e-4, 100)
+SPEEDS = st.lists(st.builds(Speed, SECONDS, SECONDS, SECONDS), min_size=1, max_size=2)
+
+
+@pytest.mark.parametrize(
+    ("side", "gpu", "size"),
+    [
+        (20, True, 32), (32, True, 32), (33, True, 64), (64, True, 64), (65, True, 96),
+        (3000, True, 96), (20, False, 32), (64, False, 32), (3000, False, 32), (None, True, 32),
+    ],
+)  # fmt: skip
+def test_the_size_follows_the_photos_and_the_device(side: int, gpu: bool, size: int) -> None:
+    found = choose.image_size(side, gpu=gpu)
+    assert found.settings == {"size": size} and f"{size} × {size}" in found.reasons["size"]
+
+
+@pytest.mark.parametrize(
+    ("images", "gpu", "net"),
+    [
+        (100, False, "wrn_16_1_clean"), (90_000, False, "wrn_16_1_clean"),
+        (999, True, "wrn_16_2_clean"), (1000, True, "wrn_28_2_clean"),
+    ],
+)  # fmt: skip
+def test_the_net_follows_the_device_and_the_images(images: int, gpu: bool, net: str) -> None:
+    assert choose.net(images, gpu=gpu).settings == {"net": net}
+
+
+@pytest.mark.parametrize(
+    ("labels", "cpu", "gpu"),
+    [(2, 8, 8), (20, 8, 8), (24, 8, 8), (50, 16, 16), (96, 16, 32), (200, 16, 64), (9000, 16, 64)],
+)
+def test_the_batch_follows_the_labels(labels: int, cpu: int, gpu: int) -> None:
+    assert choose.batch(labels, gpu=False).settings == {"batch": cpu}
+    assert choose.batch(labels, gpu=True).settings == {"batch": gpu}
+    assert choose.pool_batch(cpu).settings == {"unlabelled": 3 * cpu}
+
+
+def test_the_steps_follow_the_pool() -> None:
+    def count(pool: int, gpu: bool) -> int:
+        return int(choose.steps(pool, 48, gpu=gpu).settings["steps"])
+
+    assert count(300, False) == 1500 and count(300, True) == 10_000
+    assert count(6000, False) == 2500
+    assert count(10**7, False) == 6000 and count(10**7, True) == 40_000
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90s", 90), ("20m", 1200), ("2h", 7200), ("1h30m", 5400), ("1H 5s", 3605), (" 3m ", 180)],
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert choose.parse_time(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "20", "0m", "m", "-5m", "1.5h", "30m1h", "soon", "١m x"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="--time takes a duration such as 90s, 20m, 2h or 1h30m"):
+        choose.parse_time(text)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.2, "1s"), (90, "90s"), (125, "2m"), (3600, "1h"), (5400, "1h30m"), (86_400, "24h")],
+)
+def test_durations_in_words(seconds: float, words: str) -> None:
+    assert choose.in_words(seconds) == words
+    assert abs(choose.parse_time(words) - max(1, seconds)) <= 30
+
+
+@given(st.floats(1, 1e6), SPEEDS)
+def test_what_fits_ends_in_time(seconds: float, speeds: list[Speed]) -> None:
+    steps = choose.steps_within(seconds, speeds)
+    assert steps >= 0
+    if steps:
+        assert choose.seconds_for(steps, speeds) <= choose.USABLE * seconds * (1 + 1e-9)
+
+
+@given(st.floats(1, 1e5), SPEEDS)
+def test_a_time_that_is_too_short_is_told_which_would_do(
+    seconds: float, speeds: list[Speed]
+) -> None:
+    text = f"{int(seconds)}s"
+    left = int(seconds) - 0.5
+    try:
+        found = choose.in_time(text, left, speeds)
+    except UsageError as error:
+        enough = str(error).rpartition("Give ")[2].partition(" or more")[0]
+        more = choose.parse_time(enough)
+        assert more > seconds
+        if more < 3600 * 24:  # longer ones are told to the minute
+            assert choose.in_time(enough, more + 60 - 0.5, speeds).settings["steps"] >= 50
+    else:
+        assert found.settings["steps"] >= choose.LEAST_STEPS
+
+
+def test_a_slow_machine_does_fewer_steps() -> None:
+    wanted = choose.steps(300, 48, gpu=False)
+    fast, slow = [Speed(1, 0.01, 0.1)], [Speed(1, 2.0, 1), Speed(1, 0.5, 1)]
+    assert choose.at_most(700, wanted, fast).settings == wanted.settings
+    found = choose.at_most(700, wanted, slow)
+    assert found.settings["steps"] == 230
+    assert "a step takes 2 s and one of the baseline 0.5 s here" in found.reasons["steps"]
+
+
+@given(st.integers(1, 10**6))
+def test_every_run_tests_and_saves_some_times(steps: int) -> None:
+    every = choose.intervals(steps)
+    assert all(1 <= n <= steps for n in every.values())
+    assert steps < 15 or 15 <= steps // every["test_every"] <= 29
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Thirty photos of 70 × 80 pixels, three of each of two classes labelled, and six to test."""
+    folder = tmp_path_factory.mktemp("photos")
+    draw = np.random.default_rng(0)
+    for part, count in (("train/dark", 3), ("train/light", 3), ("unlabelled", 18),
+                        ("test/dark", 3), ("test/light", 3)):  # fmt: skip
+        (folder / part).mkdir(parents=True)
+        for i in range(count):
+            light = part.endswith("light") or (part == "unlabelled" and i % 2)
+            pixels = draw.integers(130 * light, 120 + 130 * light, (70, 80, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(folder / part / f"{i}.png")
+    return folder
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine of a known speed."""
+    monkeypatch.setattr(automatic, "speed_of", lambda run, data, split: Speed(1, 0.05, 0.1))
+
+
+def test_a_folder_needs_no_options(photos: Path, quick: None) -> None:
+    found = decide({"data": str(photos)})
+    run = found.run
+    assert (run.size, run.net, run.batch, run.unlabelled) == (32, "wrn_16_1_clean", 8, 24)
+    assert (run.steps, run.ema, run.baseline) == (1500, 0.99, "supervised")
+    assert (run.log_every, run.test_every, run.save_every) == (25, 100, 100)
+    assert found.reasons.keys() == {"size", "net", "batch", "unlabelled", "steps", "precision"}
+    first, *rest = found.lines()
+    assert first.startswith("Chosen for 30 images on ") and len(rest) == 6
+    assert "the photos have 70" in rest[0] and "a step takes" in rest[4]
+
+
+def test_options_win(photos: Path, quick: None, tmp_path: Path) -> None:
+    file = tmp_path / "own.yaml"
+    file.write_text("batch: 4\nlog_every: 3\n")
+    given: dict[str, Any] = {"data": str(photos), "size": 40, "net": "wrn_10_1", "steps": "70"}
+    found = decide({**given, "precision": "fp32", "ema": 0}, file)
+    run = found.run
+    assert (run.size, run.net, run.steps, run.batch, run.log_every) == (40, "wrn_10_1", 70, 4, 3)
+    assert (run.unlabelled, run.test_every, run.ema) == (12, 4, 0)
+    assert found.reasons.keys() == {"unlabelled"}
+
+
+def test_named_sets_keep_their_recipes() -> None:
+    found = decide({"data": "digits"})
+    assert found.lines() == [] and found.run == tamatch.config.configure({})
+
+
+def test_a_time_sets_the_steps_and_what_follows_from_them(quick: None) -> None:
+    found = decide({"data": "digits", "method": "fixmatch", "warmup": 0}, limit="5m")
+    run = found.run
+    assert 4000 < run.steps < 5400 and run.net == "wrn_10_1_clean"
+    assert run.test_every == run.steps // 15
+    assert found.reasons.keys() == {"steps"} and "what fits into 5m" in found.reasons["steps"]
+    with pytest.raises(UsageError, match="--steps and --time say the same thing twice"):
+        decide({"steps": 10}, limit="5m")
+
+
+def test_the_speed_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(automatic, "MEASURE", 0.1)
+    data, split = digits()
+    run = tamatch.config.configure({"steps": 10})
+    both = automatic.measured(run, data, split)
+    assert len(both) == 2 and both[1].step < both[0].step  # a baseline has fewer images a step
+    assert all(0 < value < 30 for speed in both for value in (speed.start, speed.step, speed.test))
+
+
+def test_arrays_keep_their_size(tmp_path: Path, quick: None) -> None:
+    images = np.zeros((12, 20, 20, 3), np.uint8)
+    labels = np.array([0, 1] * 3 + [-1] * 6)
+    np.savez(tmp_path / "small.npz", images=images, labels=labels)
+    assert decide({"data": str(tmp_path / "small.npz"), "steps": 10}).run.size == 20
+    np.savez(tmp_path / "large.npz", images=np.zeros((12, 70, 70), np.uint8), labels=labels)
+    assert decide({"data": str(tmp_path / "large.npz"), "steps": 10}).run.size == 32
+
+
+def test_a_run_says_what_was_chosen_and_why(
+    photos: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(automatic, "speed_of", lambda run, data, split: Speed(0, 0.3, 0))
+    out = tmp_path / "run"
+    options = {"net": "wrn_10_1_clean", "size": 16, "batch": 2}
+    tamatch.train(data=str(photos), out=out, time="60s", **options)
+    said = capsys.readouterr().err
+    assert "Chosen for 30 images" in said and "what fits into 60s" in said
+    assert (out / "log.txt").read_text().startswith("Chosen for 30 images")
+    record = json.loads((out / "run.json").read_text())
+    assert record["chosen"].keys() == {"unlabelled", "steps", "precision"}
+    steps = record["config"]["steps"]
+    assert 50 <= steps <= 75 and f"--steps {steps} " in record["command"]
+    assert json.loads((out / "baseline" / "run.json").read_text())["config"]["steps"] == steps
+    tamatch.resume(out)
+    assert "Chosen" not in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_run_ends_in_the_time_it_was_given(photos: Path, tmp_path: Path) -> None:
+    began = time.monotonic()
+    done = command("train", "--data", str(photos), "--out", str(tmp_path / "a"), "--time", "2m")
+    assert done.returncode == 0, done.stderr
+    assert time.monotonic() - began < 150  # 2 minutes, but for what else the machine does
+
+
+def test_the_choices_can_be_looked_at_first(photos: Path) -> None:
+    done = command("train", "--data", str(photos), "--steps", "30", "--print-config")
+    assert done.returncode == 0, done.stderr
+    assert "size: 32" in done.stdout and "test_every: 2" in done.stdout

@@ -1,0 +1,558 @@
+"""Every error that a user can cause, with its message: one table, and a test that it is complete.
+
+`COMMANDS` is what one types, `CALLS` what one calls from Python, and `ELSEWHERE` names the test of
+an error that needs more than a line to cause. A new error needs a row in one of them.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+
+import tamatch
+from tamatch import errors, hardware, launch
+from tamatch.cli import main
+from tamatch.data.layout import list_images
+from tamatch.errors import TamatchError
+from tamatch.folder import RunFolder
+from tamatch.nets import vit, wrn
+from tests.shop import furnish
+
+ROOT = Path(__file__).parents[1]
+ANY = "<any>"  # what depends on the machine or on a version
+HOLE = "\0"  # a value in a message of the source
+KINDS = {name for name, kind in vars(errors).items() if isinstance(kind, type)}
+
+COMMANDS = [
+    ("trian", 2, "command trian is unknown. Perhaps you meant train."),
+    ("methods --jsn", 2, "--jsn is not an option of `tamatch methods`."),
+    ("methods --json=5", 2, "--json takes no value, got '5'. `tamatch methods --help` tells more."),
+    ("methods fixmach", 2,
+     "--method fixmach is not a method. Perhaps you meant fixmatch or defixmatch or mixmatch."),
+    ("resume", 2, "RUN is missing. `tamatch resume --help` tells more."),
+    ("predict runs/photos photos --top two", 2,
+     "--top takes a whole number, got 'two'. `tamatch predict --help` tells more."),
+    ("predict runs/photos photos --format xml", 2, "--format xml is unknown. There is csv, jsonl."),
+    ("predict runs/photos photos --out a --csv b", 2,
+     "--csv and --out exclude each other. `tamatch predict --help` tells more."),
+    ("train --steps", 2, "--steps needs a value. `tamatch train --help` tells more."),
+    ("train --tau", 2, "--tau needs a value."),
+    ("train --tau 1.5", 2, "--tau must lie in (0, 1), got 1.5."),
+    ("train --tua 0.5", 2,
+     "--tua is not an option. Perhaps you meant --tau (confidence threshold, default 0.95)."),
+    ("train --zzz 0.5", 2,
+     "--zzz is not an option. `tamatch train --help` lists those of a run, `tamatch methods "
+     "tamatch` those of the method."),
+    ("train --method supervised --tau 0.9", 2,
+     "--tau is not an option. `tamatch train --help` lists those of a run, `tamatch methods "
+     "supervised` those of the method."),
+    ("train --steps ten", 2, "--steps takes a whole number, got 'ten'."),
+    ("train --steps 0", 2, "--steps must be at least 1, got 0."),
+    ("train --lr nan", 2, "--lr takes a number, got 'nan'."),
+    ("train --graph maybe", 2, "'maybe' is no option; options are --name value."),
+    ("train digits", 2,
+     "'digits' is no option; options are --name value. Perhaps you meant --data digits."),
+    ("train --optimizer adamv", 2,
+     "--optimizer takes sgd, adamw; got 'adamv'. Perhaps you meant adamw."),
+    ("train --prior a,b", 2, "--prior takes numbers with commas, got 'a,b'."),
+    ("train --method fixmach", 2,
+     "--method fixmach is not a method. Perhaps you meant fixmatch or defixmatch or mixmatch."),
+    ("train --method own.py", 2, "--method own.py is not a method. `tamatch methods` lists them."),
+    ("train --method none.py:X", 2, "--method none.py:X: there is no file none.py."),
+    ("train --method own.py:Nothing", 2,
+     "--method own.py:Nothing: own.py has no class Nothing that is a tamatch.Method."),
+    ("train --method mean_teacher --ema 0", 2,
+     "--ema 0 leaves Mean Teacher without its teacher: try --ema 0.999."),
+    ("train --net wrn_28", 2,
+     "--net wrn_28 is not a net. Perhaps you meant wrn_28_8 or wrn_28_2 or wrn_10_2. `tamatch "
+     "nets` lists them."),
+    ("train --net nothing", 2, "--net nothing is not a net. `tamatch nets` lists them."),
+    ("train --net wrn_11_2", 2,
+     "there is no wrn_11_2: the depth of a wide residual net is 10, 16, 22, 28, … (three "
+     "stages of equal length) up to 1000, its width 1 to 64."),
+    ("train --net vit_small_p5_32 --data photos --size 32 --steps 2", 2,
+     "vit_small_p5_32 cuts images into patches of 5 × 5 pixels, which does not work out for 32"
+     " × 32; choose an image size that is a multiple of 5."),
+    ("train --net timm/resnet18", 2,
+     "timm/resnet18 needs the timm package, which cannot be imported here (<any>); `pip "
+     "install timm`, or choose a net that `tamatch nets` lists."),
+    ("train --device gpu9", 2, "--device takes auto, cpu, cuda or cuda:N; got 'gpu9'."),
+    ("train --device cuda", 2, "--device cuda: no GPU that torch <any> can use."),
+    ("train --time 20", 2, "--time takes a duration such as 90s, 20m, 2h or 1h30m, got '20'."),
+    ("train --time 5m --steps 10", 2,
+     "--steps and --time say the same thing twice: give one of them."),
+    ("train --time 11s", 2,
+     "--time 11s is too short for this run on this machine: <any> steps fit, and at least 50 "
+     "are needed. Give <any> or more."),
+    ("train --config none.yaml", 2,
+     "--config none.yaml cannot be read: No such file or directory."),
+    ("train --config broken.yaml", 2, "--config broken.yaml is not valid YAML (line 1)."),
+    ("train --config list.yaml", 2, "--config list.yaml must hold lines of `option: value`."),
+    ("train --config unknown.yaml", 2,
+     "--stpes is not an option. Perhaps you meant --steps (training steps)."),
+    ("train --target uniformly", 2,
+     "--target takes uniform, labelled, adaptive, prior; got 'uniformly'. Perhaps you meant "
+     "uniform."),
+    ("train --target missing.yaml", 2,
+     "--target missing.yaml cannot be read: No such file or directory."),
+    ("train --target negative.yaml", 2,
+     "--target negative.yaml: the class shares must be non-negative, not all zero."),
+    ("train --target words.yaml", 2,
+     "--target words.yaml must hold one number a class, as a list or as `class: share` lines."),
+    ("train --target three.yaml", 2, "--target gives 3 class shares, but digits has 10 classes."),
+    ("train --target prior", 2,
+     "--target prior needs --prior: the class shares of the pool, with commas."),
+    ("train --labels-per-class 5000", 3,
+     "class \"0\" has 128 labelled images in digits, 5000 are asked for. Ask for fewer, or add "
+     "some."),
+    ("train --labels-per-class 2 --head-labelled 10", 2,
+     "--labels-per-class and --head-labelled exclude each other."),
+    ("train --gamma 10", 2, "--gamma needs --head-labelled, the size of the largest class."),
+    ("train --gamma-unlabelled 10", 2, "--gamma-unlabelled needs --head-unlabelled."),
+    ("train --data photos --steps 2 --head-labelled 2 --gamma 0.5", 2,
+     "--gamma must be 1 or more, or -1 or less, got 0.5."),
+    ("train --data photos --steps 2 --head-labelled 2 --gamma 10", 3,
+     "--gamma 10 with 2 images of the largest class leaves none of class \"dog\". Ask for more, "
+     "or for a smaller imbalance."),
+    ("train --data photos --steps 2 --head-unlabelled 2", 3,
+     "--head-unlabelled needs the label of every image of the pool, but photos has images "
+     "without one. Leave it out."),
+    ("train --data photos --steps 2 --labels-per-class 9", 3,
+     "class \"cat\" has 3 labelled images in photos, 9 are asked for. Ask for fewer, or add "
+     "some."),
+    ("train --data photos --steps 2 --validation-per-class 2", 3,
+     "class \"dog\" has 2 labelled images: --validation-per-class 2 would leave none to learn "
+     "from."),
+    ("train --fold 3", 2, "--fold takes K/N, such as 1/5 for the first of five parts; got 3."),
+    ("train --fold 3/2", 2, "--fold takes K/N with 1 ≤ K ≤ N and N ≥ 2, got (3, 2)."),
+    ("train --weights missing.safetensors", 2,
+     "missing.safetensors: there is no such weight file."),
+    ("train --weights notes.txt", 2,
+     "notes.txt: weights are read from .safetensors, .npz, .pth, .pt files."),
+    ("train --weights broken.safetensors", 2,
+     "broken.safetensors cannot be read as weights (<any>); a complete file that holds tensors"
+     " alone is needed: fetch it again, or save it anew as safetensors."),
+    ("train --from nowhere", 2, "nowhere is not a folder. Name a run folder, such as runs/demo."),
+    ("train --from runs/photos --weights other.safetensors", 2,
+     "--from and --weights both give the weights to start from: choose one."),
+    ("train --from runs/photos --data others", 3,
+     "--from runs/photos: that run has the classes cat, dog; others has fox, owl. Train "
+     "without --from."),
+    ("train --from runs/photos --net wrn_16_1", 2,
+     "--from runs/photos: its wrn_10_1_clean at 8 pixels does not fit wrn_16_1 at 8. Leave "
+     "--net and --size out."),
+    ("train --from runs/no-model", 2,
+     "runs/no-model/model holds no model yet: is the run finished? `tamatch resume` goes on "
+     "with it."),
+    ("train --labels nothing.csv --data photos --steps 2", 3,
+     "nothing.csv cannot be read as CSV: No such file or directory."),
+    ("train --labels twice.csv --labels-per-class 2 --data photos", 2,
+     "--labels gives labels, and --labels-per-class hides some: choose one."),
+    ("train --out taken-file", 2, "--out taken-file is a file; give a folder."),
+    ("train --out taken-folder", 2,
+     "--out taken-folder is not empty and holds no run. Give another --out."),
+    ("train --out taken-file/run", 2,
+     "--out taken-file/run cannot be made: Not a directory. Give another."),
+    ("train --out runs/digits", 2,
+     "runs/digits already holds a finished run. Use another --out, or --overwrite to delete "
+     "it."),
+    ("train --out runs/half", 2,
+     "runs/half holds an unfinished run (step 1 of 2): `tamatch resume runs/half` goes on with"
+     " it, --overwrite deletes it."),
+    ("train --data digts", 2,
+     "--data digts is neither a data set's name nor a folder. Perhaps you meant digits."),
+    ("train --data nowhere", 2,
+     "--data nowhere is neither a data set's name nor a folder. Known: digits, cifar10, "
+     "cifar10-lt, cifar100, stl10, eurosat."),
+    ("train --data empty", 3,
+     "empty holds no images that can be used. Expected: empty/<class>/*.jpg and "
+     "empty/unlabelled/*.jpg, or a labels.csv with the columns file_name,label."),
+    ("train --data bad", 3,
+     "none of the images in bad can be read. cat/a.png: not an image in the formats JPEG, PNG,"
+     " WEBP, BMP, TIFF, GIF. dog/a.png: not an image in the formats JPEG, PNG, WEBP, BMP, "
+     "TIFF, GIF."),
+    ("train --data one-class", 3,
+     "one-class has one class, \"cat\": there is nothing to tell apart. Add a folder for each "
+     "other class."),
+    ("train --data no-labels", 3, "no-labels has no labelled image. Label a few of each class."),
+    ("train --data lacking", 3,
+     "class \"dog\" has no labelled image (cat 2, dog 0). Add at least 1, or remove the class."),
+    ("train --data labelled --labelled-in-pool no --steps 2 --size 8 --net wrn_10_1 --batch "
+     "2 --unlabelled 2 --precision fp32", 3,
+     "labelled has no unlabelled image, and tamatch learns from them. Add some, or let the "
+     "labelled ones count (--labelled-in-pool yes), or use --method supervised."),
+    ("train --data columns.csv", 3,
+     "{shop}/columns.csv needs the columns file_name and label in its first line, found name, "
+     "class."),
+    ("train --data twice.csv", 3,
+     "{shop}/twice.csv, line 3: photos/cat/0.png is listed as \"dog\" and as \"cat\". Keep one of "
+     "the two."),
+    ("train --data latin.csv", 3, "{shop}/latin.csv is not in UTF-8. Save it as CSV in UTF-8."),
+    ("train --data unlabelled.csv", 3,
+     "unlabelled.csv has no labelled image. Label a few of each class."),
+    ("train --data broken.npz", 3,
+     "broken.npz cannot be read: it is no .npz file of plain arrays, or it is damaged (<any>)."
+     " `numpy.savez` writes them."),
+    ("train --data lacking.npz", 3,
+     "lacking.npz needs the arrays images and labels, found images."),
+    ("train --data shape.npz", 3,
+     "images must be (N, H, W) or (N, H, W, 1 or 3), got (2, 8, 8, 5)."),
+    ("train --data type.npz", 3, "images must be bytes (uint8) or floats in 0 … 1, got int64."),
+    ("train --data range.npz", 3,
+     "images are floats, which must lie in 0 … 1. Divide them by 255."),
+    ("train --data count.npz", 3, "labels must be 2 integers, got int64 (3,)."),
+    ("train --data minus.npz", 3, "labels must be 0 or more, or -1 for unlabelled images."),
+    ("train --data test.npz", 3, "test_images are 9 × 9, images 8 × 8. They must have one size."),
+    ("train --data stl10 --root nowhere", 3,
+     "stl10 is not in {shop}/nowhere (looked for stl10_binary, stl10_binary.tar.gz). Get "
+     "http://ai.stanford.edu/~acoates/stl10/stl10_binary.tar.gz (MD5 "
+     "91f7769df0f17e558f3565bffb0c7dfb) and put it into {shop}/nowhere, or use --download."),
+    ("check digits --download", 2,
+     "--download knows cifar10, cifar10-lt, cifar100, stl10, eurosat; digits is not fetched."),
+    ("check one-class", 3,
+     "one-class has one class, \"cat\": there is nothing to tell apart. Add a folder for each "
+     "other class."),
+    ("check nowhere", 2,
+     "--data nowhere is neither a data set's name nor a folder. Known: digits, cifar10, "
+     "cifar10-lt, cifar100, stl10, eurosat."),
+    ("resume nowhere", 2, "nowhere is not a folder. Name a run folder, such as runs/demo."),
+    ("resume photos", 2,
+     "photos holds no run: there is no run.json. Name the folder that was given to train as "
+     "--out."),
+    ("resume runs/no-json", 3,
+     "runs/no-json/run.json is damaged: it is not valid JSON. Restore it, or train again."),
+    ("resume runs/no-run", 3,
+     "runs/no-run/run.json is not the record of a tamatch run. Restore it, or train again."),
+    ("resume runs/other-settings", 2,
+     "run.json has other settings than the checkpoint: lr was 0.03, now it is 0.5. Change them"
+     " back, or start a new run with another --out."),
+    ("evaluate runs/photos", 3,
+     "photos has no test part with labels, so there is nothing to measure. Name labelled "
+     "images by --data."),
+    ("evaluate runs/photos --data others", 3,
+     "others has the classes fox, owl; the model knows cat, dog. They must be the same."),
+    ("evaluate runs/no-model", 2,
+     "runs/no-model/model holds no model yet: is the run finished? `tamatch resume` goes on "
+     "with it."),
+    ("evaluate photos", 2,
+     "photos holds neither a run nor a model. Name the folder that was given to train as "
+     "--out."),
+    ("evaluate nowhere", 2, "nowhere is not a folder. Name a run folder, such as runs/demo."),
+    ("predict runs/bad-model photos", 3,
+     "the model in runs/bad-model/model is damaged (<any>). Copy it again, or train again."),
+    ("predict runs/photos nowhere.png", 2,
+     "nowhere.png does not exist: name image files, folders, or - for stdin."),
+    ("predict runs/photos images", 3, "1 of 1 images could not be read; see above."),
+    ("predict runs/photos empty", 3, "there is no image in empty."),
+    ("predict runs/photos photos --top 0", 2, "--top must be at least 1, got 0."),
+    ("predict runs/photos photos --out taken-file", 2,
+     "taken-file exists already. Use another --out, or --overwrite to replace a file."),
+    ("predict runs/photos photos --out photos", 2,
+     "photos is a folder. Use another --out, or --overwrite to replace a file."),
+    ("predict runs/photos photos --out nowhere/x.csv", 3,
+     "nowhere/x.csv cannot be written: No such file or directory."),
+    ("predict runs/photos photos -0", 2,
+     "-0 is about names on stdin: give - in place of the images."),
+    ("label runs/photos --out taken-file", 2,
+     "taken-file exists already. Use another --out, or --overwrite."),
+    ("label runs/photos --out l.csv --precision 0.9", 3,
+     "--precision needs validation images, and runs/photos has none. Train with "
+     "--validation-per-class 22, or judge by the labelled images (--folds 5, which trains five"
+     " more runs), or set the cut yourself: --min-confidence."),
+    ("label runs/photos --out l.csv --precision 2", 2, "--precision must lie in (0, 1), got 2."),
+    ("label runs/photos --out l.csv --folds 3", 2,
+     "--folds goes with --precision: it says what judges the cut."),
+    ("label runs/photos --out l.csv --folds 1 --precision 0.9", 2,
+     "--folds must be at least 2, got 1."),
+    ("label runs/photos --out l.csv --folds 3 --precision 0.9", 3,
+     "--precision 0.9 needs at least 44 labelled images to hold out, even if no model errs on "
+     "them; the run has 5. Label more, ask for less, or set the cut yourself: "
+     "--min-confidence."),
+    ("label runs/changed --out l.csv", 3,
+     "changing no longer has the classes that the model was trained on."),
+    ("review runs/changed", 3, "changing no longer has the classes that the model was trained on."),
+    ("export runs/photos --format onnx --out model.txt", 2, "--out model.txt must end in .onnx."),
+    ("export runs/photos --format safetensors --out taken-file", 2,
+     "--out taken-file is a file; give a folder."),
+    ("export runs/photos --format safetensors --out taken-folder", 2,
+     "taken-folder exists already. Use another --out, or --overwrite."),
+    ("report nowhere", 2, "nowhere is not a folder. Name a run folder, such as runs/demo."),
+    ("report photos", 3,
+     "photos holds no run: none of run.json, result.json, metrics.jsonl is there. Name the "
+     "folder that was given to train as --out."),
+    ("review runs/digits", 2, "digits has all its labels already: review is for your own images."),
+    ("review runs/photos --port 99999", 2, "--port must lie in 0 … 65535, got 99999."),
+    ("bench nothing", 2, "bench nothing is unknown. There is usb, <any>."),
+    ("bench digits --methods fixmach", 2,
+     "--methods fixmach is unknown. Perhaps you meant fixmatch or defixmatch or mixmatch."),
+    ("bench digits --seeds a", 2, "--seeds takes whole numbers with commas, got 'a'."),
+    ("bench digits --cell 3/2", 2, "--cell takes K/N with K from 1 to N, got '3/2'."),
+    ("bench digits --scale x", 2, "--scale takes a fraction such as 1/8, got 'x'."),
+    ("bench digits --scale 2", 2, "--scale 2 is not between nothing and the full length of a run."),
+    ("bench digits --scale 1/2 --steps 3", 2,
+     "--scale and --steps say the same thing twice: give one of them."),
+    ("bench speed --works nothing", 2, "--works nothing: known are <any>."),
+    ("bench augment --sizes 4", 2, "--sizes takes whole numbers from 8 on, with commas; got '4'."),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Everything that the rows name, in one folder."""
+    folder = tmp_path_factory.mktemp("shop")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        furnish(folder)
+    return folder
+
+
+def pattern(message: str, shop: Path) -> str:
+    parts = message.replace("{shop}", str(shop)).split(ANY)
+    return ".+".join(map(re.escape, parts))
+
+
+@pytest.mark.parametrize(("words", "code", "message"), COMMANDS, ids=[row[0] for row in COMMANDS])
+def test_a_mistake_is_told_in_one_line(
+    words: str, code: int, message: str, shop: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(shop)
+    assert main(shlex.split(words)) == code
+    told = capsys.readouterr().err.splitlines()
+    assert re.fullmatch("tamatch: " + pattern(message, shop), told[-1])
+    assert not any("Traceback" in line for line in told)
+
+
+class Local:
+    """A class that no file defines, once it says so."""
+
+    __module__ = "nowhere"
+
+
+def one_gpu(name: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(launch, "processes", lambda: 2)
+        patch.setattr(launch, "place", lambda: 1)
+        patch.setattr(torch.cuda, "device_count", lambda: 1)
+        hardware.own_gpu(torch.device(name))
+
+
+def image(*shape: int, kind: Any = np.uint8) -> np.ndarray:
+    return np.full(shape, 2, kind)
+
+
+def predict(images: Any) -> Callable[[], object]:
+    return lambda: tamatch.load("runs/photos").predict(images)
+
+
+CALLS: list[tuple[Callable[[], object], str]] = [
+    (lambda: tamatch.train(data=image(2, 8, 8)),
+     "data takes a name or a path. Arrays are for TaMatchClassifier().fit(X, y), or for an .npz "
+     "file with `images` and `labels`."),
+    (lambda: tamatch.train(method=Local),
+     "method Local is not defined in a file, so a resumed run could not find it again. Put the "
+     "class into a .py file and import it from there."),
+    (lambda: tamatch.train(graph="maybe"), "--graph takes yes or no, got 'maybe'."),
+    (predict(7),
+     "predict takes file names, Pillow images and arrays of pixels, or a list of them; got int."),
+    (predict([None]),
+     "predict takes file names, Pillow images and arrays of pixels; got NoneType."),
+    (predict(image(2, 4, 4, 5)),
+     "an array to predict must be (H, W), (H, W, 1), (H, W, 3) or (H, W, 4), or several of these "
+     "in a row; got (4, 4, 5)."),
+    (predict(image(4, 4, 3, kind=np.int64)),
+     "an array to predict must be bytes (uint8), or floats in 0 … 1; got int64."),
+    (predict("images/broken.png"),
+     "images/broken.png cannot be read: not an image in the formats JPEG, PNG, WEBP, BMP, TIFF, "
+     "GIF."),
+    (lambda: tamatch.export.export("runs/photos", "tflite"),  # type: ignore[attr-defined]
+     "--format takes onnx, pt2, safetensors; got 'tflite'."),
+    (lambda: RunFolder(Path("runs/half")).cut_metrics(10**6),
+     "runs/half/metrics.jsonl is shorter than its checkpoint says: lines were lost. Start the run "
+     "again, or restore the file."),
+    (lambda: list_images(Path("gone")),
+     "the folder gone cannot be read: No such file or directory."),
+    (lambda: wrn.build("wrn", 10, 32),
+     "'wrn' is not of the form wrn_DEPTH_WIDTH, for example wrn_28_2."),
+    (lambda: vit.build("vit", 10, 32), "'vit' is not of the form vit_small_p2_32."),
+    (lambda: tamatch.SSLClassifier(lr=1e39, steps=5).fit(np.eye(8), np.arange(8) % 2),
+     "<any> steps gave values that are not finite, near step <any>. Likely the learning rate is "
+     "too high: try a smaller lr."),
+    (lambda: one_gpu("cuda:0"),
+     "--device cuda:0 is one GPU, and each process needs its own: use cuda."),
+    (lambda: one_gpu("cuda"),
+     "there are 1 GPUs on this machine, and more processes: give torchrun --nproc-per-node gpu, "
+     "or train with --device cpu."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "message"), CALLS, ids=[row[1][:40] for row in CALLS])
+def test_a_wrong_call_is_told_too(
+    call: Callable[[], object], message: str, shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(shop)
+    with pytest.raises(TamatchError, match=f"^{pattern(message, shop)}$"):
+        call()
+
+
+ELSEWHERE = {  # a part of the message, with a hole for each value; the test
+    "augmentation: size must": "augment/test_views.py::test_a_wrong_policy_says_what_is_right",
+    "augmentation: pad ": "augment/test_views.py::test_a_wrong_policy_says_what_is_right",
+    "augmentation: mean and std": "augment/test_views.py::test_a_wrong_policy_says_what_is_right",
+    "augmentation: no operation": "augment/test_views.py::test_a_wrong_policy_says_what_is_right",
+    "augmentation: cannot draw": "augment/test_views.py::test_a_wrong_policy_says_what_is_right",
+    "augmentation: cutout": "augment/test_views.py::test_a_wrong_policy_says_what_is_right",
+    "augmentation: no view": "augment/test_views.py::test_a_wrong_call_says_what_is_right",
+    "augmentation: wants": "augment/test_views.py::test_a_wrong_call_says_what_is_right",
+    "augmentation: images of": "augment/test_views.py::test_a_wrong_call_says_what_is_right",
+    "figures need matplotlib": "bench/test_commands.py::test_without_matplotlib",
+    "was begun with other settings": (
+        "bench/test_runner.py::test_a_run_begun_with_other_settings_is_refused"
+    ),
+    "holds the result of another run": (
+        "bench/test_store.py::test_a_renamed_or_damaged_file_is_refused"
+    ),
+    "delete it, and the run is made again": (
+        "bench/test_store.py::test_a_renamed_or_damaged_file_is_refused"
+    ),
+    "is not the published file": (
+        "data/test_cifar.py::test_a_changed_byte_names_the_file_both_sums_and_the_address"
+    ),
+    "is not a CIFAR batch": "data/test_cifar.py::test_a_doctored_pickle_runs_nothing",
+    " is missing. ": "data/test_cifar.py::test_a_missing_file_is_named",
+    " lacks ": "data/test_cifar.py::test_a_missing_file_is_named",
+    "images of each of": (
+        "data/test_cifar.py::test_unpacked_binary_files_are_checked_by_their_content"
+    ),
+    "is cut off": "data/test_cifar.py::test_unpacked_binary_files_are_checked_by_their_content",
+    "the image cache": "data/test_data_cache.py::test_a_full_disk_is_one_sentence",
+    "gave a file with the MD5": (
+        "data/test_data_download.py::test_nothing_is_left_of_a_bad_download"
+    ),
+    "cannot be fetched": "data/test_data_download.py::test_offline_says_address_and_folder_at_once",
+    "cannot be read: \0. Unpack it again.": (
+        "data/test_eurosat.py::test_a_broken_image_is_an_error_here"
+    ),
+    "is not the published data: \0 images of \0, expected": (
+        "data/test_eurosat.py::test_a_missing_image_is_noticed"
+    ),
+    ", line \0: ": "data/test_labels.py::test_mistakes_are_told_with_their_line",
+    ", lines \0 and ": "data/test_labels.py::test_mistakes_are_told_with_their_line",
+    "--labels adds to the labels": (
+        "data/test_labels.py::test_sets_with_all_their_labels_take_no_others"
+    ),
+    "lies in the data folder": "data/test_labels.py::test_the_table_must_be_there_and_elsewhere",
+    "no longer has.": "data/test_splitfile.py::test_a_changed_or_missing_image_is_refused",
+    "has changed since": "data/test_splitfile.py::test_a_changed_or_missing_image_is_refused",
+    "is no split.csv": "data/test_splitfile.py::test_what_is_no_split_file",
+    "--seed must lie in 0": "data/test_splits.py::test_plans_that_make_no_sense",
+    "STL-10's publisher": (
+        "data/test_stl10.py::test_a_short_file_is_noticed_even_under_its_checksum"
+    ),
+    "processes cannot share": "dist/test_launch.py::test_a_batch_that_cannot_be_shared",
+    "torchrun is for": "dist/test_launch.py::test_one_process_of_a_machine_speaks",
+    "normalise the images of each process": (
+        "dist/test_norm.py::test_layers_of_other_nets_become_ours"
+    ),
+    "another process of this run": "dist/test_runs.py::test_two_processes_make_the_run_of_one",
+    "than in process 0": "dist/test_runs.py::test_two_processes_make_the_run_of_one",
+    "do not fit this version": (
+        "faults/test_conditions.py::test_a_checkpoint_of_another_kind_is_refused"
+    ),
+    "resume of \0 refused": "faults/test_conditions.py::test_changed_data_are_refused",
+    "When there is room again": "faults/test_disk.py::test_no_room_for_a_file",
+    "loss part ": "faults/test_numbers.py",
+    "steps gave values": "faults/test_numbers.py",
+    "is not finite after step": "faults/test_numbers.py",
+    "is no part. Perhaps": "methods/test_compose.py::test_a_wrong_name_is_told_with_its_near_miss",
+    "timm \0 has no net": "nets/test_net_names.py::test_timm_nets",
+    "is not for this net": (
+        "nets/test_weights.py::test_weights_of_another_net_are_refused_and_change_nothing"
+    ),
+    "There is nothing to compare": (
+        "report/test_report_comparison.py::test_nothing_to_compare_is_a_usage_error"
+    ),
+    "Leave it out for a free one": "review/test_server.py",
+    "is a folder; give a file": "review/test_store.py",
+    "columns that would be lost": "review/test_store.py",
+    "was changed by another program": "review/test_store.py",
+    "is not a saved training state": (
+        "test_checkpoint.py::test_a_pickle_in_a_checkpoint_runs_nothing"
+    ),
+    "checksum does not match": "test_checkpoint.py::test_every_torn_or_changed_byte_is_noticed",
+    "\0 is damaged: \0.": "test_checkpoint.py::test_every_torn_or_changed_byte_is_noticed",
+    "needs the package": "test_export.py::test_a_missing_package_is_named",
+    "torch cannot export the net": "test_export.py::test_a_net_that_cannot_be_exported_is_named",
+    "the exported model differs": "test_export.py::test_a_wrong_model_is_not_written_silently",
+    "even if the model errs on none": (
+        "test_label.py::test_a_precision_is_promised_or_refused_with_the_reason"
+    ),
+    "no confidence supports": (
+        "test_label.py::test_the_cut_keeps_ties_and_the_largest_share_that_holds"
+    ),
+    "layer decay \0 was asked for": "test_optim.py::test_layer_decay_needs_depths",
+    "unknown optimizer": "test_optim.py::test_unknown_optimizer",
+}
+
+
+class Site(NamedTuple):
+    """A place in the package that makes an error, and its message with holes."""
+
+    file: str
+    line: int
+    template: str
+
+    def makes(self, message: str) -> bool:
+        parts = map(re.escape, self.template.split(HOLE))
+        return re.fullmatch(".*".join(parts), message.replace(ANY, "x"), re.DOTALL) is not None
+
+
+def template(node: ast.expr) -> str:
+    """The constant parts of a message."""
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    if isinstance(node, ast.JoinedStr):
+        return "".join(map(template, node.values))
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return template(node.left) + template(node.right)
+    return HOLE
+
+
+def sites() -> list[Site]:
+    found = []
+    package = ROOT / "tamatch"
+    for path in sorted(package.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
+                if node.func.id not in KINDS:
+                    continue
+                place = path.relative_to(package).as_posix()
+                found.append(Site(place, node.lineno, template(node.args[0])))
+    return found
+
+
+def test_every_error_of_the_package_is_listed() -> None:
+    messages = [row[2] for row in COMMANDS] + [row[1] for row in CALLS]
+    missing = [
+        f"{site.file}:{site.line} {site.template!r}"
+        for site in sites()
+        if not any(map(site.makes, messages))
+        and not any(part in site.template for part in ELSEWHERE)
+    ]
+    assert not missing, "\n".join(missing)
+
+
+def test_the_tests_named_exist() -> None:
+    templates = [site.template for site in sites()]
+    for part, test in ELSEWHERE.items():
+        file, _, name = test.partition("::")
+        assert f"def {name or 'test_'}" in (ROOT / "tests" / file).read_text(), test
+        assert any(part in message for message in templates), part
