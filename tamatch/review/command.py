@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from ..build import data_of
+from ..config import Run
 from ..data import DATASETS, read_split
 from ..errors import DataError, UsageError
 from ..folder import RunFolder
@@ -36,9 +37,10 @@ def review(
 ) -> None:
     """Serve the page of a finished run until Ctrl-C; every label is in the file at once."""
     folder = RunFolder(path)
-    run, model = stored_config(folder), load(path)
+    run = stored_config(folder)
     if run.data in DATASETS:
         raise UsageError(f"{run.data} has all its labels already: review is for your own images.")
+    model = load(path)
     with counting("reading images") as progress:
         data = data_of(run, model.facts.size, progress)
     if data.classes != model.facts.classes:
@@ -46,7 +48,7 @@ def review(
     split = read_split(folder.split, data)
     place = Path(run.data)
     server = Server(port)
-    with opened(labels or Path(run.labels or LABELS), data, place) as store:
+    with opened(label_file(labels, run), data, place) as store:
         with counting("looking at the pool") as progress:
             found = survey(model, data, split, progress)
         given = np.bincount(data.labels[split.labelled], minlength=len(data.classes))
@@ -61,6 +63,11 @@ def review(
             store=store,
         )
         serve(server, browser=browser, say=say)
+
+
+def label_file(wanted: Path | None, run: Run) -> Path:
+    """Where the labels go: as wanted, or on with the run's own, or here."""
+    return wanted or Path(run.labels or LABELS)
 
 
 def serve(server: Server, *, browser: bool, say: Callable[[str], None]) -> None:

@@ -74,6 +74,8 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "tamatch", ""
     timeout = IDLE
+    wbufsize = -1  # an answer is one packet
+    disable_nagle_algorithm = True  # and does not wait for another
 
     def do_GET(self) -> None:
         self.answer(self.get)

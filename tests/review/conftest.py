@@ -57,23 +57,18 @@ def small_session(place: Path, names: tuple[str, ...], classes: tuple[str, ...])
     """A session without a model: the guesses are made up."""
     (place / "run").mkdir(parents=True, exist_ok=True)
     (place / "run" / "run.json").write_text(json.dumps({"config": {}, "classes": classes}))
-    photos = place / "photos"
-    for i, _ in enumerate(names):
-        path = photos / f"{i}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.new("RGB", (12, 12), (20 * i % 256, 0, 0)).save(path)
     data = load_arrays(len(names))
     random = np.random.default_rng(0)
     p = random.dirichlet(np.ones(len(classes)), len(names)).astype(np.float32)
     images = np.arange(len(names))
     return Session(
         run=place / "run",
-        data=str(photos),
+        data="photos",
         classes=classes,
         given=(1,) * len(classes),
         files=names,
         survey=Survey(images, p),
-        pictures=Pictures(data, images, photos),
+        pictures=Pictures(data, images, place),
         store=LabelFile(place / "labels.csv"),
     )
 
