@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
+from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from .source import Source
 from .stats import by_type
 from .types import Batch
 
@@ -15,28 +17,40 @@ from .types import Batch
 class Ahead:
     """Holds the batch of the present step in one fixed place, where a captured step finds it.
 
-    Augmentation is many small kernels that leave a GPU almost idle. On a stream of their own,
-    which a CUDA graph records as a parallel branch, they run beside the net's large ones.
+    Gathering and augmenting leave a GPU almost idle. On a stream of their own, which a CUDA graph
+    records as a parallel branch, they run beside the net's kernels.
     """
 
-    def __init__(self, device: torch.device) -> None:
-        self.stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    def __init__(self, source: Source, make: Callable[[Tensor], Batch]) -> None:
+        self.source, self.make = source, make
+        self.stream = torch.cuda.Stream(source.device)  # type: ignore[no-untyped-call]
         self.ready: Batch | None = None
         self.step: int | None = None  # the step that `ready` is of, as the host knows it
 
+    def turn_to(self, step: int, at: Tensor) -> None:
+        """What the host does before a step; `at` is the same step on the device."""
+        if self.step != step:  # the first of this process
+            self.source.prepare(step)
+            self._put(self.make(at))
+        self.source.prepare(step + 1)
+        self.step = step + 1
+
     @contextmanager
-    def beside(self) -> Iterator[None]:
-        """What is queued in here runs beside what is queued after it, until `put`."""
-        self.stream.wait_stream(torch.cuda.current_stream())
+    def present(self, at: Tensor) -> Iterator[Batch]:
+        """This step's batch to learn from, while the next one is made."""
+        assert self.ready is not None, "turn to the step first"
+        here = torch.cuda.current_stream()
+        self.stream.wait_stream(here)
         with torch.cuda.stream(self.stream):
-            yield
+            coming = self.make(at + 1)
         if not torch.cuda.is_current_stream_capturing():
             # the first steps, in which cuDNN measures its kernels: let nothing disturb that
-            torch.cuda.current_stream().wait_stream(self.stream)
+            here.wait_stream(self.stream)
+        yield self.ready
+        here.wait_stream(self.stream)
+        self._put(coming)
 
-    def put(self, batch: Batch) -> None:
-        """The present step has read its batch: replace it by this one."""
-        torch.cuda.current_stream().wait_stream(self.stream)
+    def _put(self, batch: Batch) -> None:
         if self.ready is None:
             self.ready = Batch(*pytree.tree_map(torch.clone, tuple(batch)))
             return

@@ -13,6 +13,7 @@ from torch import Tensor
 from . import dist
 from .ahead import Ahead
 from .augment import Augment
+from .batches import Batches
 from .diagnosis import first, first_bad
 from .guard import ALLOWED, Guard
 from .meter import Meter
@@ -61,20 +62,16 @@ class Engine:
         self.graph: torch.cuda.CUDAGraph | None = None
         cuda = self.device.type == "cuda"
         self.stream = torch.cuda.Stream(self.device) if cuda else None  # type: ignore[no-untyped-call]
-        self.layout = torch.channels_last if cuda else torch.contiguous_format
-        places = (s.slots for s in source.samplers)  # of this process in the batch of all
-        self.slots = [torch.arange(p.start, p.stop, device=self.device) for p in places]
-        self.ahead = Ahead(self.device) if cuda else None
+        self.batch = Batches(source, augment, method.views, pace.steps)
+        self.ahead = Ahead(source, self.batch) if cuda else None
 
     def step(self) -> None:
         """Everything that happens to a batch; nothing in here waits for the device."""
-        if self.ahead is None or self.ahead.ready is None:
+        if self.ahead is None:
             self.learn(self.batch(self.at))
         else:
-            with self.ahead.beside():
-                coming = self.batch(self.at + 1)
-            self.learn(self.ahead.ready)
-            self.ahead.put(coming)
+            with self.ahead.present(self.at) as batch:
+                self.learn(batch)
         self.at.add_(1)
 
     def learn(self, batch: Batch) -> None:
@@ -95,26 +92,6 @@ class Engine:
 
     def precision(self) -> torch.autocast:
         return torch.autocast(self.device.type, self.autocast, enabled=self.autocast is not None)
-
-    def batch(self, step: Tensor) -> Batch:
-        """The images of a step that the source is prepared for, gathered and augmented."""
-        id_x, id_u = self.source.ids(step)
-        views = self.method.views
-        x = self.views(0, id_x, views.x, step)
-        u = self.views(1, id_u, views.u, step) if views.u else ()
-        progress = step.float() / self.pace.steps
-        return Batch(x, self.source.labels[id_x], u, id_x, id_u, step, progress)
-
-    def views(
-        self, pool: int, ids: Tensor, names: tuple[str, ...], step: Tensor
-    ) -> tuple[Tensor, ...]:
-        images = self.source.images(pool, ids)
-        return tuple(
-            self.augment(name, images, step, self.slots[pool], stream=16 * pool + i).contiguous(
-                memory_format=self.layout
-            )
-            for i, name in enumerate(names)
-        )
 
     def advance(self) -> None:
         """Do one step: replay it where it is captured, run it eagerly elsewhere."""
@@ -142,17 +119,17 @@ class Engine:
         if self.ahead is None:
             self.source.prepare(step)
         else:
-            if self.ahead.step != step:  # the first of this process
-                self.source.prepare(step)
-                self.ahead.put(self.batch(self.at))
-            self.source.prepare(step + 1)
-            self.ahead.step = step + 1
+            self.ahead.turn_to(step, self.at)
         torch.manual_seed(keyed(self.pace.seed, step) >> 1)
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Work beside the default stream, which cannot be captured; end what the source began."""
-        with closing(self.source):
+        """Work beside the default stream, which cannot be captured; end what the source began.
+
+        Torch's random generators are the user's: they come out as they went in.
+        """
+        devices = [] if self.stream is None else [self.device]
+        with closing(self.source), torch.random.fork_rng(devices):
             if self.stream is None:
                 yield
                 return
@@ -176,7 +153,7 @@ class Engine:
             return f"step {step:,} (resumed in one process, the run names the value)"
         self.at.fill_(step)
         self.turn_to(step)
-        self.source.prepare(step)
+        self.source.prepare(step)  # nothing is learned ahead of it
         with torch.compiler.set_stance("force_eager"), self.precision():
             found = first_bad(self.method, self.batch(self.at))
         return f"step {step:,}: {found or 'a value that was finite when the step was replayed'}"

@@ -29,7 +29,7 @@ def save_views(engine: Engine, path: Path) -> None:
     rows = []
     for pool, ids, names in pools:
         images = engine.source.images(pool, ids)
-        slot = engine.slots[pool]
+        slot = engine.batch.slots[pool]
         for i, name in enumerate(names):  # the plain view comes first and draws nothing
             seen = engine.augment(name, images, start, slot, stream=16 * pool + i - 1)
             rows.append(seen[:COLUMNS])

@@ -37,10 +37,10 @@ def tiny_options(name: str) -> dict[str, Any]:
     return options | ({"tau": 0.2} if "tau" in options else {})
 
 
-def tiny_method(name: str, seed: int = 0, **changes: Any) -> Method:
+def tiny_method(name: str, seed: int = 0, net: str = NET, **changes: Any) -> Method:
     data, split = digits()
     torch.manual_seed(seed)
-    net = nets.build(NET, len(data.classes), data.size)
+    built = nets.build(net, len(data.classes), data.size)
     task = Task(
         classes=10,
         labelled=len(split.labelled),
@@ -51,7 +51,7 @@ def tiny_method(name: str, seed: int = 0, **changes: Any) -> Method:
         batch_unlabelled=UNLABELLED,
     )
     ema = 0.9 if needs_average(name) else 0.0
-    return methods.get(name)(net, task, **{"ema": ema, **tiny_options(name), **changes})
+    return methods.get(name)(built, task, **{"ema": ema, **tiny_options(name), **changes})
 
 
 def tiny_engine(

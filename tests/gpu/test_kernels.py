@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 from tamatch import nets
 from tamatch.nets.recompute import recompute
+from tests.contract.test_contract import assert_equal
+from tests.tiny import tiny_engine
 
 pytestmark = [
     pytest.mark.gpu,
@@ -114,3 +116,17 @@ def test_odd_widths_are_compiled_instead() -> None:
     net = nets.build("wrn_10_3", 10, 8)
     net.accelerate()
     assert net._compiled_call_impl is not None
+
+
+def test_captured_equals_eager() -> None:
+    found = []
+    for graph in (False, True):
+        engine = tiny_engine("tamatch", device="cuda", graph=graph, net="wrn_10_2")
+        engine.method.to(memory_format=torch.channels_last)
+        engine.method.net.accelerate()
+        with torch.backends.cudnn.flags(deterministic=True, benchmark=False), engine.running():
+            for _ in range(12):
+                engine.advance()
+        torch.cuda.synchronize()
+        found.append(engine.state_dict())
+    assert_equal(*found)

@@ -1,7 +1,7 @@
 """The residual nets' training by kernels of our own, on a GPU and in one process.
 
 BatchNorm, activation and the sum before them would read and write each feature map many times;
-here it is a few. Weight gradients, which nothing waits for until the update, run beside the rest.
+here it is a few. Convolutions are cuDNN's, but those of few channels have kernels of their own.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from tamatch.nets.parts import Flow, Plain
 
-from .conv import BESIDE, Convolve, Rounded
+from .conv import Convolve, Rounded
 from .narrow import LEAST
 from .norm import NormAct, as_rows
 
@@ -24,7 +24,7 @@ class Fused(Plain):
         weights = [conv.weight for conv in convs]
         autocast = torch.is_autocast_enabled("cuda")
         self.dtype = torch.get_autocast_dtype("cuda") if autocast else weights[0].dtype
-        rounded = Rounded.apply(BESIDE, self.dtype, *weights)
+        rounded = Rounded.apply(self.dtype, *weights)
         self.weights = dict(zip(convs, rounded, strict=True))
 
     def norm(self, norm: nn.BatchNorm2d, flow: Flow) -> tuple[Tensor, Tensor]:
@@ -36,7 +36,7 @@ class Fused(Plain):
         weight = self.weights[conv]
         if conv.bias is not None:
             x, weight = widened(x.to(self.dtype), weight, conv.bias)
-        y: Tensor = Convolve.apply(x, weight, conv.stride[0], conv.padding[0], BESIDE)
+        y: Tensor = Convolve.apply(x, weight, conv.stride[0], conv.padding[0])
         return y
 
 

@@ -19,7 +19,8 @@ LEAST, MOST = 16, 32  # channels, in and out: the tensor cores' least, and where
 def fits(weight: Tensor, stride: int) -> bool:
     """Whether these kernels do this convolution."""
     outer, inner, *side = weight.shape
-    return stride == 1 and side == [3, 3] and {outer, inner} <= {LEAST, MOST}
+    half = weight.element_size() == 2  # others the tensor cores would round
+    return half and stride == 1 and side == [3, 3] and {outer, inner} <= {LEAST, MOST}
 
 
 @triton.jit
