@@ -185,8 +185,9 @@ def add_train_options(sub: argparse.ArgumentParser) -> None:
 
 
 def add_option(group: Any, option: Option) -> None:
-    default = "by the data's recipe" if option.required else option.default
-    about = {"help": f"{option.help} (default: {default})", "default": argparse.SUPPRESS}
+    default = "chosen, or the recipe's" if option.required else option.default
+    told = "" if default is None else f" (default: {default})"
+    about = {"help": f"{option.help}{told}", "default": argparse.SUPPRESS}
     if option.type is bool:
         group.add_argument(option.flag, action=argparse.BooleanOptionalAction, **about)
         return
