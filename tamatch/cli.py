@@ -80,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         status: int = arguments.run(arguments)
         return status
     except TamatchError as error:
-        if launch.place() == 0:  # one of several processes on a machine speaks for all
+        if launch.place() == 0 or not error.alike:
             print(f"tamatch: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:

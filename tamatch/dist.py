@@ -52,6 +52,12 @@ def rank() -> int:
     return 0 if alone() else dist.get_rank()
 
 
+class Left(TamatchError):
+    """Another process of the run is no longer there."""
+
+    alike = True
+
+
 @contextmanager
 def joined() -> Iterator[None]:
     """Be one of the processes that torchrun started, if it did: gloo on CPUs, NCCL on GPUs."""
@@ -66,7 +72,7 @@ def joined() -> Iterator[None]:
     except RuntimeError as error:
         if not isinstance(error, dist.DistError) and "gloo" not in str(error):
             raise
-        raise TamatchError(
+        raise Left(
             "another process of this run has ended or cannot be reached. What is saved is safe: "
             "`tamatch resume` goes on from the newest checkpoint, on any number of processes."
         ) from error
