@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all faults soak check fmt clean
+.PHONY: demo test test-all faults fuzz soak check fmt clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -31,6 +31,10 @@ faults: $(READY)  ## kills, full disks, damage and NaN, hundreds of times; under
 
 soak: $(READY)  ## half an hour of training steps: memory and open files stay flat
 	$(BIN)/python -m tests.soak.soak 30
+
+FUZZ_MINUTES ?= 10
+fuzz: $(READY)  ## configuration, command lines, tables, images, run folders nobody would think of
+	OMP_NUM_THREADS=1 $(BIN)/python -W error -m tests.faults.fuzz $(FUZZ_MINUTES)
 
 fmt: $(READY)
 	$(BIN)/ruff check --fix .

@@ -80,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         status: int = arguments.run(arguments)
         return status
     except TamatchError as error:
-        if launch.place() == 0:  # one of several processes on a machine speaks for all
+        if launch.place() == 0 or not error.alike:
             print(f"tamatch: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
@@ -185,8 +185,9 @@ def add_train_options(sub: argparse.ArgumentParser) -> None:
 
 
 def add_option(group: Any, option: Option) -> None:
-    default = "by the data's recipe" if option.required else option.default
-    about = {"help": f"{option.help} (default: {default})", "default": argparse.SUPPRESS}
+    default = "chosen, or the recipe's" if option.required else option.default
+    told = "" if default is None else f" (default: {default})"
+    about = {"help": f"{option.help}{told}", "default": argparse.SUPPRESS}
     if option.type is bool:
         group.add_argument(option.flag, action=argparse.BooleanOptionalAction, **about)
         return

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
+from uuid import uuid4
 
 import torch
 from torch import Tensor
@@ -17,9 +19,10 @@ from torch.nn import Parameter
 from . import launch
 from .errors import TamatchError
 
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import Store
+
 PATIENCE = timedelta(hours=1)  # for the first process, which alone decodes images, tests and saves
-
-
 _apart = False  # for a while this process acts as if it were alone
 
 
@@ -49,24 +52,51 @@ def rank() -> int:
     return 0 if alone() else dist.get_rank()
 
 
+class Left(TamatchError):
+    """Another process of the run is no longer there."""
+
+    alike = True
+
+
 @contextmanager
 def joined() -> Iterator[None]:
     """Be one of the processes that torchrun started, if it did: gloo on CPUs, NCCL on GPUs."""
     if launch.processes() == 1:
         yield
         return
-    dist.init_process_group(timeout=PATIENCE)
+    store, me, count = next(dist.rendezvous("env://", timeout=PATIENCE))  # type: ignore[attr-defined]
+    fresh = dist.PrefixStore(meet(store, me, count), store)  # type: ignore[attr-defined]
+    dist.init_process_group(store=fresh, rank=me, world_size=count, timeout=PATIENCE)
     try:
         yield
     except RuntimeError as error:
         if not isinstance(error, dist.DistError) and "gloo" not in str(error):
             raise
-        raise TamatchError(
+        raise Left(
             "another process of this run has ended or cannot be reached. What is saved is safe: "
             "`tamatch resume` goes on from the newest checkpoint, on any number of processes."
         ) from error
     finally:
         dist.destroy_process_group()
+
+
+def meet(store: Store, me: int, count: int) -> str:
+    """A name that the processes which are here now, and no earlier ones, have agreed on.
+
+    torchrun keeps the store when it restarts processes, and so the addresses of dead ones in it.
+    Here each process asks under a name of its own, and process 0 answers until all have heard it.
+    """
+    own = uuid4().hex
+    store.set(f"here/{me}", own)
+    if me > 0:
+        agreed: str = store.get(f"{own}/answer").decode()
+        store.set(f"{agreed}/{me}", "heard")
+        return agreed
+    while missing := [n for n in range(1, count) if not store.check([f"{own}/{n}"])]:
+        for n in (n for n in missing if store.check([f"here/{n}"])):
+            store.set(f"{store.get(f'here/{n}').decode()}/answer", own)  # it may be a dead one's
+        time.sleep(0.02)
+    return own
 
 
 def share(count: int) -> range:

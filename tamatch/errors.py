@@ -7,12 +7,14 @@ class TamatchError(Exception):
     """Base of all errors meant for the user; the command line prints it without a traceback."""
 
     exit_code = 1
+    alike = False  # raised by every process of a run, so that one speaks for all
 
 
 class UsageError(TamatchError):
     """A wrong option, name or value."""
 
     exit_code = 2
+    alike = True
 
 
 class DataError(TamatchError):

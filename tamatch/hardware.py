@@ -31,9 +31,9 @@ def own_gpu(device: torch.device) -> torch.device:
     """The GPU of one of several processes on a machine."""
     if device.index is not None:
         raise UsageError(f"--device {device} is one GPU, and each process needs its own: use cuda.")
-    if launch.place() >= torch.cuda.device_count():
+    if launch.neighbours() > (there := torch.cuda.device_count()):
         raise UsageError(
-            f"there are {torch.cuda.device_count()} GPUs on this machine, and more processes: "
+            f"{launch.neighbours()} processes need as many GPUs, and this machine has {there}: "
             "give torchrun --nproc-per-node gpu, or train with --device cpu."
         )
     own = torch.device("cuda", launch.place())

@@ -18,6 +18,11 @@ def place() -> int:
     return int(os.environ["LOCAL_RANK"]) if processes() > 1 else 0
 
 
+def neighbours() -> int:
+    """How many processes there are on this machine."""
+    return int(os.environ["LOCAL_WORLD_SIZE"]) if processes() > 1 else 1
+
+
 def leads() -> bool:
     """Is this the one that writes the files and speaks to the user?"""
     return processes() == 1 or os.environ["RANK"] == "0"

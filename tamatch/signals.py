@@ -15,6 +15,8 @@ from .errors import TamatchError
 class Stopped(TamatchError):
     """A run that was asked to stop and saved itself first."""
 
+    alike = True
+
     def __init__(self, number: int, message: str) -> None:
         super().__init__(message)
         self.exit_code = 128 + number  # 130 for Ctrl-C, 143 for SIGTERM

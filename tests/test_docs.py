@@ -13,12 +13,17 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
+from PIL import Image
 
-from tamatch import cli
+import tamatch
+from tamatch import automatic, cli
 from tamatch.bench.commands import BENCHES
-from tamatch.config import configure, method_options
+from tamatch.choose import Speed
+from tamatch.config import RUN_OPTIONS, configure, method_options
 from tamatch.methods import METHODS
+from tests import reference_page
 from tests.test_layers import LAYERS
 
 ROOT = Path(__file__).parents[1]
@@ -102,6 +107,14 @@ def bench_parser(name: str) -> argparse.ArgumentParser:
     return parser
 
 
+def folder_of_photos(place: Path) -> None:
+    for name, count in (("cat", 12), ("dog", 12), ("unlabelled", 6)):
+        (place / name).mkdir(parents=True)
+        for i in range(count):
+            pixels = np.full((10, 12, 3), 9 * i + 60 * (name == "dog"), np.uint8)
+            Image.fromarray(pixels).save(place / name / f"{i}.png")
+
+
 @pytest.fixture
 def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the files that the docs' commands name."""
@@ -109,7 +122,15 @@ def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "shares.yaml").write_text("[1, 1, 1, 1, 1, 1, 1, 1, 1, 1]")
     own_part = next(b for b in blocks(DOCS / "composition.md", "python") if "class Margin" in b)
     (tmp_path / "margin.py").write_text(own_part)
+    folder_of_photos(tmp_path / "photos")
+    (tmp_path / "labels.csv").write_text("file_name,label\nunlabelled/0.png,cat\n")
+    for words in (command.words for command in ours("train")):
+        if "--from" in words:
+            earlier = tmp_path / words[words.index("--from") + 1]
+            earlier.mkdir(parents=True, exist_ok=True)
+            (earlier / "run.json").write_text('{"config": {}}')
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(automatic, "speed_of", lambda run, data, split: Speed(1, 0.1, 1))
     return tmp_path
 
 
@@ -121,6 +142,9 @@ def test_the_docs_have_commands_to_check() -> None:
 def test_train_commands_are_complete(
     command: Command, workshop: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    if "photos/labels.csv" in command.words:
+        rows = [f"{name}/{i}.png,{name}" for name in ("cat", "dog") for i in range(3)]
+        Path("photos/labels.csv").write_text("\n".join(["file_name,label", *rows]))
     if "--help" not in command.words:
         assert cli.main([*command.words[1:], "--print-config"]) == 0, capsys.readouterr().err
 
@@ -213,6 +237,23 @@ def test_python_blocks_are_sound(page: Path) -> None:
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "tamatch.train":
                 given = {k.arg: ast.literal_eval(k.value) for k in node.keywords if k.arg}
                 configure({k: v for k, v in given.items() if k not in OF_THE_CALL})
+
+
+def test_the_reference_is_that_of_the_program() -> None:
+    """If not: `python -m tests.reference_page` writes it again."""
+    assert reference_page.PAGE.read_text() == reference_page.page()
+
+
+def test_every_option_and_every_public_name_is_in_the_reference() -> None:
+    text = (DOCS / "reference.md").read_text()
+    told = {*re.findall(r"--[\w-]+", text)}
+    own = {flag for flag in known_flags() if flag[:2] == "--" and flag[:5] != "--no-"}
+    assert own - told == {"--help", "--version", "--tau-start"}  # the last is the example's
+    assert {o.flag for o in RUN_OPTIONS.values()} <= {*re.findall(r"`(--[\w-]+)`", text)}
+    python = (DOCS / "python.md").read_text()
+    for name in tamatch.__all__:
+        if name[0] != "_":
+            assert f"### tamatch.{name}\n" in text and name in python, name
 
 
 def test_the_readme_lists_every_method() -> None:

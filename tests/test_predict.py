@@ -210,7 +210,7 @@ def test_memory_does_not_grow_with_the_images(model: Path, tmp_path: Path) -> No
         return int(done.stderr)
 
     few, many = peak(300), peak(3000)
-    assert many - few < 8 * 1024  # KiB
+    assert many - few < 30 * 1024  # KiB; one photograph has 2,400
 
 
 def image(shape: tuple[int, ...], kind: Any = np.uint8) -> np.ndarray:

@@ -13,6 +13,8 @@ import pytest
 
 from tests.processes import SMALL, fingerprint, start, tamatch
 
+SAVE_EVERY = int(SMALL[SMALL.index("--save-every") + 1])
+
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
@@ -35,6 +37,14 @@ def checkpoints(run: Path) -> list[str]:
     return sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
 
 
+def lost_steps(run: Path) -> int:
+    """Steps that were logged and have to be computed again."""
+    lines = (run / "metrics.jsonl").read_text().splitlines() if checkpoints(run) else []
+    whole = [json.loads(line) for line in lines if line.endswith("}")]
+    saved = [int(name.removeprefix("step_")) for name in checkpoints(run) if name[0] != "."]
+    return max([row["step"] for row in whole], default=0) - max(saved, default=0)
+
+
 def kill_once(run: Path, words: list[str], delay: float) -> bool:
     """Start, wait for the first sign of training, kill -9 after `delay`; False if it had ended."""
     process = start(*words)
@@ -52,8 +62,10 @@ def survive_kills(tmp_path: Path, whole: dict[str, object], seed: int) -> None:
     if not kill_once(run, ["train", "--out", str(run), *SMALL], choose.uniform(0, 1.5)):
         assert fingerprint(run) == whole
         return
+    assert lost_steps(run) <= SAVE_EVERY
     for _ in range(choose.randrange(3)):
         kill_once(run, ["resume", str(run)], choose.uniform(0, 1.0))
+        assert lost_steps(run) <= SAVE_EVERY
     done = tamatch("resume", str(run))
     assert done.returncode == 0, done.stderr
     assert fingerprint(run) == whole

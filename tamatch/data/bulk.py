@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 from PIL import __version__ as pillow_version
@@ -163,16 +166,32 @@ def _decode_chunks(
         # `spawn`: a fork of a process that has threads, as every one with torch has, may hang
         pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
         try:
-            for task in as_completed([pool.submit(work, *chunk) for chunk in chunks.items()]):
+            with _no_script():
+                tasks = [pool.submit(work, *chunk) for chunk in chunks.items()]
+            for task in as_completed(tasks):
                 chunk = task.result()
                 del chunks[chunk.first]
                 yield chunk
         except BrokenProcessPool:
-            pass  # e.g. a script without a main guard: its workers cannot start
+            pass  # no worker could be started, or one was killed
         finally:
             pool.shutdown(cancel_futures=True)
     for first, files in chunks.items():
         yield work(first, files)
+
+
+@contextmanager
+def _no_script() -> Iterator[None]:
+    """Start workers that do not run the user's script again, as `spawn` has them do.
+
+    They need nothing from it, and one without a main guard would train a second time.
+    """
+    script = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = script
 
 
 def _others(count: int, left_out: dict[int, str]) -> Indices:

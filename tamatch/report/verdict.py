@@ -42,7 +42,8 @@ def verdict(
     if run.error_last is None:
         return Verdict(
             "Not measured",
-            "There is neither a test set nor a validation part, so no error can be given.",
+            "There is neither a test set nor a validation part, so no error can be given; "
+            "--validation-per-class N holds labels back to measure one.",
             "open",
         )
     if baseline is None or baseline.error_last is None:

@@ -72,7 +72,6 @@ class Session:
             "guesses": three.tolist(),
             "shares": np.round(shown, 4).tolist(),
             "labels": self.labels(),
-            "others": self.others(),
             "undoable": len(self.store.history),
         }
 
@@ -83,13 +82,6 @@ class Session:
         return {
             i: numbers.get(known[file], -1) for i, file in enumerate(self.files) if file in known
         }
-
-    def others(self) -> int:
-        """Labels in the file for images that were labelled before this run."""
-        mine = set(self.files)
-        return sum(
-            label != SKIPPED and name not in mine for name, label in self.store.labels.items()
-        )
 
     def decide(self, image: int, label: int) -> dict[str, Any]:
         """Write a label down; -1 passes over. Positions must be checked before."""

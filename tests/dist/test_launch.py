@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
+import torch
 
 import tamatch
-from tamatch import dist, launch
+from tamatch import dist, launch, run
 from tamatch.cli import main
 from tamatch.config import configure
-from tamatch.errors import UsageError
+from tamatch.errors import DataError, UsageError
 from tamatch.folder import RunFolder
+from tamatch.hardware import pick_device
 from tests.faults.runs import DOZEN, crash_at
 from tests.processes import fingerprint
 
@@ -21,7 +24,7 @@ def started(
 ) -> None:
     """As if torchrun had started this process."""
     variables = {
-        "WORLD_SIZE": world, "RANK": rank, "LOCAL_RANK": rank,
+        "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world, "RANK": rank, "LOCAL_RANK": rank,
         "TORCHELASTIC_RUN_ID": job, "TORCHELASTIC_RESTART_COUNT": restarts,
     }  # fmt: skip
     for name, value in variables.items():
@@ -63,34 +66,62 @@ def test_one_process_of_a_machine_speaks(
     assert ("torchrun is for `tamatch train`" in capsys.readouterr().err) == (rank == 0)
 
 
+def test_a_process_speaks_of_what_it_alone_has_met(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> NoReturn:
+        raise DataError("other images here")
+
+    started(monkeypatch, world=2, rank=1)
+    monkeypatch.setattr(run, "follow", fail)
+    assert main(["resume", "runs/some"]) == 3
+    assert "other images here" in capsys.readouterr().err
+
+
+def test_each_process_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    started(monkeypatch, world=2, rank=1)
+    assert pick_device("auto") == pick_device("cuda") == torch.device("cuda:1")
+    assert chosen == [torch.device("cuda:1")] * 2
+    assert pick_device("cpu") == torch.device("cpu")
+    with pytest.raises(UsageError, match="cuda:0 is one GPU"):
+        pick_device("cuda:0")
+    started(monkeypatch, world=3, rank=0)
+    with pytest.raises(UsageError, match="3 processes need as many GPUs, and this machine has 2"):
+        pick_device("auto")
+
+
 def test_a_restarted_command_goes_on_with_its_own_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole, run = tmp_path / "whole", tmp_path / "run"
+    whole, path = tmp_path / "whole", tmp_path / "run"
     tamatch.train(out=whole, quiet=True, **DOZEN)
     started(monkeypatch, restarts=0)
-    crash_at(6, monkeypatch, run)
+    crash_at(6, monkeypatch, path)
     started(monkeypatch, restarts=1)
-    (run / "mark").touch()
-    tamatch.train(out=run, overwrite=True, quiet=True, **DOZEN)  # as it did on its first start
-    assert fingerprint(run) == fingerprint(whole)
-    assert RunFolder(run).read()["torchrun"].startswith("a: ")
-    assert (run / "mark").exists()
+    (path / "mark").touch()
+    tamatch.train(out=path, overwrite=True, quiet=True, **DOZEN)  # as it did on its first start
+    assert fingerprint(path) == fingerprint(whole)
+    assert RunFolder(path).read()["torchrun"].startswith("a: ")
+    assert (path / "mark").exists()
 
 
 def test_another_command_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = tmp_path / "run"
+    path = tmp_path / "run"
     started(monkeypatch, job="a")
-    crash_at(6, monkeypatch, run)
+    crash_at(6, monkeypatch, path)
     started(monkeypatch, job="b", restarts=1)
     with pytest.raises(UsageError, match="holds an unfinished run"):
-        tamatch.train(out=run, quiet=True, **DOZEN)
+        tamatch.train(out=path, quiet=True, **DOZEN)
 
 
 def test_the_first_start_may_overwrite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = tmp_path / "run"
+    path = tmp_path / "run"
     started(monkeypatch)
-    crash_at(6, monkeypatch, run)
-    (run / "mark").touch()
-    tamatch.train(out=run, overwrite=True, quiet=True, **DOZEN)
-    assert not (run / "mark").exists()
+    crash_at(6, monkeypatch, path)
+    (path / "mark").touch()
+    tamatch.train(out=path, overwrite=True, quiet=True, **DOZEN)
+    assert not (path / "mark").exists()

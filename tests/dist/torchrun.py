@@ -27,5 +27,8 @@ def launch(*words: str, restarts: int = 0, **variables: str) -> subprocess.Popen
 def torchrun(*words: str, restarts: int = 0, **variables: str) -> tuple[int, str]:
     """The same to its end: exit code, and all that was said."""
     process = launch(*words, restarts=restarts, **variables)
-    said = "".join(process.communicate(timeout=300))
+    try:
+        said = "".join(process.communicate(timeout=300))
+    finally:
+        process.terminate()  # which ends what it has started
     return process.returncode, said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,11 @@ DOZEN: dict[str, Any] = {
 
 class Crash(BaseException):
     """The process dies here, as far as the run can tell."""
+
+
+def soon() -> float:
+    """Five seconds; more where other work keeps the processors busy."""
+    return 5.0 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def crash_at(step: int, monkeypatch: pytest.MonkeyPatch, out: Path, **options: Any) -> Path:

@@ -198,6 +198,30 @@ CHANGES: dict[Callable[[Path], None], str] = {
 }
 
 
+@pytest.mark.parametrize(
+    ("edit", "told"),
+    [
+        ("a.png,light\nb.png,dark\nc.png,dark\nd.png,\ne.png,\n", "lists other labelled images"),
+        ("a.png,dark\nb.png,light\nc.png,light\nd.png,\ne.png,\n", "lists other labelled images"),
+        ("a.png,dark\nb.png,light\nc.png,\nd.png,\ne.png,\n", "labelled images, now there are 2"),
+        ("a.png,dark\nb.png,light\nc.png,mid\nd.png,\ne.png,\n", "the classes were"),
+    ],
+    ids=["swapped", "one other", "one less", "a new class"],
+)
+def test_an_edited_table_of_labels_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edit: str, told: str
+) -> None:
+    photos = tmp_path / "photos"
+    for shade, name in enumerate("abcde"):
+        put(photos / f"{name}.png", 40 * shade)
+    table = photos / "labels.csv"
+    table.write_text("file_name,label\na.png,dark\nb.png,light\nc.png,dark\nd.png,\ne.png,\n")
+    run = crash_at(6, monkeypatch, tmp_path / "run", data=str(photos), **FOLDER)
+    table.write_text(f"file_name,label\n{edit}")
+    with pytest.raises(DataError, match=f"resume of {run} refused: .*{told}"):
+        tamatch.resume(run, quiet=True)
+
+
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_changed_data_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], None]

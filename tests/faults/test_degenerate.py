@@ -96,6 +96,51 @@ def test_degenerate_data_for_every_method(
     comes_to_an_end(tmp_path, case, method)
 
 
+def a_class_without_labels(place: Path) -> dict[str, Any]:
+    return {"data": arrays(place, noise(17), [0, 0, 1, *POOL], [0, 2])}
+
+
+def one_image_in_all(place: Path) -> dict[str, Any]:
+    return {"data": arrays(place, noise(2), [0], [0])}
+
+
+def one_class(place: Path) -> dict[str, Any]:
+    return {"data": arrays(place, noise(18), [4, 4, 4, 4, *POOL], [4, 4])}
+
+
+def no_label_at_all(place: Path) -> dict[str, Any]:
+    np.savez(place, images=noise(12), labels=np.array(POOL))
+    return {"data": place}
+
+
+def a_gamma_that_leaves_a_class_empty(place: Path) -> dict[str, Any]:
+    data = arrays(place, noise(14), [0] * 6 + [1] * 6, [0, 1])
+    return {"data": data, "head_labelled": 5, "gamma": 100.0}
+
+
+def more_labels_than_there_are(place: Path) -> dict[str, Any]:
+    return {"data": "digits", "labels_per_class": 1000}
+
+
+REFUSED = {
+    a_class_without_labels: 'class "2" has no labelled image',
+    one_image_in_all: "has one class",
+    one_class: "has one class",
+    no_label_at_all: "has no labelled image",
+    a_gamma_that_leaves_a_class_empty: "leaves none of class",
+    more_labels_than_there_are: "1000 are asked for",
+}
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.__name__)
+def test_what_cannot_be_learned_from_is_refused_before_the_first_step(
+    tmp_path: Path, case: Callable[[Path], dict[str, Any]]
+) -> None:
+    options = {k: str(v) if k == "data" else v for k, v in case(tmp_path / "data.npz").items()}
+    with pytest.raises(DataError, match=REFUSED[case]):
+        tamatch.train(out=tmp_path / "run", quiet=True, **{**DOZEN, "size": 8, **options})
+
+
 def fully_labelled(tmp_path: Path) -> dict[str, Any]:
     data = arrays(tmp_path / "data.npz", noise(10), [0, 1] * 4, [0, 1])
     return {**DOZEN, "data": str(data), "size": 8, "labelled_in_pool": "no"}

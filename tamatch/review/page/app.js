@@ -91,7 +91,8 @@ function keepInSight() {
   const grid = $("grid");
   const top = Math.floor(cursor / columns) * cell.height;
   if (top < grid.scrollTop) grid.scrollTop = top;
-  const bottom = top + cell.height + 16 - grid.clientHeight;
+  const ahead = Math.min(cell.height, Math.max(16, grid.clientHeight - 2 * cell.height)); // a row
+  const bottom = top + cell.height + ahead - grid.clientHeight;
   if (bottom > grid.scrollTop) grid.scrollTop = bottom;
 }
 
