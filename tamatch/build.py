@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -38,17 +39,17 @@ def engine_of(
     if run.threads is not None:
         torch.set_num_threads(run.threads)
     autocast = prepare(pick_precision(run, device))
-    torch.manual_seed(keyed(run.seed, SEEDS["init"]) >> 1)
-    net = nets.build(run.net, len(data.classes), data.size)
-    if run.weights is not None:
-        loaded = load_weights(net, Path(run.weights))
-        if say is not None:
-            say(str(loaded))
-    if run.from_ is not None:
-        go_on_from(Path(run.from_), net, run, data)
-        if say is not None:
-            say(f"The weights of {run.from_} are the start.")
-    method = methods.get(run.method)(net, task_of(run, data, split), ema=run.ema, **run.options)
+    with drawing(keyed(run.seed, SEEDS["init"]) >> 1):
+        net = nets.build(run.net, len(data.classes), data.size)
+        if run.weights is not None:
+            loaded = load_weights(net, Path(run.weights))
+            if say is not None:
+                say(str(loaded))
+        if run.from_ is not None:
+            go_on_from(Path(run.from_), net, run, data)
+            if say is not None:
+                say(f"The weights of {run.from_} are the start.")
+        method = methods.get(run.method)(net, task_of(run, data, split), ema=run.ema, **run.options)
     share_norms(method)
     method.to(device)
     if device.type == "cuda":
@@ -110,6 +111,14 @@ def go_on_from(path: Path, net: nn.Module, run: Run, data: DataSet) -> None:
             f"--from {path}: its {before.facts.net} at {before.facts.size} pixels does not fit "
             f"{run.net} at {data.size}. Leave --net and --size out."
         ) from None
+
+
+@contextmanager
+def drawing(seed: int) -> Iterator[None]:
+    """Torch's generator starts from here, and comes out as it went in: it is the user's."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
 
 
 def source_of(

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from .methods.base import Method
 from .types import Batch
@@ -68,3 +69,9 @@ def watch(outputs: list[str], name: str) -> Callable[[nn.Module, Any, Any], None
             outputs.append(name)
 
     return look
+
+
+def overflow(method: nn.Module, optimizer: Optimizer) -> str | None:
+    """The first weight or moment that an update made infinite: no state to go on from."""
+    moments = ((n, t) for state in optimizer.state.values() for n, t in state.items())
+    return first((*method.named_parameters(), *moments))

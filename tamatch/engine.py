@@ -14,7 +14,7 @@ from . import dist
 from .ahead import Ahead
 from .augment import Augment
 from .batches import Batches
-from .diagnosis import first, first_bad
+from .diagnosis import first_bad
 from .guard import ALLOWED, Guard
 from .meter import Meter
 from .methods.base import Method
@@ -60,10 +60,10 @@ class Engine:
         self.meter = Meter(self.device)
         self.guard = Guard(method, optimizer)
         self.graph: torch.cuda.CUDAGraph | None = None
-        cuda = self.device.type == "cuda"
-        self.stream = torch.cuda.Stream(self.device) if cuda else None  # type: ignore[no-untyped-call]
         self.batch = Batches(source, augment, method.views, pace.steps)
+        cuda = self.device.type == "cuda"
         self.ahead = Ahead(source, self.batch) if cuda else None
+        self.stream = torch.cuda.Stream(self.device) if cuda else None  # type: ignore[no-untyped-call]
 
     def step(self) -> None:
         """Everything that happens to a batch; nothing in here waits for the device."""
@@ -157,11 +157,6 @@ class Engine:
         with torch.compiler.set_stance("force_eager"), self.precision():
             found = first_bad(self.method, self.batch(self.at))
         return f"step {step:,}: {found or 'a value that was finite when the step was replayed'}"
-
-    def overflow(self) -> str | None:
-        """The first weight or moment that an update made infinite: no state to go on from."""
-        moments = ((n, t) for state in self.optimizer.state.values() for n, t in state.items())
-        return first((*self.method.named_parameters(), *moments))
 
     @torch.no_grad()
     def probabilities(self, images: Tensor | OnHost) -> Tensor:

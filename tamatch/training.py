@@ -12,6 +12,7 @@ import numpy as np
 from . import assess, checkpoint, dist
 from .conditions import compare, conditions
 from .config import Run
+from .diagnosis import overflow
 from .engine import Engine
 from .errors import DataError, NumericError
 from .exam import Exam, Pool, headline
@@ -152,7 +153,7 @@ class Training:
     def save(self) -> None:
         """Write a checkpoint, if it is one to go on from."""
         self.check_numbers()
-        if found := self.engine.overflow():
+        if found := overflow(self.engine.method, self.engine.optimizer):
             raise NumericError(
                 f"{found} is not finite after step {self.engine.done:,}. The newest checkpoint is "
                 "from before. The learning rate is too high: start again with a smaller --lr."

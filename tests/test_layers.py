@@ -17,6 +17,7 @@ LAYERS = [
     {"pseudo", "nets", "augment", "data", "report", "lock", "symptoms"},
     {"methods", "recipes", "folder"},
     {"optim", "checkpoint", "source", "meter", "config", "guard", "diagnosis"},
+    {"batches", "ahead"},
     {"engine", "exam", "hardware", "model", "progress", "conditions"},
     {"memory", "standing"},
     {"watch", "assess"},

@@ -87,9 +87,10 @@ class PatchEmbed(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Map (N, 3, H, W) to (N, patches, width)."""
         # As one matrix product: cuDNN has no fast convolution for three channels.
+        count, colours, height, width = images.shape
         side = self.proj.stride[0]
-        patches = images.unflatten(3, (-1, side)).unflatten(2, (-1, side))
-        rows = patches.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+        grid = images.reshape(count, colours, height // side, side, width // side, side)
+        rows = grid.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
         return F.linear(rows, self.proj.weight.flatten(1), self.proj.bias)
 
 
