@@ -31,6 +31,7 @@ BENCHES: dict[str, Bench] = {
     "digits": Bench("all methods and ablations on the embedded digits", "sweep"),
     "trial": Bench("a short training of every row of Table 1, with its real net on noise", "trial"),
     "augment": Bench("the time of augmentation on this machine, beside Pillow's", "augment"),
+    "report": Bench("the page of all that came out, from the results folder", "reproduction"),
     "speed": Bench("the time of a training step on this machine", "speed"),
 }
 

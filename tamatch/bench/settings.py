@@ -36,3 +36,4 @@ LONG_TAIL = tuple(
     long_tail(*heads, gamma) for heads in ((1500, 3000), (500, 4000)) for gamma in (100, 150)
 )
 DIGITS = few_labels("digits", "embedded digits", 10, 4)
+TITLES = {s.name: s.title for s in (*CIFAR100, *STL10, *EUROSAT, *LONG_TAIL, DIGITS)}
