@@ -13,6 +13,7 @@ import yaml
 
 from . import launch, recipes
 from .errors import UsageError
+from .events import check_installed
 from .folder import RunFolder
 from .kinds import AT_LEAST_ONE, AT_LEAST_ZERO, POSITIVE, SHARE, Between
 from .methods import entry, get, register
@@ -70,6 +71,7 @@ class Run:
     precision: Annotated[Literal["auto", "fp32", "tf32", "bf16"], "arithmetic"] = "auto"
     compile: Annotated[bool, "compile the net (CUDA)"] = True
     graph: Annotated[bool, "capture the step in a CUDA graph"] = True
+    tensorboard: Annotated[bool, "also write event files for TensorBoard"] = False
 
     options: dict[str, Any] = field(default_factory=dict)  # the method's own
 
@@ -166,7 +168,9 @@ def resolve(values: dict[str, Any]) -> Run:
 
 
 def check_together(values: dict[str, Any]) -> None:
-    """Options that contradict each other."""
+    """Options that contradict each other, or need what is not there."""
+    if values.get("tensorboard"):
+        check_installed()
     if values.get("from_") and values.get("weights"):
         raise UsageError("--from and --weights both give the weights to start from: choose one.")
     for name in ("labels_per_class", "head_labelled"):
