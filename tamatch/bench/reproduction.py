@@ -23,7 +23,9 @@ from .store import Store
 from .tables import short, table
 
 EIGHTH = Fraction(1, 8)
-TABLES = ("lt", "ablation-lt", "causes")
+LENGTHS = (FULL, *(Fraction(1, 2**k) for k in range(1, 8)))  # the longest that is in is shown
+TABLES = {"lt": (EIGHTH, FULL), "ablation-lt": (EIGHTH, FULL), "causes": (EIGHTH,)}
+STAND_IN = "stand-in"
 BIAS, CLIPPING = LONG_TAIL[2], LONG_TAIL[3]
 HEAD = """# What came out
 
@@ -66,8 +68,7 @@ def page(store: Store, folder: Path) -> str:
     parts = [
         HEAD,
         claims(store),
-        *tables(store, EIGHTH, shown),
-        *tables(store, FULL, shown),
+        *(section(bench, scale, store, shown) for bench, scale in sections(store)),
         *pictures(store, folder),
         sources(store),
     ]
@@ -85,21 +86,25 @@ def claims(store: Store) -> str:
     return "\n".join([CLAIMS_HEAD, *head, *lines, ""])
 
 
-def tables(store: Store, scale: Fraction, shown: set[str]) -> Iterable[str]:
-    """The tables of runs of one length; a note that was `shown` before is not repeated."""
+def sections(store: Store) -> list[tuple[str, Fraction]]:
+    """The tables of the page, and of which length their runs are."""
+    fixed = [(b, scale) for scale in (EIGHTH, FULL) for b, have in TABLES.items() if scale in have]
+    plan = PLANS[STAND_IN]
+    there = (scale for scale in LENGTHS if store.found(plan.cells(STAND_IN, scale=scale)))
+    return [*fixed, (STAND_IN, next(there, FULL))]
+
+
+def section(bench: str, scale: Fraction, store: Store, shown: set[str]) -> str:
+    """One table; a note that was `shown` before is not repeated."""
+    plan = PLANS[bench]
+    cells = plan.cells(bench, scale=scale)
     length = "full length" if scale == FULL else f"runs of {scale} of the full length"
-    for bench in TABLES:
-        plan = PLANS[bench]
-        cells = plan.cells(bench, scale=scale)
-        if scale == FULL and plan.variants:
-            continue  # causes are looked for in short runs
-        if scale == FULL and not store.found(cells):
-            yield f"## {plan.title}, {length}\n\nNone of its {len(cells)} runs is in yet.\n"
-            continue
-        whole = table(plan, cells, store)
-        notes = [note for note in whole.notes if note not in shown]
-        shown |= {note for note in notes if not note.startswith("Made by")}
-        yield markdown(replace(whole, title=f"{plan.title}, {length}", notes=notes))
+    if scale == FULL and not store.found(cells):
+        return f"## {plan.title}, {length}\n\nNone of its {len(cells)} runs is in yet.\n"
+    whole = table(plan, cells, store)
+    notes = [note for note in whole.notes if note not in shown]
+    shown |= {note for note in notes if not note.startswith("Made by")}
+    return markdown(replace(whole, title=f"{plan.title}, {length}", notes=notes))
 
 
 def pictures(store: Store, folder: Path) -> Iterable[str]:
@@ -149,8 +154,7 @@ def sources(store: Store) -> str:
     """Every run behind the page: its file, which has the configuration, and its code."""
     cells = {
         cell.name: cell
-        for scale in (FULL, EIGHTH)
-        for bench in TABLES
+        for bench, scale in sections(store)
         for cell in PLANS[bench].cells(bench, scale=scale)
     }
     found = store.found(cells.values())

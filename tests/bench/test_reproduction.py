@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tamatch.bench.cells import SEEDS, Cell
+from tamatch.bench.cells import PLANS, SEEDS, Cell
 from tamatch.bench.claims import CLAIMS
 from tamatch.bench.curves import Curve
 from tamatch.bench.evidence import Evidence, costs_more, lower_error, ratio_near_one
@@ -20,6 +20,10 @@ from tests.bench.made import result
 
 ROOT = Path(__file__).parents[2]
 EIGHTH = Fraction(1, 8)
+MADE = {
+    "commit": "0123456789abcdef", "gpu": "NVIDIA H200", "device": "cuda",
+    "finished": "2026-11-15T04:18:50+00:00", "source_sha256": 64 * "a",
+}  # fmt: skip
 
 
 def test_the_page_in_the_docs_is_that_of_the_results() -> None:
@@ -81,12 +85,22 @@ def test_the_ratio_at_the_end(evidence: Evidence) -> None:
     assert ratio_near_one(evidence).figures == "none yet"
 
 
+def test_the_longest_stand_ins_are_shown(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    setting = PLANS["stand-in"].settings[0]
+    assert "None of its 48 runs is in yet." in page(store, tmp_path)
+    for scale, error in ((Fraction(1, 32), 40.0), (EIGHTH, 30.0)):
+        cell = Cell("stand-in", setting, "tamatch", 0, scale)
+        store.write(cell, result(cell, error, made=MADE))
+        text = page(store, tmp_path)
+        assert f"runs of {scale} of the full length" in text
+        assert f"| TaMatch | {error:.2f} |" in text and f"{cell.name}.json" in text
+
+
 def test_the_command_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store, out = Store(tmp_path / "results"), tmp_path / "docs/page.md"
     cell = Cell("lt", LONG_TAIL[0], "tamatch", 1, EIGHTH)
-    made = {"commit": "0123456789abcdef", "gpu": "NVIDIA H200", "device": "cuda"}
-    made |= {"finished": "2026-11-15T04:18:50+00:00", "source_sha256": 64 * "a"}
-    store.write(cell, result(cell, 31.4, made=made))
+    store.write(cell, result(cell, 31.4, made=MADE))
     words = ["bench", "report", "--results", str(store.folder), "--out", str(out)]
     assert main(words) == 0
     text = out.read_text()
