@@ -65,7 +65,7 @@ DATASETS: dict[str, DataEntry] = {
     "cifar100": DataEntry(
         "CIFAR-100: 60,000 photographs of 100 things, 32×32",
         "cifar:read100",
-        SplitPlan(labels_per_class=4),
+        SplitPlan(labels_per_class=2),
     ),
     "stl10": DataEntry(
         "STL-10: 113,000 photographs, 13,000 of them of 10 known things, 96×96",
@@ -75,7 +75,7 @@ DATASETS: dict[str, DataEntry] = {
     "eurosat": DataEntry(
         "EuroSAT: 27,000 satellite images of 10 land uses, 64×64 read at 32×32",
         "eurosat:read",
-        SplitPlan(labels_per_class=4),
+        SplitPlan(labels_per_class=2),
     ),
 }
 
