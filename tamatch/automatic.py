@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from . import choose, dist
+from . import choose
 from .build import baseline_config, data_of, engine_of, split_plan
 from .choose import Chosen, Speed
 from .config import Run, configure, stated
@@ -45,6 +45,22 @@ class Decided:
         return [f"Chosen for {self.occasion}; options win:", *shown] if shown else []
 
 
+@dataclass
+class Draft:
+    """A run whose settings are being chosen: each choice may rest on the ones before."""
+
+    given: dict[str, Any]
+    config: Path | None
+    chosen: Chosen = NOTHING
+
+    @property
+    def run(self) -> Run:
+        return configure(self.given, self.config, self.chosen.settings)
+
+    def take(self, found: Chosen) -> None:
+        self.chosen |= found
+
+
 def decide(
     given: Mapping[str, Any], config: Path | None = None, limit: str | None = None
 ) -> Decided:
@@ -54,44 +70,39 @@ def decide(
     limit, so are the steps of any run. Where the time matters, the speed is measured.
     """
     began = time.perf_counter()
-    left = None if limit is None else choose.parse_time(limit) - ENDING
-    user = stated(given, config)
+    draft = Draft({k: v for k, v in given.items() if v is not None}, config)
+    user, taken = (stated(draft.given, config, taken=also) for also in (False, True))
     if limit is not None and "steps" in user:
         raise UsageError("--steps and --time say the same thing twice: give one of them.")
-    run = configure(given, config)
-    own = run.data not in DATASETS
+    own = draft.run.data not in DATASETS
     if not own and limit is None:
-        return Decided(run)
+        return Decided(draft.run)
 
-    fixed = {*user, *stated(given, config, taken=True)}  # by the user, or by the run it starts from
-    if limit is not None:
-        fixed -= {*PACE} - {*user}
-    device = pick_device(run.device)
-    chosen = NOTHING
+    # what a run to start from says of its length gives way to a time limit
+    fixed = {k for k in taken if limit is None or k in user or k not in PACE}
+    device = pick_device(draft.run.device)
     if own and "size" not in fixed:
-        chosen |= size_of(own_path(run.data), device)
-    run = configure(given, config, chosen.settings)
+        draft.take(size_of(own_path(draft.run.data), device))
     with counting("reading images") as count:
-        data = data_of(run, run.size, count)
-    split = make_split(data, split_plan(run))
+        data = data_of(draft.run, draft.run.size, count)
+    split = make_split(data, split_plan(draft.run))
     if own:
-        chosen |= fitting(split, device)
-        run = configure(given, config, chosen.settings)
-        chosen |= choose.pool_batch(run.batch)
-        run = configure(given, config, chosen.settings)
-    if limit is not None and left is not None:
-        speeds = measured(run, data, split)
-        chosen |= choose.in_time(limit, left - (time.perf_counter() - began), speeds)
+        draft.take(fitting(split, device))
+        draft.take(choose.pool_batch(draft.run.batch))
+        draft.take(precision_of(draft.run, device))
+    if limit is not None:
+        speeds = measured(draft.run, data, split)
+        left = choose.parse_time(limit) - ENDING - (time.perf_counter() - began)
+        draft.take(choose.in_time(limit, left, speeds))
     elif "steps" not in fixed:
-        chosen |= steps_of(run, data, split, device)
-    chosen |= paced(run, chosen.settings.get("steps", run.steps), own=own)
-    if own and run.precision == "auto":
-        chosen |= precision_of(run, device)
+        draft.take(steps_of(draft.run, data, split, device))
+    steps = draft.chosen.settings.get("steps", draft.run.steps)
+    draft.take(paced(draft.run, steps, own=own))
 
-    forced = {k: v for k, v in chosen.settings.items() if limit and k in PACE and k not in user}
-    reasons = {k: why for k, why in chosen.reasons.items() if k not in fixed}
-    occasion = f"{len(data.images):,} images on {machine(device)}"
-    return Decided(configure({**forced, **given}, config, chosen.settings), reasons, occasion)
+    settings, reasons = draft.chosen.settings, draft.chosen.reasons
+    draft.given = {k: settings[k] for k in PACE if k in settings and k not in fixed} | draft.given
+    told = {name: why for name, why in reasons.items() if name not in fixed}
+    return Decided(draft.run, told, f"{len(data.images):,} images on {machine(device)}")
 
 
 def size_of(place: Path, device: torch.device) -> Chosen:
@@ -132,6 +143,8 @@ def paced(run: Run, steps: int, *, own: bool) -> Chosen:
 
 def precision_of(run: Run, device: torch.device) -> Chosen:
     """Told only: `auto` stays in the run, so that it may go on elsewhere."""
+    if run.precision != "auto":
+        return NOTHING
     found = pick_precision(run, device)
     why = "what a GPU is fastest with" if found == "bf16" else "a CPU gains nothing from less"
     return Chosen({}, {"precision": f"{found}: {why}"})
@@ -156,12 +169,12 @@ def speed_of(run: Run, data: DataSet, split: Split) -> Speed:
     engine = engine_of(run, data, split)
     with engine.running():
         timed(engine, WARM_STEPS + 2 if engine.use_graph else 1)
-        start = agreed(time.perf_counter() - began)
+        start = time.perf_counter() - began
         steps, seconds, block = 0, 0.0, 1
         while seconds < MEASURE:
-            seconds += agreed(timed(engine, block))
+            seconds += timed(engine, block)
             steps, block = steps + block, 2 * block
-        image = agreed(seconds_to_predict(engine, data, split))
+        image = seconds_to_predict(engine, data, split)
     at_the_end = image * len(split.unlabelled) if engine.method.views.u else 0.0
     held_out = len(split.validation) + len(split.test)
     return Speed(start + at_the_end, seconds / steps, image * held_out)
@@ -189,8 +202,3 @@ def timed(engine: Engine, steps: int) -> float:
 def wait(engine: Engine) -> None:
     if engine.stream is not None:
         engine.stream.synchronize()
-
-
-def agreed(seconds: float) -> float:
-    """The first process's clock counts for all, so that all do the same steps."""
-    return float(dist.from_first(seconds))

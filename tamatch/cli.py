@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from . import __version__, launch
 from .bench import commands as bench
 from .choose import parse_time
-from .config import RUN_OPTIONS, configure, dump, method_options
+from .config import RUN_OPTIONS, configure, dump, method_options, without_rivals
 from .errors import DataError, TamatchError, UsageError
 from .methods import METHODS, entry
 from .nets import FAMILIES, NETS
@@ -105,21 +105,21 @@ def parser() -> Parser:
         return sub
 
     sub = command("check", check, "describe a data set or a folder before training on it")
-    sub.add_argument("data", metavar="NAME|DIR")
+    sub.add_argument("data", metavar="NAME|DIR", help="data set by name, or a folder")
     sub.add_argument("--download", action="store_true", help="fetch a named set first")
     sub.add_argument("--json", action="store_true", help="print JSON")
     for name in ("root", "labels", "size", *SPLIT):
         add_option(sub, RUN_OPTIONS[name])
     add_train_options(command("train", train, "train a classifier"))
     sub = command("resume", resume, "continue a stopped run exactly where it was")
-    sub.add_argument("path", metavar="RUN", type=Path)
+    sub.add_argument("path", metavar="RUN", type=Path, help="run folder")
     sub = command("evaluate", evaluate, "test a run's model")
-    sub.add_argument("path", metavar="RUN", type=Path)
+    sub.add_argument("path", metavar="RUN", type=Path, help="run folder")
     sub.add_argument("--data", help="other data, by name or folder (default: the run's own)")
     sub.add_argument("--root", help="folder that holds a named data set")
     sub.add_argument("--json", action="store_true", help="print JSON")
     sub = command("predict", predict, "label images with a run's model")
-    sub.add_argument("path", metavar="RUN", type=Path)
+    sub.add_argument("path", metavar="RUN", type=Path, help="run folder")
     sub.add_argument(
         "images", metavar="IMAGE", nargs="+", help="files, folders, or - for names on stdin"
     )
@@ -131,7 +131,7 @@ def parser() -> Parser:
     where.add_argument("--csv", type=Path, metavar="FILE", help="--out FILE --format csv")
     sub.add_argument("--overwrite", action="store_true", help="replace an older file")
     sub = command("label", label, "label a run's unlabelled pool as a CSV")
-    sub.add_argument("path", metavar="RUN", type=Path)
+    sub.add_argument("path", metavar="RUN", type=Path, help="run folder")
     sub.add_argument("--out", type=Path, metavar="FILE", required=True, help="CSV to write")
     cut = sub.add_mutually_exclusive_group()
     cut.add_argument("--min-confidence", type=float, metavar="C", help="no label below this")
@@ -145,7 +145,7 @@ def parser() -> Parser:
     )  # fmt: skip
     sub.add_argument("--overwrite", action="store_true", help="replace an older file")
     sub = command("review", review, "label the most useful images on a page in the browser")
-    sub.add_argument("path", metavar="RUN", type=Path)
+    sub.add_argument("path", metavar="RUN", type=Path, help="run folder")
     sub.add_argument(
         "--labels", type=Path, metavar="FILE",
         help="CSV that the labels go to (default: the run's own, or labels.csv)",
@@ -153,16 +153,16 @@ def parser() -> Parser:
     sub.add_argument("--port", type=int, metavar="N", default=0, help="port (default: a free one)")
     sub.add_argument("--no-browser", action="store_true", help="only print the address")
     sub = command("export", export, "write a run's model for other programs, and check it")
-    sub.add_argument("path", metavar="RUN", type=Path)
+    sub.add_argument("path", metavar="RUN", type=Path, help="run folder")
     sub.add_argument("--format", required=True, choices=("onnx", "pt2", "safetensors"))
     sub.add_argument("--out", type=Path, metavar="PATH", help="file, or folder for safetensors")
     sub.add_argument("--overwrite", action="store_true", help="replace an older export")
     sub = command("report", report, "write report.html for a run, or compare several")
-    sub.add_argument("paths", metavar="RUN", nargs="+", type=Path)
+    sub.add_argument("paths", metavar="RUN", nargs="+", type=Path, help="run folders")
     sub.add_argument("--out", type=Path, help="file of a comparison (default: comparison.html)")
     bench.add_arguments(command("bench", bench.run, "make the paper's tables and figures"))
     sub = command("methods", methods, "list the methods, or the options of one")
-    sub.add_argument("name", nargs="?")
+    sub.add_argument("name", metavar="NAME", nargs="?", help="a method")
     sub.add_argument("--json", action="store_true", help="print JSON")
     sub = command("nets", nets, "list the nets")
     sub.add_argument("--json", action="store_true", help="print JSON")
@@ -231,8 +231,9 @@ def check(arguments: Any) -> int:
     wanted = {k: v for k, v in given.items() if k in SPLIT}
     if "labelled_in_pool" in wanted:
         wanted["labelled_in_pool"] = wanted["labelled_in_pool"] == "yes"
-    preset = DATASETS[arguments.data].plan if arguments.data in DATASETS else None
-    plan = dataclasses.replace(preset or SplitPlan(), **wanted) if wanted or preset else None
+    entry = DATASETS.get(arguments.data)
+    preset = without_rivals(dataclasses.asdict(entry.plan), wanted) if entry else {}
+    plan = SplitPlan(**{**preset, **wanted}) if wanted or entry else None
     with counting("reading images") as progress:
         found = describe(arguments.data, root, plan, given.get("size"), progress, labels)
     print(json.dumps(found.to_json(), indent=1) if arguments.json else "\n".join(found.lines()))

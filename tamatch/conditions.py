@@ -13,7 +13,7 @@ from . import __version__, dist
 from .config import Run
 from .errors import UsageError
 
-PLACE = ("root", "device", "images")  # settings of the machine, not of the run
+PLACE = ("root", "device", "images", "tensorboard")  # of the machine, not of the run
 
 Conditions = dict[str, str]
 

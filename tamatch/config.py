@@ -13,6 +13,7 @@ import yaml
 
 from . import launch, recipes
 from .errors import UsageError
+from .events import check_installed
 from .folder import RunFolder
 from .kinds import AT_LEAST_ONE, AT_LEAST_ZERO, POSITIVE, SHARE, Between
 from .methods import entry, get, register
@@ -27,7 +28,9 @@ class Run:
     data: Annotated[str, "data set by name, or a folder of images"] = "digits"
     root: Annotated[str, "folder that holds a named data set"] | None = None
     labels: Annotated[str, "table of labels that adds to the folder's own"] | None = None
-    size: Annotated[int, Between(8, 512), "side of the images in pixels"] | None = None
+    size: (
+        Annotated[int, Between(8, 512), "side of the images in pixels; chosen for your own"] | None
+    ) = None
     method: Annotated[str, "method by name, or FILE.py:CLASS"] = "tamatch"
     net: Annotated[str, "net by name; `tamatch nets` lists them"]
     weights: Annotated[str, "file of pre-trained weights to start from"] | None = None
@@ -70,6 +73,7 @@ class Run:
     precision: Annotated[Literal["auto", "fp32", "tf32", "bf16"], "arithmetic"] = "auto"
     compile: Annotated[bool, "compile the net (CUDA)"] = True
     graph: Annotated[bool, "capture the step in a CUDA graph"] = True
+    tensorboard: Annotated[bool, "also write event files for TensorBoard"] = False
 
     options: dict[str, Any] = field(default_factory=dict)  # the method's own
 
@@ -143,7 +147,8 @@ def resolve(values: dict[str, Any]) -> Run:
     entry(method)  # a wrong name is the first thing to say, before torch is imported
     data = run_values.get("data", Run.data)
     recipe = recipes.defaults(data, method, named="method" in run_values)
-    filled = {**recipe.run, **{k: v for k, v in run_values.items() if v is not None}}
+    known = {k: v for k, v in run_values.items() if v is not None}
+    filled = {**without_rivals(recipe.run, known), **known}
 
     allowed = method_options(method)
     own = {k: v for k, v in values.items() if k not in RUN_OPTIONS}
@@ -165,8 +170,21 @@ def resolve(values: dict[str, Any]) -> Run:
     return run
 
 
+def without_rivals(preset: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """A preset less what the user has replaced: equal classes by a long tail, or the reverse."""
+    tail = ("head_labelled", "head_unlabelled", "gamma", "gamma_unlabelled")
+    gone: tuple[str, ...] = ()
+    if "head_labelled" in given:
+        gone = ("labels_per_class",)
+    elif "labels_per_class" in given:
+        gone = tail
+    return {k: v for k, v in preset.items() if k not in gone}
+
+
 def check_together(values: dict[str, Any]) -> None:
-    """Options that contradict each other."""
+    """Options that contradict each other, or need what is not there."""
+    if values.get("tensorboard"):
+        check_installed()
     if values.get("from_") and values.get("weights"):
         raise UsageError("--from and --weights both give the weights to start from: choose one.")
     for name in ("labels_per_class", "head_labelled"):

@@ -38,6 +38,8 @@ class Option:
             if self.optional:
                 return None
             raise UsageError(f"{self.flag} needs a value.")
+        if isinstance(value, str) and not value.strip():  # an empty path would be this folder
+            raise UsageError(f"{self.flag} needs a value.")
         if self.choices:
             return self._chosen(str(value))
         if self.type is bool:

@@ -14,6 +14,7 @@ from .automatic import Decided, decide
 from .build import baseline_config, data_of, engine_of, split_plan
 from .config import Run, configure, resolve
 from .data import make_split
+from .engine import Engine
 from .errors import DataError, StorageError
 from .exam import Exam, Pool
 from .files import read_json
@@ -143,7 +144,7 @@ def follow() -> Finished:
     It never looks at the run folder, which may be on another machine.
     """
     with dist.joined(), StopSignals() as stop:
-        while "run" in (order := dist.from_first()):
+        while "state" in (order := dist.from_first()):
             run = Run(**order["run"])
             data = data_of(run, run.size)
             if data.sha256() != order["data"]:
@@ -152,6 +153,15 @@ def follow() -> Finished:
             engine.load_state_dict(order["state"])
             accompany(engine, stop)
     return Finished(Path(order["path"]), order["result"])
+
+
+def order_of(run: Run, folder: RunFolder, engine: Engine) -> dict[str, Any]:
+    """What the other processes must know to take part in a run; the weights are in the state."""
+    return {
+        "run": dataclasses.asdict(dataclasses.replace(run, weights=None, from_=None)),
+        "data": folder.read()["data"]["sha256"],
+        "state": engine.state_dict(),
+    }
 
 
 def one_run(run: Run, folder: RunFolder, progress: Progress) -> dict[str, Any]:
@@ -164,9 +174,7 @@ def one_run(run: Run, folder: RunFolder, progress: Progress) -> dict[str, Any]:
         progress.say(message)
     training = prepare(run, folder, progress, started=state is not None)
     training.resume(state)
-    order = {"run": dataclasses.asdict(dataclasses.replace(run, weights=None, from_=None))}
-    data = folder.read()["data"]["sha256"]
-    dist.from_first({**order, "data": data, "state": training.engine.state_dict()})
+    dist.from_first(order_of(run, folder, training.engine))
     return training.go()
 
 

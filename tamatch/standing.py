@@ -76,19 +76,25 @@ def standing(engine: Engine, pool: Pool, temperature: float = 1.0) -> Standing:
 
 def answers(engine: Engine, images: torch.Tensor, temperature: float) -> tuple[Any, ...]:
     """The first five columns of a `Standing` for some images."""
-    sure, label = labelled_by(engine, images).max(-1)
-    own = tempered(engine.probabilities(images).cpu().numpy(), temperature)
+    p = engine.probabilities(images)
+    sure, label = labelled_by(engine, images, p).max(-1)
+    own = tempered(p.cpu().numpy(), temperature)
     order = np.argsort(-own, axis=-1, kind="stable")
     best, second = order[:, 0], order[:, min(1, own.shape[1] - 1)]
     return best, own.max(-1), second, label.cpu().numpy(), sure.double().cpu().numpy()
 
 
 @torch.no_grad()
-def labelled_by(engine: Engine, images: torch.Tensor) -> torch.Tensor:
-    """(n, C) that pseudo-labels come from: by the net in training, not its average, generated."""
+def labelled_by(
+    engine: Engine, images: torch.Tensor, final: torch.Tensor | None = None
+) -> torch.Tensor:
+    """(n, C) that pseudo-labels come from: by the net in training, not its average, generated.
+
+    `final`, the probabilities by the final net, saves asking it again where the two are one.
+    """
     method, now = engine.method, engine.at
     if method.average is None:
-        return generated(method, engine.probabilities(images))
+        return generated(method, engine.probabilities(images) if final is None else final)
     net = method.net.eval()
     with torch.compiler.set_stance("force_eager"), engine.precision():  # compiled for training only
         parts = [part.to(engine.device) for part in torch.split(images, BATCH)]

@@ -12,7 +12,7 @@ from .likeness import Likeness
 
 PATIENCE = 2000  # steps after the warm-up before anybody worries; a quarter of a shorter run
 HARDLY = 0.01  # share of the unlabelled images below which they count as not used
-EXPECTED = 30  # images of a class there should have been before its absence means something
+EXPECTED = 10  # images of a class there should have been before its absence means something
 LISTED = 5  # class names in a sentence
 
 

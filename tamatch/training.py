@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +17,7 @@ from .config import Run
 from .diagnosis import overflow
 from .engine import Engine
 from .errors import DataError, NumericError
+from .events import Events
 from .exam import Exam, Pool, headline
 from .files import write_json
 from .folder import RunFolder
@@ -48,6 +51,7 @@ class Training:
         self.seconds = 0.0  # training time before this process
         self.bad_steps = 0  # as far as the user knows
         self.conditions = conditions(run, engine.device)
+        self.events: Events | None = None
 
     def resume(self, state: dict[str, Any] | None) -> None:
         """Go back to a checkpoint, or to the start if there is none."""
@@ -76,7 +80,7 @@ class Training:
         if self.watch is not None and engine.done == 0:
             self.watch.begin()
         bar = self.progress.bar(engine.done, self.steps)
-        with StopSignals() as stop, bar, engine.running():
+        with StopSignals() as stop, bar, engine.running(), self.recording():
             while engine.done < self.steps:
                 self.advance()
                 done = engine.done
@@ -91,6 +95,16 @@ class Training:
                 if asked and not last:
                     self.stop(asked)
             return self.finish()
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Event files for TensorBoard, where the run is to have them."""
+        if not self.run.tensorboard:
+            yield
+            return
+        path, names = self.folder.path / "events", self.model.facts.classes
+        with closing(Events(path, names, self.engine.done + 1)) as self.events:
+            yield
 
     def advance(self) -> None:
         """One step; if memory does not suffice, once more with recomputed activations."""
@@ -121,10 +135,16 @@ class Training:
             raise NumericError(f"loss part {unclear[0]} is not finite near step {step:,}.")
         lr = float(self.engine.optimizer.param_groups[-1]["lr"])
         row = {"step": step, "kind": "train", **values, "lr": lr}
-        self.folder.append({**row, "time": {"seconds": round(self.elapsed(), 3)}})
+        self.write(row)
         self.progress.trained(row)
         if self.watch is not None:
             self.watch.logged(row)
+
+    def write(self, row: dict[str, Any]) -> None:
+        """A line of metrics.jsonl, and of the event files where they are wanted."""
+        self.folder.append({**row, "time": {"seconds": round(self.elapsed(), 3)}})
+        if self.events is not None:
+            self.events.add(row)
 
     def check_numbers(self) -> None:
         """Tell of bad steps; stop when there were too many. The device has undone them."""
@@ -147,7 +167,7 @@ class Training:
             marks = exam.mark(self.engine.probabilities(exam.images))
             row = {"step": self.engine.done, "kind": kind}
             row |= {"error": marks.error, "per_class": marks.per_class}
-            self.folder.append({**row, "time": {"seconds": round(self.elapsed(), 3)}})
+            self.write(row)
             self.progress.tested(row)
 
     def save(self) -> None:
@@ -184,8 +204,8 @@ class Training:
         rows = self.folder.rows()
         tests = [row for row in rows if row["kind"] == "test"]
         trained = [row for row in rows if row["kind"] == "train"]
-        if self.watch is not None and found.standing is not None and trained:
-            self.watch.end(trained[-1], found.standing)
+        if self.watch is not None and found.standing is not None:
+            self.watch.end(trained, found.standing)
         result = {
             "method": self.run.method,
             "dataset": self.run.data,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -16,10 +18,12 @@ from .folder import RunFolder
 from .likeness import likeness, spread
 from .progress import Progress
 from .pseudo.account import threshold
-from .standing import Standing, labelled_by
+from .standing import Floats, Standing, labelled_by
 from .symptoms import Reached, Symptom, never_predicted, patience, unlike, unused
 from .trust import TAUS
 
+WINDOW = 1000  # a rule looks at so many images at least
+EACH = 30  # and at so many a class
 ASKED = 512  # images of the pool that are asked why nothing is accepted
 SOME = 0.1  # share of them that a lower threshold should accept
 
@@ -36,6 +40,9 @@ class Watch:
         labels = pool.data.labels[engine.source.roles[0]]
         self.shares = shares(labels, len(self.names))
         self.from_step = patience(run.steps, run.warmup)
+        wanted = max(WINDOW, EACH * len(self.names))  # images, of some number of last lines
+        lines = math.ceil(wanted / (run.log_every * run.unlabelled))
+        self.rows: deque[Mapping[str, Any]] = deque(maxlen=lines)
         self.present = {w["name"]: Symptom(**w) for w in folder.read().get("warnings", [])}
 
     def begin(self) -> None:
@@ -46,20 +53,26 @@ class Watch:
 
     def logged(self, row: Mapping[str, Any]) -> None:
         """After each line of the log."""
-        if row["step"] >= self.from_step:
-            self.tell(self.of_use(row))
-            if "predicted_by_class" in row:
-                images = self.run.log_every * self.run.unlabelled
-                self.tell(
-                    never_predicted(row["predicted_by_class"], images, self.shares, self.names)
-                )
+        self.rows.append(row)
+        if row["step"] >= self.from_step and len(self.rows) == self.rows.maxlen:
+            self.tell(self.of_use(row["step"]))
+            predicted = self.recent("predicted_by_class")
+            if predicted is not None:
+                images = len(self.rows) * self.run.log_every * self.run.unlabelled
+                self.tell(never_predicted(predicted.tolist(), images, self.shares, self.names))
 
-    def end(self, row: Mapping[str, Any], found: Standing) -> None:
-        """What still applies when all is done; early worries may have passed."""
+    def recent(self, name: str) -> Floats | None:
+        """The mean of a logged value over the last lines; None where the method has none."""
+        found = [row[name] for row in self.rows if name in row]
+        return np.mean(found, axis=0) if found else None
+
+    def end(self, rows: Sequence[Mapping[str, Any]], found: Standing) -> None:
+        """What still applies when all is done, by the last lines; early worries may have passed."""
+        self.rows.extend(rows)  # also those from before a resume
         counts = np.bincount(found.predicted, minlength=len(self.names)) / max(1, len(self.pool))
         final = (
             self.present.get("labelled and unlabelled images look unlike each other"),
-            self.of_use(row),
+            self.of_use(self.engine.done),
             never_predicted(counts.tolist(), len(self.pool), self.shares, self.names),
         )
         for symptom in final:
@@ -67,11 +80,13 @@ class Watch:
         self.present = {s.name: s for s in final if s is not None}
         self.write()
 
-    def of_use(self, row: Mapping[str, Any]) -> Symptom | None:
-        used = row.get("used")
-        if used is None or unused(used, row["step"], Reached(0, None, None)) is None:
+    def of_use(self, step: int) -> Symptom | None:
+        used = self.recent("used")
+        if not len(self.pool):  # every image has its label
             return None
-        return unused(used, row["step"], self.reached())
+        if used is None or unused(float(used), step, Reached(0, None, None)) is None:
+            return None
+        return unused(float(used), step, self.reached())
 
     def reached(self) -> Reached:
         """How confident a part of the pool is now."""

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import tamatch
 from tamatch import checkpoint, cli
@@ -21,6 +22,7 @@ from tamatch.exam import Pool
 from tamatch.pseudo.account import class_shares, threshold
 from tamatch.sheet import COLUMNS, MOST, TILE, sheet
 from tamatch.standing import drawn, labelled_by, standing
+from tamatch.stats import Tally
 from tamatch.trust import fit_temperature, measure, reliability, tempered
 from tests.tiny import digits, tiny_engine
 
@@ -306,3 +308,34 @@ def test_a_sheet_is_cut_up_again() -> None:
         assert np.abs(np.array(paper.getpixel(middle)) - images[13, 0, 0]).max() < 12
     with Image.open(BytesIO(sheet(np.zeros((1, 100, 100, 3), np.uint8)))) as paper:
         assert paper.size == (COLUMNS * TILE, TILE)
+
+
+class Counter(TorchDispatchMode):
+    """Counts the operations that would be kernels on a device; views and empty memory are none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        self.count += not (func.is_view or "empty" in str(func))
+        return made
+
+
+@pytest.mark.parametrize("method", ["tamatch", "flexmatch", "comatch", "dash"])
+def test_counting_acceptances_costs_two_small_kernels(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def operations() -> int:
+        engine = tiny_engine(method)
+        for _ in range(2):
+            engine.advance()
+        engine.turn_to(engine.done)
+        with Counter() as counter:
+            engine.step()
+        return counter.count
+
+    counted = operations()
+    monkeypatch.setattr(Tally, "add_", lambda self, ids, mask: None)
+    assert counted - operations() == 2

@@ -176,6 +176,23 @@ def test_options_win(photos: Path, quick: None, tmp_path: Path) -> None:
     assert found.reasons.keys() == {"unlabelled"}
 
 
+def test_what_is_none_is_left_open(photos: Path, quick: None) -> None:
+    assert decide({"data": str(photos), "size": None, "steps": None}) == decide(
+        {"data": str(photos)}
+    )
+
+
+def test_a_run_that_goes_on_keeps_its_settings(photos: Path, tmp_path: Path, quick: None) -> None:
+    earlier = {"data": str(photos), "size": 24, "steps": 77, "net": "wrn_10_1", "batch": 4}
+    record = {"config": {**earlier, "log_every": 7}}
+    (tmp_path / "run.json").write_text(json.dumps(record))
+    run = decide({"from_": str(tmp_path), "net": "wrn_16_1"}).run
+    assert (run.size, run.steps, run.net, run.batch, run.log_every) == (24, 77, "wrn_16_1", 4, 7)
+    longer = decide({"from_": str(tmp_path)}, limit="10m").run
+    assert longer.steps > 1000 and longer.log_every == longer.steps // 60
+    assert (longer.size, longer.batch) == (24, 4)
+
+
 def test_named_sets_keep_their_recipes() -> None:
     found = decide({"data": "digits"})
     assert found.lines() == [] and found.run == tamatch.config.configure({})

@@ -37,7 +37,8 @@ def test_a_run_folder_explains_itself(run: Path) -> None:
     names = {p.name for p in run.iterdir()}
     assert names == {
         "run.json", "result.json", "metrics.jsonl", "split.csv", "checkpoints", "model",
-        "predictions", "baseline", "batch.png", "report.html", "log.txt",
+        "predictions", "baseline", "batch.png", "report.html", "log.txt", "trust.json", "pictures",
+        "never_accepted.csv",
     }  # fmt: skip
     record = json.loads((run / "run.json").read_text())
     assert record["status"] == "finished" and record["step"] == 60

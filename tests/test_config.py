@@ -41,6 +41,14 @@ def test_recipes_name_only_options_that_exist() -> None:
         assert options.keys() <= method_options(method).keys()
 
 
+def test_a_long_tail_takes_the_place_of_equal_classes_and_the_reverse() -> None:
+    tail = configure({"data": "digits", "head_labelled": 20, "gamma": 5})
+    assert (tail.labels_per_class, tail.head_labelled, tail.gamma) == (None, 20, 5)
+    even = configure({"data": "cifar10-lt", "labels_per_class": 4})
+    assert (even.labels_per_class, even.head_labelled, even.head_unlabelled) == (4, None, None)
+    assert even.gamma == 1
+
+
 def test_options_win_over_the_file(tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     file.write_text("steps: 77\ntau: 0.8\nlabels-per-class: 2\n")

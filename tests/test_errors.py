@@ -167,6 +167,9 @@ COMMANDS = [
     ("train --out runs/half", 2,
      "runs/half holds an unfinished run (step 1 of 2): `tamatch resume runs/half` goes on with"
      " it, --overwrite deletes it."),
+    ("train --data ''", 2, "--data needs a value."),
+    ("train --data photos/cat/0.png", 2,
+     "--data photos/cat/0.png is one image. Give the folder that holds the classes."),
     ("train --data digts", 2,
      "--data digts is neither a data set's name nor a folder. Perhaps you meant digits."),
     ("train --data nowhere", 2,
@@ -340,7 +343,7 @@ class Local:
 def one_gpu(name: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(launch, "processes", lambda: 2)
-        patch.setattr(launch, "place", lambda: 1)
+        patch.setattr(launch, "neighbours", lambda: 2)
         patch.setattr(torch.cuda, "device_count", lambda: 1)
         hardware.own_gpu(torch.device(name))
 
@@ -389,7 +392,7 @@ CALLS: list[tuple[Callable[[], object], str]] = [
     (lambda: one_gpu("cuda:0"),
      "--device cuda:0 is one GPU, and each process needs its own: use cuda."),
     (lambda: one_gpu("cuda"),
-     "there are 1 GPUs on this machine, and more processes: give torchrun --nproc-per-node gpu, "
+     "2 processes need as many GPUs, and this machine has 1: give torchrun --nproc-per-node gpu, "
      "or train with --device cpu."),
 ]  # fmt: skip
 
@@ -462,7 +465,6 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     "normalise the images of each process": (
         "dist/test_norm.py::test_layers_of_other_nets_become_ours"
     ),
-    "another process of this run": "dist/test_runs.py::test_two_processes_make_the_run_of_one",
     "than in process 0": "dist/test_runs.py::test_two_processes_make_the_run_of_one",
     "do not fit this version": (
         "faults/test_conditions.py::test_a_checkpoint_of_another_kind_is_refused"

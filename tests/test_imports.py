@@ -18,6 +18,7 @@ import pytest
         "from tamatch.cli import main; main(['nets'])",
         "from tamatch.cli import main; main(['export', 'no-such-run'])",
         "from tamatch.cli import main; main(['label', 'no-such-run'])",
+        "from tamatch.cli import main; main(['review'])",
         "import tamatch.report",
         "import tamatch.data",
         "from tamatch.cli import main; main(['train', '--method', 'fixmach'])",

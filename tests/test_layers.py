@@ -12,7 +12,7 @@ LAYERS = [
     {"errors", "launch"},
     {"types", "kinds", "dist", "losses", "untrusted", "npz"},
     {"files", "stats", "options", "sampler", "signals", "room", "spreadsheet", "cut", "choose"}
-    | {"trust", "likeness", "sheet"},
+    | {"trust", "likeness", "sheet", "events"},
     # siblings never import each other
     {"pseudo", "nets", "augment", "data", "report", "lock", "symptoms"},
     {"methods", "recipes", "folder"},

@@ -23,6 +23,7 @@ BENCHES: dict[str, Bench] = {
     "lt": Bench("Table 3: long-tailed CIFAR-10", "sweep"),
     "ablation-usb": Bench("Table 4: TaMatch's parts on CIFAR-100", "sweep"),
     "ablation-lt": Bench("Table 5: TaMatch's parts on long-tailed CIFAR-10", "sweep"),
+    "stand-in": Bench("EuroSAT from a small pre-trained ViT in place of the paper's", "sweep"),
     "causes": Bench("what moves TaMatch's error in Table 3, one option at a time", "sweep"),
     "params": Bench("Tables 6 and 7: hyper-parameters beside the printed ones", "params"),
     "toy": Bench("Figure 1: why small batches amplify bias", "toy"),
@@ -31,6 +32,7 @@ BENCHES: dict[str, Bench] = {
     "digits": Bench("all methods and ablations on the embedded digits", "sweep"),
     "trial": Bench("a short training of every row of Table 1, with its real net on noise", "trial"),
     "augment": Bench("the time of augmentation on this machine, beside Pillow's", "augment"),
+    "report": Bench("the page of all that came out, from the results folder", "reproduction"),
     "speed": Bench("the time of a training step on this machine", "speed"),
 }
 

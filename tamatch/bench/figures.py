@@ -12,6 +12,7 @@ from ..errors import UsageError
 from ..methods import METHODS
 from .curves import Curve
 from .record import Result
+from .settings import TITLES
 from .toy import READINGS, Amplification
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 Data = TypeVar("Data")
 
 COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7")  # also told apart by the colour-blind
+OF_METHOD = {"fixmatch": COLOURS[0], "tamatch": COLOURS[1], "tamatch_no_clipping": COLOURS[2]}
 STYLE: dict[Any, Any] = {
     "svg.hashsalt": "tamatch",  # the same figure is the same file
     "font.size": 9,
@@ -88,9 +90,10 @@ def bias(results: Sequence[Result]) -> Figure:
     for i, (method, own) in enumerate(groups.items()):
         lengths = class_means(own)
         at = [c + (i + 0.5) * width - 0.4 for c in range(len(lengths))]
-        classes.barh(at, lengths, width, color=COLOURS[i], label=METHODS[method].title)
-        curves(divergence, [r.kl_truth for r in own], COLOURS[i], METHODS[method].title)
-        curves(used, [r.utilization for r in own], COLOURS[i], METHODS[method].title)
+        colour, title = OF_METHOD[method], METHODS[method].title
+        classes.barh(at, lengths, width, color=colour, label=title)
+        curves(divergence, [r.kl_truth for r in own], colour, title)
+        curves(used, [r.utilization for r in own], colour, title)
     names = results[0].classes
     classes.set_yticks(range(len(names)), names)
     classes.invert_yaxis()
@@ -98,7 +101,7 @@ def bias(results: Sequence[Result]) -> Figure:
     truth = "the pool's class shares" if results[0].truth == "pool" else "uniform shares"
     divergence.set(title=f"(b) KL of p_model to {truth}", xlabel="step", ylabel="nats")
     used.set(title="(c) utilization of unlabelled images", xlabel="step", ylim=(0, 1))
-    divergence.set_ylim(bottom=0)
+    divergence.set_yscale("log")  # the way from the uniform start dwarfs all that follows
     figure.suptitle(subject(results[0]))
     figure.legend(
         *classes.get_legend_handles_labels(), loc="outside lower center", ncols=len(groups)
@@ -109,8 +112,8 @@ def bias(results: Sequence[Result]) -> Figure:
 def clipping(results: Sequence[Result]) -> Figure:
     """Figure 4: the test error during training."""
     figure, (panel,) = canvas(1)
-    for i, (method, own) in enumerate(by_method(results).items()):
-        curves(panel, [r.error for r in own], COLOURS[i], METHODS[method].title)
+    for method, own in by_method(results).items():
+        curves(panel, [r.error for r in own], OF_METHOD[method], METHODS[method].title)
     panel.set(title=subject(results[0]), xlabel="step", ylabel="test error (%)")
     panel.legend()
     return figure
@@ -119,7 +122,7 @@ def clipping(results: Sequence[Result]) -> Figure:
 def subject(result: Result) -> str:
     """What a figure is of."""
     length = "" if result.scale == "1" else f", {result.scale} of the full length"
-    return f"{result.setting}{length}"
+    return f"{TITLES[result.setting]}{length}"
 
 
 def by_method(results: Iterable[Result]) -> dict[str, list[Result]]:

@@ -60,7 +60,8 @@ SYMBOLS = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "$": r"\$",
     "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "±": r"$\pm$", "→": r"$\to$", "×": r"$\times$", "‖": r"$\Vert$", "≤": r"$\le$", "–": "--",
-    "γ": r"$\gamma$", "λ": r"$\lambda$", "η": r"$\eta$", "π": r"$\pi$", "Π": r"$\Pi$",
+    "γ": r"$\gamma$", "ε": r"$\varepsilon$", "λ": r"$\lambda$", "η": r"$\eta$", "π": r"$\pi$",
+    "Π": r"$\Pi$",
 }  # fmt: skip
 
 

@@ -61,6 +61,8 @@ def record(cell: Cell, folder: RunFolder) -> Result:
     classes, shares = run["classes"], run["data"]["true_shares"]
     truth = shares or [1 / len(classes)] * len(classes)
     config = {k: v for k, v in run["config"].items() if k != "root"}  # a path of that machine
+    if config.get("weights"):
+        config["weights"] = Path(config["weights"]).name
     scores = ("error_last", "error_median20", "error_best", "best_step", "per_class_accuracy")
     return Result(
         bench=cell.bench, setting=cell.setting.name, method=cell.method, seed=cell.seed,

@@ -21,7 +21,7 @@ from .cells import Cell
 from .record import record
 from .store import Store
 
-MACHINE = ("root", "device")  # where a run is made, not what it is
+MACHINE = ("root", "device", "weights")  # names and files of the machine that makes a run
 
 
 @dataclass(frozen=True)

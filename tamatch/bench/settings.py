@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 
@@ -36,3 +36,8 @@ LONG_TAIL = tuple(
     long_tail(*heads, gamma) for heads in ((1500, 3000), (500, 4000)) for gamma in (100, 150)
 )
 DIGITS = few_labels("digits", "embedded digits", 10, 4)
+STAND_IN = tuple(
+    replace(s, name=f"{s.name}-tiny", options={**s.options, "net": "vit_tiny_p2_32"})
+    for s in EUROSAT
+)
+TITLES = {s.name: s.title for s in (*CIFAR100, *STL10, *EUROSAT, *LONG_TAIL, *STAND_IN, DIGITS)}

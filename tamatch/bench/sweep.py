@@ -35,6 +35,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     how.add_argument("--show", action="store_true", help="show the results, and make none")
     how.add_argument("--minutes", type=float, help="stop after this time; run again to go on")
     how.add_argument("--root", help="folder that holds the data set")
+    if plan.pretrained:
+        how.add_argument("--weights", help="file of pre-trained weights that the net starts from")
     how.add_argument("--device", help="auto, cpu, cuda or cuda:N")
     how.add_argument("--results", type=Path, default=Path("results"), help="default: results")
     how.add_argument("--runs", type=Path, default=Path("runs/bench"), help="default: runs/bench")
@@ -82,7 +84,7 @@ def make(cells: Sequence[Cell], store: Store, arguments: Namespace) -> int:
     from .runner import MACHINE, Workshop
 
     print("\n".join(about_scale(cells)), file=sys.stderr)
-    given = {name: getattr(arguments, name) for name in MACHINE}
+    given = {name: getattr(arguments, name, None) for name in MACHINE}
     machine = {name: value for name, value in given.items() if value is not None}
     workshop = Workshop(store, arguments.runs, machine, keep=arguments.keep_runs)
     return workshop.fill(cells, arguments.minutes)

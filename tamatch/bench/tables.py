@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from statistics import mean, stdev
@@ -43,6 +44,7 @@ def table(plan: Plan, cells: Sequence[Cell], store: Store) -> Page:
         f"{len(results)} of {len(cells)} cells in; recipe {RECIPE}. {RULE}",
         *(explain(((c.setting.data, c.method) for c in cells), scale) if scale != FULL else []),
         *few_tests(results.values()),
+        *(started(results.values()) if plan.pretrained else []),
         *plan.notes,
         *made_by(results.values()),
     ]
@@ -99,6 +101,13 @@ def few_tests(results: Iterable[Result]) -> list[str]:
     if least >= LAST:
         return []
     return [f"Tests in a run: {least}; the median is over all of them, early ones too."]
+
+
+def started(results: Iterable[Result]) -> list[str]:
+    """From which weights the nets of these runs started."""
+    counts = Counter(result.config.get("weights") or "random weights" for result in results)
+    told = ", ".join(f"{name} ({count} runs)" for name, count in sorted(counts.items()))
+    return [f"Started from: {told}."] if told else []
 
 
 def made_by(results: Iterable[Result]) -> list[str]:

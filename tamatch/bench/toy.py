@@ -17,11 +17,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..files import write_json
 from .formats import FORMATS, Grid, Page
 
 Shares = npt.NDArray[np.float64]
 Values = npt.NDArray[np.floating[Any]]  # θ is float32
 
+FILE = "toy.json"
 BATCHES = (1, 4, 16, 64)
 STARTS, TRAJECTORIES, STEPS = 20, 1000, 1000
 SURE = 3.0  # standard errors that a trend must exceed
@@ -150,6 +152,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--format", choices=FORMATS, default="text", help="of the table")
     parser.add_argument("--out", type=Path, default=Path("figures"), help="folder of the figure")
+    parser.add_argument("--results", type=Path, help=f"folder to keep the numbers in, as {FILE}")
 
 
 def run(arguments: Namespace) -> int:
@@ -163,4 +166,21 @@ def run(arguments: Namespace) -> int:
     table = page(found, time.perf_counter() - began, told)
     sys.stdout.write(FORMATS[arguments.format](table))
     figures.save(figures.toy, found, arguments.out, "toy")
+    if arguments.results:
+        write_json(arguments.results / FILE, kept(found, told, arguments.seed))
     return 0
+
+
+def kept(found: list[Amplification], size: str, seed: int) -> dict[str, Any]:
+    """The numbers behind the figure, and the code they come from."""
+    from .record import commit, source_digest
+
+    return {
+        "size": size, "seed": seed, "claims": claims(found),
+        "starts": found[0].starts.round(6).tolist(),
+        "shares": {
+            reading: {str(a.batch): a.shares[reading].round(6).tolist() for a in found}
+            for reading in READINGS
+        },
+        "made": {"commit": commit(), "source_sha256": source_digest(), "numpy": np.__version__},
+    }  # fmt: skip

@@ -30,6 +30,9 @@ __all__ = [
 ]
 
 
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif")
+
+
 @dataclass(frozen=True)
 class DataEntry:
     """A named data set: what it is, who reads it, and the split used when none is asked for."""
@@ -62,7 +65,7 @@ DATASETS: dict[str, DataEntry] = {
     "cifar100": DataEntry(
         "CIFAR-100: 60,000 photographs of 100 things, 32×32",
         "cifar:read100",
-        SplitPlan(labels_per_class=4),
+        SplitPlan(labels_per_class=2),
     ),
     "stl10": DataEntry(
         "STL-10: 113,000 photographs, 13,000 of them of 10 known things, 96×96",
@@ -72,7 +75,7 @@ DATASETS: dict[str, DataEntry] = {
     "eurosat": DataEntry(
         "EuroSAT: 27,000 satellite images of 10 land uses, 64×64 read at 32×32",
         "eurosat:read",
-        SplitPlan(labels_per_class=4),
+        SplitPlan(labels_per_class=2),
     ),
 }
 
@@ -117,4 +120,6 @@ def own_path(name: str | Path) -> Path:
         near = difflib.get_close_matches(str(name), DATASETS, n=1)
         hint = f" Perhaps you meant {near[0]}." if near else f" Known: {', '.join(DATASETS)}."
         raise UsageError(f"--data {name} is neither a data set's name nor a folder.{hint}")
+    if path.is_file() and path.suffix.lower() in IMAGE_SUFFIXES:
+        raise UsageError(f"--data {name} is one image. Give the folder that holds the classes.")
     return path

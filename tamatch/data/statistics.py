@@ -20,10 +20,10 @@ def mean_std(images: Pixels, indices: Indices) -> tuple[Colour, Colour]:
     step = max(1, len(chosen) // SAMPLE)
     count, total, squares = 0, np.zeros(3, np.int64), np.zeros(3, np.int64)
     for image in take(images, np.sort(chosen)[::step]):
-        pixels = image.reshape(-1, 3).astype(np.int64)
-        count += len(pixels)
-        total += pixels.sum(axis=0)
-        squares += (pixels * pixels).sum(axis=0)
+        channels = image.reshape(-1, 3).T.astype(np.int64, order="C")  # summed along memory
+        count += channels.shape[1]
+        total += channels.sum(axis=1)
+        squares += np.einsum("cn,cn->c", channels, channels)
     mean = total / count
     std = np.sqrt(squares / count - mean * mean)
     return _colour(mean / 255), _colour(np.maximum(std / 255, LEAST))

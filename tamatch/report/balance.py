@@ -27,6 +27,7 @@ class Balance:
 
     rows: Ranking[ClassRow]
     columns: list[str]
+    narrow: list[int]  # columns that a narrow screen leaves out, the bar among them
     truth_known: bool
     strong: int
     weak: int
@@ -44,11 +45,14 @@ def balance_of(run: RunFolder, names: Sequence[str]) -> Balance:
     truth = numbers(run.data.get("true_shares"))
     truth = truth if len(truth) == len(model) else []
     ranking = rank(biases(names, model, target, truth), key=lambda bias: bias.gap)
+    columns = bias_columns(ranking, pool)
+    spare = (["target"] if truth else []) + (["gap"] if "factor" in columns else [])
     kinds = [bias.kind for bias in ranking.everything]
     charts = [(bias.name, _share_lines(log, bias)) for bias in ranking.shown]
     return Balance(
         rows=bias_rows(ranking, pool),
-        columns=bias_columns(ranking, pool),
+        columns=columns,
+        narrow=[columns.index(name) for name in spare if name in columns] + [len(columns)],
         truth_known=bool(truth),
         strong=kinds.count("strong"),
         weak=kinds.count("weak"),

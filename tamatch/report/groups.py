@@ -13,7 +13,9 @@ from .values import table, text
 from .words import UNKNOWN, percent
 
 # Settings that say where and how a run was made, not what was trained.
-_IRRELEVANT = {"seed", "out", "overwrite", "config", "baseline", "device", "threads", "root"}
+_IRRELEVANT = {"seed", "out", "overwrite", "config", "baseline", "device", "threads", "root"} | {
+    "images", "tensorboard",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -79,18 +81,18 @@ def group_runs(folders: Sequence[RunFolder]) -> list[Group]:
 
 
 def _settings(folder: RunFolder) -> dict[str, str]:
-    """What was trained, flat and in words."""
+    """What was trained, flat and in words; what is not set says nothing."""
     flat = {**folder.config, **table(folder.config.get("options"))}
-    return {k: text(v, "none") for k, v in flat.items() if k not in _IRRELEVANT | {"options"}}
+    return {k: text(v) for k, v in flat.items() if k not in _IRRELEVANT | {"options"} and text(v)}
 
 
 def _differences(own: dict[str, str], others: Sequence[dict[str, str]]) -> list[str]:
+    """Settings in which groups differ. One that only some have counts if there is no other: a later
+    version may have brought it."""
     names = dict.fromkeys([*own, *(name for other in others for name in other)])
-    return [
-        f"{name} {own.get(name, 'not set')}"
-        for name in names
-        if any(other.get(name) != own.get(name) for other in others)
-    ]
+    differ = [n for n in names if any(other.get(n) != own.get(n) for other in others)]
+    shared = [n for n in differ if n in own and all(n in other for other in others)]
+    return [f"{name} {own.get(name, 'not set')}" for name in shared or differ]
 
 
 def _order(group: Group) -> tuple[str, float, str]:

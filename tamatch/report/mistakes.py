@@ -25,6 +25,7 @@ class Mistakes:
 
     images: int
     matrix: list[tuple[str, list[Cell]]]
+    long_names: bool  # too long to stand above narrow columns
     frequent: list[tuple[str, str, int]]  # true, predicted, images
     calibration: list[tuple[str, ...]]  # header and rows
     temperature: str  # a sentence on where it comes from, or why there is none
@@ -39,6 +40,7 @@ def mistakes_of(held: Held | None, names: Sequence[str], run: Path) -> Mistakes 
     return Mistakes(
         images=held.images,
         matrix=confusion_rows(held.pairs, names),
+        long_names=max(map(len, names), default=0) > 3,
         frequent=frequent(held.pairs, names, FREQUENT),
         calibration=_calibration(held.before, held.after),
         temperature=_temperature(held),

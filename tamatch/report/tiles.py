@@ -41,20 +41,19 @@ def album(title: str, name: str, tiles: Sequence[Tile], run: Path) -> Album:
 
 
 def _picture(name: str, place: int, tile: Tile) -> Markup:
-    if tile.label and tile.label != tile.predicted:
-        said = f"{shortened(tile.label, 18)} → {shortened(tile.predicted, 18)}"
-    else:
-        said = shortened(tile.predicted, 36)
+    wrong = bool(tile.label) and tile.label != tile.predicted
+    said = [shortened(tile.label), f"→ {shortened(tile.predicted)}"] if wrong else [tile.predicted]
+    lines = Markup("").join(Markup('<span class="name">{}</span>').format(line) for line in said)
     return Markup(
         '<li><svg viewBox="{} {} {size} {size}" role="img" aria-label="{}"><title>{}</title>'
-        '<use href="#sheet-{}"/></svg><span class="name">{}</span> <b>{}</b></li>'
+        '<use href="#sheet-{}"/></svg>{}<b>{}</b></li>'
     ).format(
         place % COLUMNS * TILE,
         place // COLUMNS * TILE,
-        f"{tile.image}: {said}",
+        f"{tile.image}: {' '.join(said)}",
         tile.image,
         name,
-        said,
+        lines,
         percent(100 * tile.confidence, 0),
         size=TILE,
     )

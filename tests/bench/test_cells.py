@@ -27,6 +27,7 @@ EIGHTH = Fraction(1, 8)
         ("ablation-usb", 5 * 2 * 3),
         ("ablation-lt", 6 * 4 * 3),
         ("causes", 12 * 3),
+        ("stand-in", 8 * 2 * 3),
         ("digits", 24 * 3),
     ],
 )

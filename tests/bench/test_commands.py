@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from tamatch.bench.cells import PLANS
 from tamatch.bench.commands import BENCHES
 from tamatch.bench.store import Store
 from tamatch.cli import main
 from tamatch.data import load
-from tests.bench.made import noise, result, small_recipes
+from tamatch.nets import build
+from tests.bench.made import NET, noise, result, small_recipes
 
 pytest.importorskip("matplotlib")
 
@@ -120,6 +124,23 @@ def test_rank_and_params_in_every_format(form: str, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.usefixtures("small")
+def test_the_weights_that_runs_start_from_are_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["bench", "stand-in", "--methods", "fixmatch", "--seeds", "0", "--steps", "2"]
+    for setting in PLANS["stand-in"].settings:
+        monkeypatch.setitem(setting.options, "net", NET)
+    torch.manual_seed(0)
+    save_file(build(NET, 10, 8).state_dict(), "tiny.safetensors")
+    assert main([*words, "--settings", "eurosat-20-tiny", "--weights", "tiny.safetensors"]) == 0
+    assert "Started from: tiny.safetensors (1 runs)." in capsys.readouterr().out
+    assert main([*words, "--settings", "eurosat-40-tiny"]) == 0
+    assert "Started from: random weights (1 runs)." in capsys.readouterr().out
+    config = json.loads(next(Path("results/eurosat-20-tiny").iterdir()).read_text())["config"]
+    assert config["weights"] == "tiny.safetensors"
+
+
+@pytest.mark.usefixtures("small")
 def test_rank_of_own_results(capsys: pytest.CaptureFixture[str]) -> None:
     main(["bench", "digits", "--methods", "fixmatch", "--seeds", "0", "--steps", "2"])
     assert main(["bench", "rank", "--of", "digits", "--steps", "2"]) == 0
@@ -130,7 +151,7 @@ def test_rank_of_own_results(capsys: pytest.CaptureFixture[str]) -> None:
     ("words", "count"),
     [
         ("usb", 348), ("lt", 48), ("ablation-usb", 30), ("ablation-lt", 72), ("digits", 72),
-        ("causes", 36), ("bias", 6), ("clipping", 6),
+        ("causes", 36), ("stand-in", 48), ("bias", 6), ("clipping", 6),
         ("lt --methods tamatch --seeds 0,1,2,3,4", 20),
         ("usb --settings eurosat-20", 60), ("usb --cell 2/100", 4),
     ],

@@ -108,6 +108,13 @@ def test_latex_is_plain_ascii_but_for_comments() -> None:
     assert r"name\_1 & a|b \\" in code
 
 
+@pytest.mark.parametrize("bench", [name for name, plan in PLANS.items() if not plan.figure])
+def test_the_latex_of_every_table_is_plain(bench: str, tmp_path: Path) -> None:
+    page = table(PLANS[bench], PLANS[bench].cells(bench), Store(tmp_path))
+    code = [line for line in FORMATS["latex"](page).splitlines() if not line.startswith("%")]
+    assert "\n".join(code).isascii()
+
+
 def test_markdown_escapes_its_bars() -> None:
     assert r"| name_1 | a\|b |" in FORMATS["markdown"](PAGE)
 

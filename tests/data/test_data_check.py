@@ -10,6 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tamatch.build import split_plan
+from tamatch.cli import main
+from tamatch.config import configure
 from tamatch.data import DATASETS, SplitPlan
 from tamatch.data.check import check
 from tamatch.data.dataset import digests_of
@@ -110,6 +113,17 @@ def test_presets() -> None:
     assert apart == ["cifar10-lt"]
     plan = DATASETS["cifar10-lt"].plan
     assert (plan.head_labelled, plan.head_unlabelled, plan.gamma) == (1500, 3000, 100)
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_check_shows_the_split_that_training_draws(name: str) -> None:
+    assert split_plan(configure({"data": name, "method": "fixmatch"})) == DATASETS[name].plan
+
+
+def test_a_long_tail_of_a_set_with_equal_classes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "digits", "--head-labelled", "20", "--gamma", "5", "--json"]) == 0
+    labelled = json.loads(capsys.readouterr().out)["roles"]["labelled"]
+    assert (max(labelled.values()), min(labelled.values())) == (20, 4)
 
 
 def test_the_package_does_not_load_torch() -> None:

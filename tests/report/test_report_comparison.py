@@ -110,3 +110,15 @@ def test_the_summary_without_test_set_or_baseline(make_run: MakeRun) -> None:
     assert {len(row) for row in rows} == {2}
     assert rows[1] == ("test error, last step", "not measured")
     assert rows[2] == ("worst class", "–")
+
+
+def test_a_setting_that_only_newer_runs_have_is_no_difference(make_run: MakeRun) -> None:
+    runs = [make_run(f"r{n}", baseline=False, steps=n) for n in (100, 200)]
+    newer = json.loads((runs[1] / "run.json").read_text())
+    newer["config"] |= {"fold": None, "brand_new": "yes"}
+    (runs[1] / "run.json").write_text(json.dumps(newer))
+    names = {group.name for group in group_runs([read_folder(run) for run in runs])}
+    assert names == {"tamatch · steps 100", "tamatch · steps 200"}
+    same = make_run("same", baseline=False, steps=200)
+    names = {group.name for group in group_runs([read_folder(run) for run in (runs[1], same)])}
+    assert names == {"tamatch · brand_new yes", "tamatch · brand_new not set"}

@@ -95,7 +95,7 @@ def test_the_page_shows_what_it_promises(make_run: MakeRun) -> None:
         "2 of 1 257 unlabelled images (0.2 %) were never accepted",
     ):
         assert promised in text, promised
-    assert html.count('class="confusion"') == 1
+    assert html.count('<table class="confusion') == 1
     assert "data:image/png;base64," in html
 
 

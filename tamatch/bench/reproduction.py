@@ -1,0 +1,181 @@
+"""`tamatch bench report`: the page of what came out, written from the results folder alone."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+from ..files import write_bytes
+from . import figures, toy
+from .cells import PLANS, RECIPE, Cell
+from .claims import CLAIMS
+from .evidence import Evidence
+from .formats import Grid, Page, markdown
+from .record import Result
+from .scale import FULL
+from .settings import LONG_TAIL
+from .store import Store
+from .tables import short, table
+
+EIGHTH = Fraction(1, 8)
+LENGTHS = (FULL, *(Fraction(1, 2**k) for k in range(1, 8)))  # the longest that is in is shown
+TABLES = {"lt": (EIGHTH, FULL), "ablation-lt": (EIGHTH, FULL), "causes": (EIGHTH,)}
+STAND_IN = "stand-in"
+BIAS, CLIPPING = LONG_TAIL[2], LONG_TAIL[3]
+HEAD = """# What came out
+
+This page is written by `tamatch bench report` from the files in `results/`, and a test compares the
+two. [Reproducing the paper](benchmark.md) says how to make the runs, and how to read the tables.
+
+No table mixes two lengths or two versions of the recipe. What is missing is shown as missing. The
+paper's printed errors belong to runs of full length; beside shorter ones they are a direction, not
+a measure.
+"""
+CLAIMS_HEAD = """## The paper's claims
+
+Each sentence of the paper that results can decide, judged by the runs of 1/8 of the full length on
+long-tailed CIFAR-10, also where the paper shows it on other data. Errors are those at the last
+step, KL and utilization those of the second half of a run, all of them means over seeds. A verdict
+is open until all its cells are in. "Roughly the same" is within 5 points, "approaches 1" below 1.1.
+"""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--results", type=Path, default=Path("results"), help="default: results")
+    parser.add_argument("--out", type=Path, default=Path("docs/reproduction.md"), help="the page")
+    parser.add_argument("--figures", action="store_true", help="draw the figures again, too")
+
+
+def run(arguments: Namespace) -> int:
+    store = Store(arguments.results)
+    folder = arguments.out.parent / "figures"
+    if arguments.figures:
+        figures.require()
+        draw(store, folder)
+    write_bytes(arguments.out, page(store, folder).encode())
+    print(f"Page: {arguments.out}", file=sys.stderr)
+    return 0
+
+
+def page(store: Store, folder: Path) -> str:
+    """The whole page; `folder` is where its figures are."""
+    shown: set[str] = set()
+    parts = [
+        HEAD,
+        claims(store),
+        *(section(bench, scale, store, shown) for bench, scale in sections(store)),
+        *pictures(store, folder),
+        sources(store),
+    ]
+    return "\n".join(parts)
+
+
+def claims(store: Store) -> str:
+    evidence = Evidence(store, EIGHTH)
+    rows = []
+    for claim in CLAIMS:
+        verdict = claim.judge(evidence)
+        rows.append((claim.says, claim.where, verdict.said, verdict.figures))
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    head = ["| claim | where | verdict | ours, against the other |", "| --- | --- | --- | --- |"]
+    return "\n".join([CLAIMS_HEAD, *head, *lines, ""])
+
+
+def sections(store: Store) -> list[tuple[str, Fraction]]:
+    """The tables of the page, and of which length their runs are."""
+    fixed = [(b, scale) for scale in (EIGHTH, FULL) for b, have in TABLES.items() if scale in have]
+    plan = PLANS[STAND_IN]
+    there = (scale for scale in LENGTHS if store.found(plan.cells(STAND_IN, scale=scale)))
+    return [*fixed, (STAND_IN, next(there, FULL))]
+
+
+def section(bench: str, scale: Fraction, store: Store, shown: set[str]) -> str:
+    """One table; a note that was `shown` before is not repeated."""
+    plan = PLANS[bench]
+    cells = plan.cells(bench, scale=scale)
+    length = "full length" if scale == FULL else f"runs of {scale} of the full length"
+    if scale == FULL and not store.found(cells):
+        return f"## {plan.title}, {length}\n\nNone of its {len(cells)} runs is in yet.\n"
+    whole = table(plan, cells, store)
+    notes = [note for note in whole.notes if note not in shown]
+    shown |= {note for note in notes if not note.startswith("Made by")}
+    return markdown(replace(whole, title=f"{plan.title}, {length}", notes=notes))
+
+
+def pictures(store: Store, folder: Path) -> Iterable[str]:
+    """The figures that have been drawn, and what they are of."""
+    yield "## Figures\n"
+    shown = {
+        "toy": "Figure 1: how often a distribution that learns from its own samples becomes more "
+        f"biased (`bench toy`), by both readings of the paper's words.\n\n{toy_claims(store)}",
+        f"bias-{BIAS.name}": "Figure 3 on long-tailed CIFAR-10 (`bench bias --data cifar10-lt "
+        f"--scale 1/8`): {count(store, 'bias', BIAS.data)}. The paper shows STL-10, whose "
+        "pre-trained weights are not included.",
+        f"clipping-{CLIPPING.name}": "Figure 4 (`bench clipping --scale 1/8`): "
+        f"{count(store, 'clipping', CLIPPING.data)}.",
+    }
+    for name, text in shown.items():
+        picture = f"![{name}](figures/{name}.png)" if (folder / f"{name}.png").exists() else ""
+        yield f"{picture or 'Not drawn yet.'}\n\n{text}\n"
+
+
+def toy_claims(store: Store) -> str:
+    """What the stored simulation says of the paper's two claims."""
+    path = store.folder / toy.FILE
+    if not path.exists():
+        return "Not simulated yet."
+    lines = json.loads(path.read_text())["claims"]
+    return "\n".join(f"- {line.strip()}" for line in lines)
+
+
+def count(store: Store, bench: str, data: str) -> str:
+    cells = figure_cells(bench, data)
+    return f"{len(store.found(cells))} of {len(cells)} runs are in"
+
+
+def figure_cells(bench: str, data: str) -> list[Cell]:
+    cells = PLANS[bench].cells(bench, scale=EIGHTH)
+    return [cell for cell in cells if cell.setting.data == data]
+
+
+def draw(store: Store, folder: Path) -> None:
+    for bench, setting in (("bias", BIAS), ("clipping", CLIPPING)):
+        found = list(store.found(figure_cells(bench, setting.data)).values())
+        if found:
+            figures.save(figures.FIGURES[bench], found, folder, f"{bench}-{setting.name}")
+
+
+def sources(store: Store) -> str:
+    """Every run behind the page: its file, which has the configuration, and its code."""
+    cells = {
+        cell.name: cell
+        for bench, scale in sections(store)
+        for cell in PLANS[bench].cells(bench, scale=scale)
+    }
+    found = store.found(cells.values())
+    rows = [source(cell, result) for cell, result in found.items()]
+    header = ("file", "last", "median", "best", "finished", "commit", "source", "machine")
+    notes = [
+        f"Each file holds the scores, the curves, the whole configuration and the versions; recipe "
+        f"{RECIPE}. `source` is the beginning of the SHA-256 of the package's Python files."
+    ]
+    grid = Grid(f"{len(rows)} runs", header, rows)
+    return markdown(Page("Where the numbers come from", [grid], notes))
+
+
+def source(cell: Cell, result: Result) -> tuple[str, ...]:
+    scores = (result.error_last, result.error_median20, result.error_best)
+    made = result.made
+    return (
+        f"[{cell.name}](../results/{cell.name}.json)",
+        *("–" if score is None else f"{score:.2f}" for score in scores),
+        made["finished"][:10],
+        short(made["commit"]),
+        made["source_sha256"][:12],
+        made["gpu"] or made["device"],
+    )

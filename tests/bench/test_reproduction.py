@@ -1,0 +1,111 @@
+"""The page of what came out: true to the results folder, and its verdicts to their figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from tamatch.bench.cells import PLANS, SEEDS, Cell
+from tamatch.bench.claims import CLAIMS
+from tamatch.bench.curves import Curve
+from tamatch.bench.evidence import Evidence, costs_more, lower_error, ratio_near_one
+from tamatch.bench.reproduction import page
+from tamatch.bench.settings import LONG_TAIL, Setting
+from tamatch.bench.store import Store
+from tamatch.cli import main
+from tests.bench.made import result
+
+ROOT = Path(__file__).parents[2]
+EIGHTH = Fraction(1, 8)
+MADE = {
+    "commit": "0123456789abcdef", "gpu": "NVIDIA H200", "device": "cuda",
+    "finished": "2026-11-15T04:18:50+00:00", "source_sha256": 64 * "a",
+}  # fmt: skip
+
+
+def test_the_page_in_the_docs_is_that_of_the_results() -> None:
+    """If this fails after a change of results/: `tamatch bench report --figures` writes it anew."""
+    there = (ROOT / "docs/reproduction.md").read_text()
+    assert there == page(Store(ROOT / "results"), ROOT / "docs/figures")
+
+
+def fill(store: Store, method: str, error: Callable[[Setting, int], float], **more: object) -> None:
+    for setting in LONG_TAIL:
+        for seed in SEEDS:
+            cell = Cell("lt", setting, method, seed, EIGHTH)
+            store.write(cell, result(cell, error(setting, seed), **more))
+
+
+@pytest.fixture
+def evidence(tmp_path: Path) -> Evidence:
+    return Evidence(Store(tmp_path), EIGHTH)
+
+
+def test_nothing_is_decided_without_results(evidence: Evidence) -> None:
+    for claim in CLAIMS:
+        assert "open: " in claim.judge(evidence).said
+
+
+def test_a_lower_error_is_judged_setting_by_setting(evidence: Evidence) -> None:
+    fill(evidence.store, "tamatch", lambda setting, seed: 20.0 + seed)
+    fill(evidence.store, "fixmatch", lambda setting, seed: 22.0)
+    judge = lower_error("tamatch", "fixmatch")
+    verdict = judge(evidence)
+    assert verdict.said == "holds in 4 of 4 settings"
+    assert "500/4000, γ 150: 21.00 against 22.00" in verdict.figures
+    worse = Cell("lt", LONG_TAIL[3], "tamatch", 0, EIGHTH)
+    evidence.store.write(worse, result(worse, 99.0))
+    assert judge(evidence).said == "holds in 3 of 4 settings"
+    evidence.store.path(worse).unlink()
+    said = judge(evidence).said
+    assert said == "open: 1 of 24 cells missing; so far holds in 4 of 4 settings"
+
+
+@pytest.mark.parametrize(("at_150", "said"), [(5.0, "holds"), (0.5, "does not hold")])
+def test_what_an_ablation_costs(evidence: Evidence, at_150: float, said: str) -> None:
+    fill(evidence.store, "tamatch", lambda setting, seed: 20.0)
+    cost = {100.0: 1.0, 150.0: at_150}
+    name = "tamatch_no_clipping"
+    fill(evidence.store, name, lambda setting, seed: 20.0 + cost[setting.options["gamma"]])
+    verdict = costs_more(name, 150)(evidence)
+    assert verdict.said == said
+    assert verdict.figures == f"{at_150:+.2f} points at γ 150, +1.00 at the other"
+
+
+def test_the_ratio_at_the_end(evidence: Evidence) -> None:
+    falling, bound = Curve([1, 2, 3], [9.0, 7.0, 1.05]), Curve([1, 2, 3], [3.0, 2.0, 1.01])
+    fill(evidence.store, "tamatch", lambda *_: 20.0, largest_ratio=falling, r_max=bound)
+    verdict = ratio_near_one(evidence)
+    assert verdict.said == "holds in 4 of 4 settings"
+    assert "largest r 7.00 early, 1.05 at the end, where r_max is 1.01" in verdict.figures
+    fill(evidence.store, "tamatch", lambda *_: 20.0)  # as the first results: without these curves
+    assert ratio_near_one(evidence).figures == "none yet"
+
+
+def test_the_longest_stand_ins_are_shown(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    setting = PLANS["stand-in"].settings[0]
+    assert "None of its 48 runs is in yet." in page(store, tmp_path)
+    for scale, error in ((Fraction(1, 32), 40.0), (EIGHTH, 30.0)):
+        cell = Cell("stand-in", setting, "tamatch", 0, scale)
+        store.write(cell, result(cell, error, made=MADE))
+        text = page(store, tmp_path)
+        assert f"runs of {scale} of the full length" in text
+        assert f"| TaMatch | {error:.2f} |" in text and f"{cell.name}.json" in text
+
+
+def test_the_command_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store, out = Store(tmp_path / "results"), tmp_path / "docs/page.md"
+    cell = Cell("lt", LONG_TAIL[0], "tamatch", 1, EIGHTH)
+    store.write(cell, result(cell, 31.4, made=MADE))
+    words = ["bench", "report", "--results", str(store.folder), "--out", str(out)]
+    assert main(words) == 0
+    text = out.read_text()
+    link = f"[{cell.name}](../results/{cell.name}.json) | 31.40 | 32.40 | 30.40 | 2026-11-15"
+    assert link in text and "0123456789ab" in text
+    assert "| TaMatch | 31.40 | 32.40 | 30.40 | 21.84±0.60 | 1/3 |" in text
+    assert "None of its 48 runs is in yet." in text and "Not drawn yet." in text
+    assert "Not simulated yet." in text
