@@ -62,7 +62,7 @@ def estimate(engine: Engine, exams: Iterable[Exam]) -> Estimate:
     pools = source.pools if isinstance(source, Resident) else ()
     tests = (exam.images for exam in exams if isinstance(exam.images, Tensor))
     names = (method.views.x, method.views.u)
-    views = sum(len(n) * len(s) for n, s in zip(names, engine.batch.slots, strict=True))
+    views = sum(len(n) * len(s) for n, s in zip(names, engine.slots, strict=True))
     pixels = engine.augment.policy.size**2
     return Estimate(
         weights=size_of(weights, buffers, learning),
