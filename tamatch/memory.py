@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -62,7 +63,7 @@ def estimate(engine: Engine, exams: Iterable[Exam]) -> Estimate:
     pools = source.pools if isinstance(source, Resident) else ()
     tests = (exam.images for exam in exams if isinstance(exam.images, Tensor))
     names = (method.views.x, method.views.u)
-    views = sum(len(n) * len(s) for n, s in zip(names, engine.slots, strict=True))
+    views = sum(len(n) * len(s) for n, s in zip(names, engine.batch.slots, strict=True))
     pixels = engine.augment.policy.size**2
     return Estimate(
         weights=size_of(weights, buffers, learning),
@@ -91,11 +92,21 @@ def probe(engine: Engine, count: int) -> int:
     """The same for a few images, measured; the net stays as it is."""
     net, size = engine.method.net, engine.augment.policy.size
     images = torch.zeros(count, 3, size, size, device=engine.device, requires_grad=True)
-    with unmoved(net), dist.apart(), Peak() as peak:
+    with no_search(), unmoved(net), dist.apart(), Peak() as peak:
         with engine.precision():
             features = net.forward(images).features  # a call would compile it for this batch
         torch.autograd.grad(features.sum(), [images])
     return int(peak.most)
+
+
+@contextmanager
+def no_search() -> Iterator[None]:
+    """For a pass or two it does not pay to look for the fastest convolution."""
+    before, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before
 
 
 def scarce(need: Estimate, device: torch.device) -> str | None:
