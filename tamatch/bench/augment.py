@@ -158,6 +158,7 @@ def captured(work: Work) -> Work:
     import torch
 
     side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(LEAST):  # lazy initialisation must not be recorded
             work()
