@@ -10,7 +10,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from .estimator import SSLClassifier, TaMatchClassifier
     from .methods.base import Method
-    from .model import Model
+    from .model import Model, Predictions
     from .run import Finished, resume, train
     from .use import load
 
@@ -18,6 +18,7 @@ __all__ = [
     "Finished",
     "Method",
     "Model",
+    "Predictions",
     "SSLClassifier",
     "TaMatchClassifier",
     "__version__",
@@ -30,6 +31,7 @@ _HOMES = {
     "Finished": "run",
     "Method": "methods.base",
     "Model": "model",
+    "Predictions": "model",
     "SSLClassifier": "estimator",
     "TaMatchClassifier": "estimator",
     "load": "use",

@@ -135,7 +135,7 @@ def paced(run: Run, steps: int, *, own: bool) -> Chosen:
     """What follows from the number of steps."""
     settings: dict[str, Any] = {**choose.intervals(steps)}
     if own:
-        settings["ema"] = max(run.ema, choose.average(steps)) if run.ema else 0.0
+        settings["ema"] = choose.average(steps)
     else:
         settings["warmup"] = round(run.warmup * steps / run.steps)
     return Chosen(settings, {})

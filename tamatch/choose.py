@@ -26,10 +26,11 @@ CPU_STEPS, GPU_STEPS = 1500, 10_000  # for a small folder
 PASSES = 20  # a large pool is seen this often
 MOST_LONGER = 4  # but no run is longer than this many times the short one
 CPU_SECONDS = 12 * 60  # without a GPU, a run that was given no time ends after this
-LONG, SHORT_EMA, LONG_EMA = 5000, 0.99, 0.999  # steps from which weights are averaged longer
+LONG, LONG_EMA = 5000, 0.999  # steps from which weights are averaged for longer, and how long
+SHORT_EMA, LEAST_EMA = 0.99, 0.5
 
-TESTS, LOGS = 15, 60  # tests and log lines in a run
-USABLE = 0.9  # of the time; the machine may become busier than it was when it was measured
+TESTS, LOGS = 15, 60  # tests and log lines in a run, at most
+USABLE = 0.85  # of the time; the machine may become busier than it was when it was measured
 LEAST_STEPS = 50
 
 DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
@@ -139,13 +140,18 @@ def at_most(seconds: float, wanted: Chosen, speeds: Sequence[Speed]) -> Chosen:
 
 def intervals(count: int) -> dict[str, int]:
     """How often a run of this many steps logs, tests and saves."""
-    often = max(1, count // TESTS)
-    return {"log_every": max(1, count // LOGS), "test_every": often, "save_every": often}
+    often = math.ceil(count / TESTS)
+    return {"log_every": math.ceil(count / LOGS), "test_every": often, "save_every": often}
 
 
 def average(count: int) -> float:
-    """The momentum of the averaged weights: a short run forgets its beginning sooner."""
-    return LONG_EMA if count >= LONG else SHORT_EMA
+    """The momentum of the averaged weights: a short run must forget its random start sooner.
+
+    1 / (1 - momentum) is the number of steps averaged over, here a tenth of the run at most.
+    """
+    if count >= LONG:
+        return LONG_EMA
+    return round(min(max(LEAST_EMA, 1 - 10 / count), SHORT_EMA), 3)
 
 
 def measured(speeds: Sequence[Speed]) -> str:

@@ -42,10 +42,12 @@ class Finished:
 
     @property
     def per_class(self) -> list[float] | None:
+        """The same for each class, in the order of the model's classes."""
         return self.result["per_class_accuracy"]  # type: ignore[no-any-return]
 
     @property
     def report_path(self) -> Path:
+        """The page that explains the run."""
         return self.path / "report.html"
 
 
