@@ -6,8 +6,8 @@ import base64
 from io import BytesIO
 from pathlib import Path
 
-LARGEST = 1_000_000  # bytes; a larger picture is scaled down so that the page stays small
-_WIDEST = 1600
+LARGEST = 600_000  # bytes; a larger picture is scaled down so that the page stays small
+_WIDEST = 1000
 
 
 def data_url(path: Path) -> str | None:

@@ -12,10 +12,13 @@ from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
 from tamatch.report import write_report
+from tamatch.report.picture import LARGEST
+from tamatch.sheet import sheet
 
 MakeRun = Callable[..., Path]
 
@@ -283,6 +286,18 @@ def test_many_classes_are_folded_and_the_page_stays_small(make_run: MakeRun) -> 
     assert html.count("<details>") == 3
     assert html.count('class="small"') == 2 * 10 + 2  # shares, use; and two other quantities
     assert "Most frequent mistakes" in text or "No class was taken" in text
+
+
+def test_the_largest_page_is_small_enough(make_run: MakeRun) -> None:
+    """A thousand classes with long names, and pictures that no compression makes smaller."""
+    run = make_run(classes=[f"class {index} " + "x" * 40 for index in range(1000)], steps=500)
+    rng = np.random.default_rng(0)
+    Image.fromarray(rng.integers(0, 256, (440, 440, 3), np.uint8)).save(run / "batch.png")
+    assert 550_000 < (run / "batch.png").stat().st_size <= LARGEST
+    for name in ("doubtful", "confident_wrong", "never_accepted"):
+        noise = rng.integers(0, 256, (32, 64, 64, 3), np.uint8)
+        (run / "pictures" / f"{name}.jpg").write_bytes(sheet(noise))
+    assert len(read_page(run)[0].encode()) < 3_000_000
 
 
 def test_a_large_picture_is_scaled_down(make_run: MakeRun) -> None:
