@@ -30,6 +30,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = command("train", "--out", str(path), *SMALL[:-1], "supervised")
     assert done.returncode == 0, done.stderr
     assert "report.html" in done.stdout
+    assert "Did the unlabelled images help? " in done.stdout
     return path
 
 
