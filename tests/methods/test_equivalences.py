@@ -153,7 +153,7 @@ def test_defixmatch_subtracts_fixmatchs_term_on_the_labelled_images() -> None:
         loss = ours(batch)
         plain = batch._replace(x=batch.x[:1])
         unsup = theirs(plain).parts["unsup"]
-        anti = theirs(plain._replace(u=batch.x)).parts["unsup"]
+        anti = theirs(plain._replace(u=batch.x, id_u=batch.id_x)).parts["unsup"]
         assert anti > 0
         torch.testing.assert_close(loss.parts["anti"], anti)
         torch.testing.assert_close(loss.total, loss.parts["sup"] + 0.5 * (unsup - anti))

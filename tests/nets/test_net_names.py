@@ -35,7 +35,7 @@ def test_families_point_to_code() -> None:
 def test_wrong_names_get_near_misses() -> None:
     with pytest.raises(UsageError, match=r"wrn_28_2.*`tamatch nets`"):
         nets.build("wrn28_2", 10, 32)
-    with pytest.raises(UsageError, match=r"no net 'alexnet'.*`tamatch nets`"):
+    with pytest.raises(UsageError, match=r"alexnet is not a net.*`tamatch nets`"):
         nets.build("alexnet", 10, 32)
 
 
