@@ -311,6 +311,8 @@ def evaluate(arguments: Any) -> int:
 def predict(arguments: Any) -> int:
     from .predict import predict as write_predictions
 
+    if arguments.csv and arguments.format == "jsonl":
+        raise UsageError("--csv writes CSV: use --out with --format jsonl.")
     write_predictions(
         arguments.path, arguments.images, arguments.csv or arguments.out, null=arguments.null,
         format="csv" if arguments.csv else arguments.format, top=arguments.top,

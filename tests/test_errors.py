@@ -43,6 +43,8 @@ COMMANDS = [
     ("predict runs/photos photos --format xml", 2, "--format xml is unknown. There is csv, jsonl."),
     ("predict runs/photos photos --out a --csv b", 2,
      "--csv and --out exclude each other. `tamatch predict --help` tells more."),
+    ("predict runs/photos photos --csv a --format jsonl", 2,
+     "--csv writes CSV: use --out with --format jsonl."),
     ("train --steps", 2, "--steps needs a value. `tamatch train --help` tells more."),
     ("train --tau", 2, "--tau needs a value."),
     ("train --tau 1.5", 2, "--tau must lie in (0, 1), got 1.5."),
@@ -132,7 +134,7 @@ COMMANDS = [
      "class \"dog\" has 2 labelled images: --validation-per-class 2 would leave none to learn "
      "from."),
     ("train --fold 3", 2, "--fold takes K/N, such as 1/5 for the first of five parts; got 3."),
-    ("train --fold 3/2", 2, "--fold takes K/N with 1 ≤ K ≤ N and N ≥ 2, got (3, 2)."),
+    ("train --fold 3/2", 2, "--fold takes K/N with 1 ≤ K ≤ N and N ≥ 2, got 3/2."),
     ("train --weights missing.safetensors", 2,
      "missing.safetensors: there is no such weight file."),
     ("train --weights notes.txt", 2,
