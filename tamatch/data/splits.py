@@ -42,7 +42,8 @@ class SplitPlan:
         if self.gamma_unlabelled is not None and self.head_unlabelled is None:
             raise UsageError("--gamma-unlabelled needs --head-unlabelled.")
         if self.fold is not None and not (self.fold[1] >= 2 and 1 <= self.fold[0] <= self.fold[1]):
-            raise UsageError(f"--fold takes K/N with 1 ≤ K ≤ N and N ≥ 2, got {self.fold}.")
+            k, n = self.fold
+            raise UsageError(f"--fold takes K/N with 1 ≤ K ≤ N and N ≥ 2, got {k}/{n}.")
         for option, value in (("gamma", self.gamma), ("gamma-unlabelled", self.gamma_unlabelled)):
             if value is not None and not 1 <= abs(value) < np.inf:
                 raise UsageError(f"--{option} must be 1 or more, or -1 or less, got {value}.")
