@@ -1,4 +1,4 @@
-"""Which images to label next: uncertain ones, of weak classes, unlike each other."""
+"""Which images to label next: uncertain, typical, of weak classes, unlike each other."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ Indices = npt.NDArray[np.int64]
 
 GREEDY = 1000  # images picked one by one; nobody labels more before the next run
 CANDIDATES = 20_000  # images that the picking looks at, the most useful ones
+NEIGHBOURS = 20  # images that an image is compared with to see how typical it is
+CROWD = 10_000  # images among which these are looked for
 
 
 def usefulness(probabilities: Floats) -> Floats:
@@ -45,9 +47,10 @@ def weakness(probabilities: Floats) -> Floats:
 def pick_order(probabilities: Floats, features: Floats, labelled: Floats) -> Indices:
     """All images, the most useful to label first.
 
-    Each next one has the greatest u·d: its usefulness times the distance of its features to the
-    nearest image that is labelled or was picked before. Features have unit length, so that d lies
-    in 0 … 2, and an image that equals a picked one waits. After `GREEDY` images, u alone decides.
+    Each next one has the greatest u·t·d: its usefulness, its typicality, and the distance of its
+    features to the nearest image that is labelled or was picked before. Features have unit length,
+    so that d lies in 0 … 2, and an image that equals a picked one waits. After `GREEDY` images, u
+    alone decides.
     """
     u = usefulness(probabilities)
     by_use = np.argsort(-u, kind="stable")
@@ -56,15 +59,36 @@ def pick_order(probabilities: Floats, features: Floats, labelled: Floats) -> Ind
     nearest = np.full(len(rows), 4.0, np.float32)  # squared distances
     for feature in known:
         np.minimum(nearest, squared(own, feature), out=nearest)
+    score = u[rows] * typicality(own)
     picked: list[int] = []
     for _ in range(min(GREEDY, len(rows))):
-        gain = u[rows] * np.sqrt(nearest)
+        gain = score * np.sqrt(nearest)
         gain[picked] = -1
         best = int(gain.argmax())
         picked.append(best)
         np.minimum(nearest, squared(own, own[best]), out=nearest)
     first = rows[picked]
     return np.concatenate([first, by_use[~np.isin(by_use, first)]])
+
+
+def typicality(features: Floats) -> Floats:
+    """t of each image, by features of unit length: 1 for the most typical, 0 for the least.
+
+    An image is typical if it has others like it: by the mean cosine to its nearest neighbours. An
+    image that nothing resembles teaches the model little about the rest.
+    """
+    crowd = features[:: 1 + len(features) // CROWD]
+    most = min(NEIGHBOURS, len(crowd) - 1)
+    if most < 1:
+        return np.ones(len(features), np.float32)
+    cosines = np.empty(len(features), np.float32)
+    for first in range(0, len(features), 1024):
+        near = features[first : first + 1024] @ crowd.T
+        top = -np.partition(-near, most, axis=1)[:, : most + 1]  # the image itself is one of them
+        cosines[first : first + 1024] = (top.sum(1) - top.max(1)) / most
+    span = cosines.max() - cosines.min()
+    typical: Floats = (cosines - cosines.min()) / span if span > 1e-6 else np.ones_like(cosines)
+    return typical
 
 
 def unit(features: Floats) -> Floats:

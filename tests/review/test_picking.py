@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from tamatch.review import picking
-from tamatch.review.picking import pick_order, usefulness, weakness
+from tamatch.review.picking import pick_order, typicality, usefulness, weakness
 
 NONE = np.empty((0, 2), np.float32)
 
@@ -39,11 +39,24 @@ def test_unsure_before_sure() -> None:
     assert pick_order(p, same, np.empty((0, 3), np.float32)).tolist() == [1, 2, 0]
 
 
-def test_unlike_before_alike() -> None:
-    """Three equal images and a different, somewhat surer one: it comes second."""
-    p = rows([0.5, 0.5], [0.5, 0.5], [0.5, 0.5], [0.3, 0.7])
-    features = rows([1, 0], [1, 0], [1, 0], [0, 1])
-    assert pick_order(p, features, NONE).tolist() == [0, 3, 1, 2]
+def test_unlike_before_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three equal images and two others, somewhat surer: one of them comes second."""
+    monkeypatch.setattr(picking, "NEIGHBOURS", 1)
+    p = rows([0.5, 0.5], [0.5, 0.5], [0.5, 0.5], [0.3, 0.7], [0.3, 0.7])
+    features = rows([1, 0], [1, 0], [1, 0], [0, 1], [0, 1])
+    assert pick_order(p, features, NONE).tolist()[:2] == [0, 3]
+
+
+def test_typical_images_have_others_like_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crowd, a pair and a loner, by their two nearest neighbours."""
+    monkeypatch.setattr(picking, "NEIGHBOURS", 2)
+    features = rows([1, 0, 0], [1, 0, 0], [1, 0, 0], [0, 1, 0], [0, 1, 0], [0, 0, 1])
+    assert typicality(features) == pytest.approx([1, 1, 1, 0.5, 0.5, 0])
+    p = np.full((6, 2), 0.5, np.float32)
+    assert pick_order(p, features, np.empty((0, 3), np.float32)).tolist()[:2] == [0, 3]
+    assert typicality(features[:1]) == pytest.approx([1])
+    monkeypatch.setattr(picking, "CROWD", 2)  # a sample of the crowd will do
+    assert typicality(np.repeat(features, 2, axis=0)).shape == (12,)
 
 
 def test_what_is_like_a_labelled_image_waits() -> None:
