@@ -101,6 +101,11 @@ class Plan:
 
 ABLATIONS = tuple(name for name in METHODS if name.startswith("tamatch_"))
 TABLE_1_METHODS = tuple(name for name in METHODS if name not in ABLATIONS)
+STAND_IN_METHODS = (
+    "supervised", "fixmatch", "flexmatch", "freematch", "softmatch",
+    "tamatch_no_rescaling", "tamatch_no_weighting", "tamatch",
+)  # fmt: skip
+CAUSE_METHODS, CAUSE_SETTING = ("tamatch", "tamatch_no_clipping"), LONG_TAIL[2]
 ORACLE = "The paper's baselines are scored at their best test, so compare them with `best`."
 
 PLANS: dict[str, Plan] = {
@@ -133,12 +138,13 @@ PLANS: dict[str, Plan] = {
     ),
     "stand-in": Plan(
         "EuroSAT from ViT-Tiny, which stands in for ViT-S-P2-32: error (%)",
-        (
-            "supervised", "fixmatch", "flexmatch", "freematch", "softmatch",
-            "tamatch_no_rescaling", "tamatch_no_weighting", "tamatch",
-        ),
+        STAND_IN_METHODS,
         STAND_IN,
-        published.eurosat(TABLE_1_METHODS, [s.name for s in STAND_IN]),
+        published.part(
+            published.TABLE_1,
+            STAND_IN_METHODS,
+            {new.name: old.name for new, old in zip(STAND_IN, EUROSAT, strict=True)},
+        ),
         (ORACLE, "The paper's errors are those of a larger net: compare the order alone."),
         pretrained=True,
     ),
@@ -151,9 +157,11 @@ PLANS: dict[str, Plan] = {
     ),
     "causes": Plan(
         "What moves TaMatch's error: one option at a time, error (%) on CIFAR-10-LT",
-        ("tamatch", "tamatch_no_clipping"),
-        (LONG_TAIL[2],),
-        published.TABLE_5,
+        CAUSE_METHODS,
+        (CAUSE_SETTING,),
+        published.part(
+            published.TABLE_5, CAUSE_METHODS, {CAUSE_SETTING.name: CAUSE_SETTING.name}
+        ),
         (
             "`moves` is the error at the last step less TaMatch's, the mean over the seeds that "
             "both have. What the seeds alone move is the deviation of TaMatch's own row.",

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 
@@ -36,6 +36,15 @@ def texts(lines: str) -> Texts:
     return {name: dict(zip(columns, cells, strict=True)) for name, cells in spread.items()}
 
 
+def part(table: Table, methods: Iterable[str], columns: Mapping[str, str]) -> Table:
+    """Some rows of a table, and some of its columns under names of their own: new ← printed."""
+    return {
+        method: {new: table[method][printed] for new, printed in columns.items()}
+        for method in methods
+        if method in table
+    }
+
+
 def table(lines: str) -> Table:
     return {k: {c: cell(t) for c, t in row.items()} for k, row in texts(lines).items()}
 
@@ -63,16 +72,6 @@ softmatch        | 22.67±1.32   | 16.84±0.66   | 13.55±3.16  | 7.84±1.72   |
 defixmatch       | 31.52±1.85   | 21.12±1.74   | 17.68±7.94  | 7.94±1.31   | 14.71±6.52 | 3.72±0.79
 tamatch          | 20.53±1.00   | 16.47±0.13   | 14.11±1.65  | 7.16±0.78   | 3.63±0.51  | 2.78±0.30
 """)
-
-
-def eurosat(methods: Iterable[str], columns: Sequence[str]) -> Table:
-    """The two columns of EuroSAT under other names."""
-    printed = ("eurosat-20", "eurosat-40")
-    return {
-        method: {new: TABLE_1[method][old] for new, old in zip(columns, printed, strict=True)}
-        for method in methods
-    }
-
 
 TABLE_2: dict[str, tuple[float, float]] = {  # Friedman rank, mean error
     "fixmatch": (10.83, 15.46),
