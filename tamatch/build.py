@@ -38,7 +38,7 @@ def engine_of(
     device = pick_device(run.device)
     if run.threads is not None:
         torch.set_num_threads(run.threads)
-    autocast = prepare(pick_precision(run, device))
+    autocast = prepare(pick_precision(run, device), deterministic=run.deterministic)
     with drawing(keyed(run.seed, SEEDS["init"]) >> 1):
         net = nets.build(run.net, len(data.classes), data.size)
         if run.weights is not None:

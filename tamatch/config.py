@@ -71,7 +71,8 @@ class Run:
     ] = "auto"
     threads: Annotated[int, AT_LEAST_ONE, "CPU threads; more change the last bits"] | None = None
     precision: Annotated[Literal["auto", "fp32", "tf32", "bf16"], "arithmetic"] = "auto"
-    compile: Annotated[bool, "compile the net (CUDA)"] = True
+    deterministic: Annotated[bool, "the same bits in every run (CUDA); slower"] = False
+    compile: Annotated[bool, "compile the net or use kernels of our own (CUDA)"] = True
     graph: Annotated[bool, "capture the step in a CUDA graph"] = True
     tensorboard: Annotated[bool, "also write event files for TensorBoard"] = False
 

@@ -48,11 +48,18 @@ def pick_precision(run: Run, device: torch.device) -> str:
     return "bf16" if device.type == "cuda" else "fp32"
 
 
-def prepare(precision: str) -> torch.dtype | None:
-    """Set torch's switches; returns the autocast type, None for full precision."""
+def prepare(precision: str, *, deterministic: bool = False) -> torch.dtype | None:
+    """Set torch's switches; returns the autocast type, None for full precision.
+
+    On a GPU, torch's fastest kernels may add in another order each time; a CPU's do not.
+    """
     torch.set_float32_matmul_precision("highest" if precision == "fp32" else "high")
     torch.backends.cudnn.allow_tf32 = precision != "fp32"
-    torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.benchmark = not deterministic
+    torch.backends.cudnn.deterministic = deterministic
+    torch.use_deterministic_algorithms(deterministic, warn_only=True)
+    if deterministic:  # read by cuBLAS when it starts
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     return torch.bfloat16 if precision == "bf16" else None
 
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tamatch.engine import Engine
+from tamatch.hardware import prepare
 from tamatch.methods import METHODS
 from tests.contract.test_contract import assert_equal
 from tests.tiny import tiny_engine
@@ -18,8 +19,8 @@ pytestmark = [
 
 @pytest.fixture(autouse=True)
 def same_kernels() -> None:
-    torch.backends.cudnn.benchmark = False
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    """What `--deterministic` sets."""
+    prepare("fp32", deterministic=True)
 
 
 def run(engine: Engine, steps: int) -> Engine:
