@@ -52,14 +52,15 @@ class Watch:
         self.tell(unlike(likeness(*(images[np.sort(places)] for places in sets))))
 
     def logged(self, row: Mapping[str, Any]) -> None:
-        """After each line of the log."""
+        """After each line of the log; the rules look at one window of lines after the other."""
         self.rows.append(row)
-        if row["step"] >= self.from_step and len(self.rows) == self.rows.maxlen:
-            self.tell(self.of_use(row["step"]))
-            predicted = self.recent("predicted_by_class")
-            if predicted is not None:
-                images = len(self.rows) * self.run.log_every * self.run.unlabelled
-                self.tell(never_predicted(predicted.tolist(), images, self.shares, self.names))
+        if row["step"] < self.from_step or len(self.rows) < (self.rows.maxlen or 0):
+            return
+        self.tell(self.of_use(row["step"]))
+        if (predicted := self.recent("predicted_by_class")) is not None:
+            images = len(self.rows) * self.run.log_every * self.run.unlabelled
+            self.tell(never_predicted(predicted.tolist(), images, self.shares, self.names))
+        self.rows.clear()
 
     def recent(self, name: str) -> Floats | None:
         """The mean of a logged value over the last lines; None where the method has none."""

@@ -260,6 +260,13 @@ def test_a_run_whose_pool_is_not_used_is_told_so(
     assert "hardly one reaches" in (tmp_path / "run" / "log.txt").read_text()
 
 
+def test_worries_are_told_while_there_is_time(tmp_path: Path) -> None:
+    """As soon as enough images were seen, not at the end alone."""
+    many = {"log_every": 8, "unlabelled": 128, "steps": 24, "test_every": 24}  # 1,024 images a line
+    tamatch.train(out=tmp_path / "run", quiet=True, **{**OPTIONS, **many, "tau": 0.99999})
+    assert "after 8 steps" in (tmp_path / "run" / "log.txt").read_text()
+
+
 def test_a_run_that_goes_well_is_not_warned(run: Path) -> None:
     assert warnings_of(run) == {}
     assert not (run / "log.txt").exists()  # a quiet run had nothing to say

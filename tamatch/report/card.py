@@ -149,5 +149,5 @@ prediction = model.predict(["image.jpg"])
 print(prediction.label, prediction.confidence)
 ```
 
-`model.safetensors` holds the weights, `model.json` the classes, the image size and the
-normalisation. Neither can run code when it is read."""
+`model.safetensors` holds the weights, `model.json` the classes, the image size, the normalisation
+and the temperature of the confidences. Neither can run code when it is read."""
