@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import Tensor, nn
 
@@ -29,7 +32,8 @@ class VAT(Method):
     L = (1/B) Σ H(y, p(x)) + λ_u·R(κ) · (1/Bu) Σ KL[q ‖ p(w + r)] + λ_e · (1/Bu) Σ H(p(w)),
     q = sg p(w),  r = ε·unit(∇_d KL[q ‖ p(w + d)]) at d = ξ·unit(noise),  one power iteration;
     R(κ) rises from 0 to 1 over the first κ of the run. At the usual ξ the single-precision gradient
-    is close to rounding noise: a larger ξ finds a truer direction. `parity="usb"` changes nothing.
+    is close to rounding noise: a larger ξ finds a truer direction. The search for r is never done in
+    less than single precision. `parity="usb"` changes nothing.
     """
 
     views = Views(u=("weak",))
@@ -69,6 +73,25 @@ class VAT(Method):
     def perturbation(self, images: Tensor, q: Tensor) -> Tensor:
         """r; H(q, p) has the gradient of KL[q ‖ p], as q is fixed. Parameters get none of it."""
         probe = (self.xi * unit(dist.mine(direction_draw(dist.gather(images))))).requires_grad_()
-        distance = each_ce(self.net(images + probe).logits, q).mean()
+        rounded = torch.is_autocast_enabled(images.device.type)
+        with full_precision(images.device.type):
+            if rounded:  # q is then off by far more than ξ moves it
+                with torch.no_grad():
+                    q = self.net(images).logits.softmax(-1)
+            distance = each_ce(self.net(images + probe).logits, q).mean()
         (gradient,) = torch.autograd.grad(distance, probe)
         return self.epsilon * unit(gradient)
+
+
+@contextmanager
+def full_precision(device: str) -> Iterator[None]:
+    """No bfloat16 and no TF32: both would round a step as small as ξ away."""
+    cudnn, matmul = torch.backends.cudnn.allow_tf32, torch.get_float32_matmul_precision()
+    torch.backends.cudnn.allow_tf32 = False
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with torch.autocast(device, enabled=False):
+            yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = cudnn
+        torch.set_float32_matmul_precision(matmul)

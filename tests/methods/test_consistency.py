@@ -171,6 +171,19 @@ def test_vat_finds_worse_directions_than_chance() -> None:
     assert (worst > divergence(q, method.net(images + chance).logits)).float().mean() > 0.9
 
 
+def test_vat_finds_the_direction_in_half_precision_too() -> None:
+    """ξ is below what bfloat16 resolves: rounded, the search would find nothing at all."""
+    method = build(VAT, norm=False, reach=3.0, epsilon=0.05, xi=1e-2)
+    (images,) = batch_of(method).u
+    q = method.net(images).logits.softmax(-1).detach()
+    torch.manual_seed(3)
+    exact = method.perturbation(images, q)
+    torch.manual_seed(3)
+    with torch.autocast("cpu", torch.bfloat16):
+        rough = method.perturbation(images, method.net(images).logits.float().softmax(-1).detach())
+    torch.testing.assert_close(rough, exact)
+
+
 def test_vat_searches_without_touching_the_weights_gradients() -> None:
     method, images, q = exact_vat()
     method.perturbation(images, q)
