@@ -32,8 +32,8 @@ class VAT(Method):
     L = (1/B) Σ H(y, p(x)) + λ_u·R(κ) · (1/Bu) Σ KL[q ‖ p(w + r)] + λ_e · (1/Bu) Σ H(p(w)),
     q = sg p(w),  r = ε·unit(∇_d KL[q ‖ p(w + d)]) at d = ξ·unit(noise),  one power iteration;
     R(κ) rises from 0 to 1 over the first κ of the run. At the usual ξ the single-precision gradient
-    is close to rounding noise: a larger ξ finds a truer direction. The search for r is never done in
-    less than single precision. `parity="usb"` changes nothing.
+    is close to rounding noise: a larger ξ finds a truer direction. The search for r is always done
+    in single precision at least. `parity="usb"` changes nothing.
     """
 
     views = Views(u=("weak",))

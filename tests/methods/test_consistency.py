@@ -181,7 +181,8 @@ def test_vat_finds_the_direction_in_half_precision_too() -> None:
     torch.manual_seed(3)
     with torch.autocast("cpu", torch.bfloat16):
         rough = method.perturbation(images, method.net(images).logits.float().softmax(-1).detach())
-    torch.testing.assert_close(rough, exact)
+    alike = torch.cosine_similarity(rough.flatten(1), exact.flatten(1))
+    assert (alike > 0.99).all()
 
 
 def test_vat_searches_without_touching_the_weights_gradients() -> None:
