@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 from ..errors import UsageError
-from .cells import PLANS, Cell, Plan
+from .cells import Cell, Plan
+from .plans import PLANS
 from .scale import FULL, checked, full_steps, parse_scale
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 from statistics import mean
 
 from ..methods import METHODS
-from .cells import PLANS, SEEDS
+from .cells import SEEDS
 from .choose import names, scale_of
 from .formats import FORMATS, Grid, Page
+from .plans import PLANS
 from .published import TABLE_1, TABLE_2
 from .store import Store
 from .tables import SCORES
@@ -80,11 +81,13 @@ def disagreements(found: Mapping[str, Standing]) -> list[str]:
     return lines
 
 
-def grid(title: str, found: Mapping[str, Standing]) -> Grid:
+def grid(title: str, found: Mapping[str, Standing], *, beside: bool = True) -> Grid:
+    """The standings, `beside` the paper's where they are of the same settings."""
     header = ("method", "rank", "paper's rank", "mean error", "paper's mean", "settings")
     rows = []
     for method, own in found.items():
-        theirs = tuple(f"{v:.2f}" for v in TABLE_2.get(method, ())) or ("", "")
+        printed = TABLE_2.get(method, ()) if beside else ()
+        theirs = tuple(f"{v:.2f}" for v in printed) or ("", "")
         ours = (f"{own.rank:.2f}", f"{own.error:.2f}")
         rows.append(
             (METHODS[method].title, ours[0], theirs[0], ours[1], theirs[1], str(own.settings))
@@ -117,7 +120,7 @@ def page(arguments: Namespace) -> Page:
     ours, count = own_errors(arguments)
     if ours:
         title = f"From our results of `bench {arguments.of}`, {SCORES[arguments.score]}: {count}"
-        grids.append(grid(title, standings(ours)))
+        grids.append(grid(title, standings(ours), beside=arguments.of == "usb"))
     else:
         wrong.append(f"No results of our own yet in {arguments.results} ({count}).")
     return Page("Table 2: Friedman rank and mean error (%)", grids, [*wrong, RULE])

@@ -12,10 +12,11 @@ from pathlib import Path
 
 from ..files import write_bytes
 from . import figures, toy
-from .cells import PLANS, RECIPE, Cell
+from .cells import RECIPE, Cell
 from .claims import CLAIMS
 from .evidence import Evidence
 from .formats import Grid, Page, markdown
+from .plans import PLANS
 from .record import Result
 from .scale import FULL
 from .settings import LONG_TAIL

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import figures
-from .cells import PLANS, Cell, Plan
+from .cells import Cell, Plan
 from .choose import restricted, scale_of, seeds, share
 from .formats import FORMATS
+from .plans import PLANS
 from .scale import explain
 from .store import Store
 from .tables import table

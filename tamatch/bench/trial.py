@@ -20,8 +20,9 @@ from typing import Any
 from ..config import Run, configure
 from ..data import DataSet, make_split
 from ..errors import TamatchError
-from .cells import PLANS, Cell
+from .cells import Cell
 from .choose import names, scale_of
+from .plans import PLANS
 from .speed import Work, random_images, wait
 
 PLAN = PLANS["usb"]

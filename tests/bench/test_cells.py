@@ -9,8 +9,9 @@ from fractions import Fraction
 import pytest
 
 from tamatch.bench import scale
-from tamatch.bench.cells import PLANS, Cell
+from tamatch.bench.cells import Cell
 from tamatch.bench.choose import restricted, scale_of, seeds, share
+from tamatch.bench.plans import PLANS
 from tamatch.bench.settings import DIGITS, LONG_TAIL
 from tamatch.config import configure, method_options
 from tamatch.errors import UsageError

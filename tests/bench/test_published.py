@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tamatch.bench.cells import PLANS
+from tamatch.bench.plans import PLANS
 from tamatch.bench.published import TABLE_1, TABLE_3, TABLE_4, TABLE_5, TABLE_6, cell
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import rankdata
 
-from tamatch.bench.cells import PLANS
+from tamatch.bench.plans import PLANS
 from tamatch.bench.published import TABLE_2
 from tamatch.bench.rank import disagreements, page, printed_errors, standings
 from tamatch.bench.store import Store

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tamatch.bench.cells import PLANS, SEEDS, Cell
+from tamatch.bench.cells import SEEDS, Cell
 from tamatch.bench.claims import CLAIMS
 from tamatch.bench.curves import Curve
 from tamatch.bench.evidence import Evidence, costs_more, lower_error, ratio_near_one
+from tamatch.bench.plans import PLANS
 from tamatch.bench.reproduction import page
 from tamatch.bench.settings import LONG_TAIL, Setting
 from tamatch.bench.store import Store

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from tamatch.bench import runner
-from tamatch.bench.cells import PLANS, Cell
+from tamatch.bench.cells import Cell
+from tamatch.bench.plans import PLANS
 from tamatch.bench.record import Result
 from tamatch.bench.runner import Workshop
 from tamatch.bench.settings import DIGITS

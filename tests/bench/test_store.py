@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tamatch.bench import store as module
-from tamatch.bench.cells import PLANS
 from tamatch.bench.curves import Curve, Vectors, course
+from tamatch.bench.plans import PLANS
 from tamatch.bench.record import commit, source_digest
 from tamatch.bench.store import Store, from_json
 from tamatch.errors import DataError, StorageError

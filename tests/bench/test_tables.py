@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tamatch.bench.cells import PLANS
 from tamatch.bench.curves import Curve
 from tamatch.bench.formats import FORMATS, Grid, Page
+from tamatch.bench.plans import PLANS
 from tamatch.bench.store import Store
 from tamatch.bench.tables import spread, table
 from tests.bench.made import result
