@@ -1,0 +1,34 @@
+"""The pages in a real browser: none is wider than its screen or paper, in light and dark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tamatch.report import write_comparison, write_report
+from tests.review.browser import opened_browser
+
+MakeRun = Callable[..., Path]
+NAMES = ["HerbaceousVegetation", "a", "class with a long name of several words", "x" * 60]
+
+
+def test_pages_fit_their_screens(make_run: MakeRun, tmp_path: Path) -> None:
+    runs = [make_run(f"run{seed}", classes=NAMES, seed=seed) for seed in (0, 1)]
+    pages = [write_report(runs[0]), write_comparison(runs, tmp_path / "comparison.html")]
+    with opened_browser() as browser:
+        for address in pages:
+            for width, media, colours in (
+                (390, "screen", "light"),
+                (1200, "screen", "dark"),
+                (794, "print", "light"),
+            ):
+                page = browser.new_page(viewport={"width": width, "height": 900})
+                page.emulate_media(media=media, color_scheme=colours)
+                complaints: list[str] = []
+                page.on("console", lambda message, to=complaints: to.append(message.text))
+                page.goto(address.as_uri())
+                assert page.evaluate("document.documentElement.scrollWidth") == width
+                assert not complaints, complaints  # such as a blocked picture
+                dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
+                assert (dark == "rgb(20, 24, 29)") == (colours == "dark")
+                page.close()
