@@ -2,9 +2,41 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from pathlib import PurePosixPath
 
 from _pytest.terminal import TerminalReporter
+
+FAULTS = [  # (file, part of the test's name, what goes wrong); the first that fits counts
+    ("resume", "kill_9|baseline", "kill -9 at random moments"),
+    ("resume", "", "stopped by a signal, resumed"),
+    ("disk", "killed", "kill -9 inside a write"),
+    ("disk", "", "disk full, at each write"),
+    ("signals", "", "Ctrl-C, SIGTERM, a second signal"),
+    ("torn|checkpoint", "", "torn or changed checkpoint"),
+    ("lock", "", "two processes on one run, stale lock"),
+    ("ranks", "", "one of several processes dies"),
+    ("conditions", "", "resumed under other conditions"),
+    ("numbers", "", "NaN and infinity"),
+    ("memory", "", "too little memory"),
+    ("degenerate", "", "data that hardly are any"),
+    ("folders", "", "folders that change, are slow, bear odd names"),
+    ("doctored", "", "files made to do harm"),
+    ("code", "", "dangerous calls in the code"),
+    ("network", "", "use of the network"),
+    ("fuzz", "", "inputs nobody would think of"),
+]
+
+
+def fault_of(nodeid: str) -> str:
+    """What the test is about."""
+    path, _, test = nodeid.partition("::")
+    file = PurePosixPath(path).stem.removeprefix("test_")
+    fits = (
+        what for where, part, what in FAULTS if re.fullmatch(where, file) and re.search(part, test)
+    )
+    return next(fits, file)
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
@@ -12,15 +44,16 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
     survived: Counter[str] = Counter()
     for outcome in ("passed", "failed", "error"):
         for report in terminalreporter.stats.get(outcome, []):
-            test = report.nodeid.rpartition("::")[2].partition("[")[0]
-            fault = test.removeprefix("test_").replace("_", " ")
+            fault = fault_of(report.nodeid)
             count = dict(report.user_properties).get("tries", 1)  # a test may try many times
             tries[fault] += count
             survived[fault] += count * (outcome == "passed")
-    rows = [(f, str(n), str(survived[f]), str(n - survived[f])) for f, n in tries.items()]
-    total = (sum(tries.values()), sum(survived.values()))
-    rows.append(("all", *map(str, total), str(total[0] - total[1])))
-    width = max(len(row[0]) for row in rows)
+    order = list(dict.fromkeys(what for *_, what in FAULTS))
+    faults = sorted(tries, key=lambda f: order.index(f) if f in order else len(order))
+    rows = [(f, tries[f], survived[f]) for f in faults]
+    rows.append(("all", tries.total(), survived.total()))
     terminalreporter.section("faults")
-    for row in [("fault", "tries", "survived", "lost"), *sorted(rows[:-1]), rows[-1]]:
-        terminalreporter.write_line(f"{row[0]:{width}} {row[1]:>8} {row[2]:>8} {row[3]:>8}")
+    terminalreporter.write_line("| fault | tries | survived | lost |")
+    terminalreporter.write_line("|---|---|---|---|")
+    for fault, count, well in rows:
+        terminalreporter.write_line(f"| {fault} | {count:,} | {well:,} | {count - well:,} |")
