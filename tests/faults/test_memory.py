@@ -138,7 +138,7 @@ def equal_steps(name: str) -> None:
         engine.advance()
     saving.turn_to(1)
     saving.guard.remember()
-    saving.method(saving.batch()).total.backward()  # and then memory runs out
+    saving.method(saving.batch(saving.at)).total.backward()  # and then memory runs out
     assert saving.make_room() and not saving.make_room()
     for engine in (plain, saving):
         for _ in range(3):
