@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+
 from hypothesis import HealthCheck, settings
+
+# A job in the background of a shell begins with Ctrl-C ignored, and would hand that down to the
+# processes that tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile(
     "tests", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]

@@ -16,6 +16,7 @@ from tamatch.engine import Engine
 from tamatch.memory import PROBES, Estimate, Peak, estimate, passes, probe
 from tamatch.methods import METHODS
 from tamatch.nets.recompute import recompute, recomputes
+from tamatch.nets.parts import Flow, Plain
 from tamatch.nets.wrn import Block
 from tamatch.room import NoRoom, noticing
 from tests.contract.test_contract import assert_equal
@@ -109,11 +110,11 @@ def test_no_room_inside_a_recomputed_block(tmp_path: Path, monkeypatch: pytest.M
     """There torch is in the middle of its own book-keeping, which must not stay half done."""
     whole, left = Block._compute, [40]
 
-    def compute(block: Block, x: torch.Tensor) -> torch.Tensor:
-        if left[0] == 0 and len(x) > max(PROBES) and torch.is_grad_enabled():
+    def compute(block: Block, flow: Flow, do: Plain) -> Flow:
+        if left[0] == 0 and len(flow[0]) > max(PROBES) and torch.is_grad_enabled():
             raise torch.OutOfMemoryError
         left[0] -= left[0] > 0
-        return whole(block, x)
+        return whole(block, flow, do)
 
     monkeypatch.setattr(Block, "_compute", compute)
     with pytest.raises(NoRoom, match="--batch 2 --unlabelled 3 has room"):
