@@ -15,8 +15,8 @@ from tamatch import checkpoint, cli
 from tamatch.engine import Engine
 from tamatch.memory import PROBES, Estimate, Peak, estimate, passes, probe
 from tamatch.methods import METHODS
-from tamatch.nets.recompute import recompute, recomputes
 from tamatch.nets.parts import Flow, Plain
+from tamatch.nets.recompute import recompute, recomputes
 from tamatch.nets.wrn import Block
 from tamatch.room import NoRoom, noticing
 from tests.contract.test_contract import assert_equal
