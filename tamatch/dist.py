@@ -69,6 +69,7 @@ def joined() -> Iterator[None]:
     dist.init_process_group(store=fresh, rank=me, world_size=count, timeout=PATIENCE)
     try:
         yield
+        dist.barrier()  # a process whose partner is gone already may abort while it ends
     except RuntimeError as error:
         if not isinstance(error, dist.DistError) and "gloo" not in str(error):
             raise

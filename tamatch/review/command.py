@@ -73,12 +73,12 @@ def label_file(wanted: Path | None, run: Run) -> Path:
 def serve(server: Server, *, browser: bool, say: Callable[[str], None]) -> None:
     """Say where the page is, show it, and say at the end what was done."""
     gate, session = server.gate, server.session
-    say(f"{len(session.files):,} unlabelled images. {describe(session.store)}")
-    say(f"Open {gate.address(gate.token)}")
-    say("The address works on this machine only. Ctrl-C ends; every label is saved at once.")
-    if browser and has_screen():
-        webbrowser.open(gate.address(gate.ticket))
     try:
+        say(f"{len(session.files):,} unlabelled images. {describe(session.store)}")
+        say(f"Open {gate.address(gate.token)}")
+        say("The address works on this machine only. Ctrl-C ends; every label is saved at once.")
+        if browser and has_screen():
+            webbrowser.open(gate.address(gate.ticket))
         server.serve_forever()
     except KeyboardInterrupt:
         pass
