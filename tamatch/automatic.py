@@ -22,6 +22,7 @@ from .errors import UsageError
 from .exam import Exam
 from .hardware import pick_device, pick_precision
 from .progress import counting
+from .timing import timed, wait
 
 MEASURE = 2.0  # seconds of steps that are timed
 SAMPLE = 512  # images that a test is timed with
@@ -188,17 +189,3 @@ def seconds_to_predict(engine: Engine, data: DataSet, split: Split) -> float:
     engine.probabilities(sample.images)
     wait(engine)
     return (time.perf_counter() - began) / len(sample)
-
-
-def timed(engine: Engine, steps: int) -> float:
-    wait(engine)
-    began = time.perf_counter()
-    for _ in range(steps):
-        engine.advance()
-    wait(engine)
-    return time.perf_counter() - began
-
-
-def wait(engine: Engine) -> None:
-    if engine.stream is not None:
-        engine.stream.synchronize()

@@ -19,7 +19,7 @@ LAYERS = [
     {"optim", "checkpoint", "source", "meter", "config", "guard", "diagnosis"},
     {"batches", "ahead"},
     {"engine", "exam", "hardware", "model", "progress", "conditions"},
-    {"memory", "standing"},
+    {"memory", "standing", "timing"},
     {"watch", "assess"},
     {"picture", "training", "build", "record"},
     {"automatic"},

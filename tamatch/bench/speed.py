@@ -19,6 +19,7 @@ from ..data import DataSet, Split
 from ..data.dataset import Pixels
 from ..errors import UsageError
 from ..methods import METHODS
+from ..timing import timed, wait
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -125,16 +126,6 @@ def measure(name: str, method: str, steps: int, switches: dict[str, Any]) -> Spe
     return Speed(name, method, ms, 1000 * images / ms, ms_augment, first, peak)
 
 
-def timed(engine: Engine, steps: int) -> float:
-    """Seconds of some steps, the device's work included."""
-    wait(engine)
-    began = time.perf_counter()
-    for _ in range(steps):
-        engine.advance()
-    wait(engine)
-    return time.perf_counter() - began
-
-
 def augment_alone(engine: Engine, repeats: int) -> float:
     """Milliseconds of making one batch, captured by itself where the step is captured."""
     import torch
@@ -152,11 +143,6 @@ def augment_alone(engine: Engine, repeats: int) -> float:
     wait(engine)
     del held
     return 1000 * (time.perf_counter() - began) / repeats
-
-
-def wait(engine: Engine) -> None:
-    if engine.stream is not None:
-        engine.stream.synchronize()
 
 
 def random_images(work: Work) -> tuple[DataSet, Split]:

@@ -20,10 +20,11 @@ from typing import Any
 from ..config import Run, configure
 from ..data import DataSet, make_split
 from ..errors import TamatchError
+from ..timing import wait
 from .cells import Cell
 from .choose import names, scale_of
 from .plans import PLANS
-from .speed import Work, random_images, wait
+from .speed import Work, random_images
 
 PLAN = PLANS["usb"]
 CLASSES = {"cifar100": 100, "stl10": 10, "eurosat": 10}
