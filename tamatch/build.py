@@ -73,6 +73,7 @@ def engine_of(
     )
     if run.compile and device.type == "cuda":
         net.accelerate()
+        method.accelerate()
     return engine
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from . import dist
 from .ahead import Ahead
@@ -18,6 +18,7 @@ from .diagnosis import first_bad
 from .guard import ALLOWED, Guard
 from .meter import Meter
 from .methods.base import Method
+from .nets.base import uncompiled
 from .nets.recompute import recompute, recomputes
 from .optim import Optimizer, schedule, set_lr_
 from .room import in_pieces, noticing
@@ -141,9 +142,10 @@ class Engine:
     def capture(self) -> None:
         """Record the step once; recording does not run it."""
         torch.cuda.synchronize()
+        torch.cuda.empty_cache()  # a graph has memory of its own
         self.guard.remember()  # if there is no room, the present state is what is put back
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, stream=self.stream):
+        with noticing(), torch.cuda.graph(self.graph, stream=self.stream):
             self.step()
 
     def explain(self) -> str:
@@ -154,16 +156,16 @@ class Engine:
         self.at.fill_(step)
         self.turn_to(step)
         self.source.prepare(step)  # nothing is learned ahead of it
-        with torch.compiler.set_stance("force_eager"), self.precision():
+        with uncompiled(self.device), self.precision():
             found = first_bad(self.method, self.batch(self.at))
         return f"step {step:,}: {found or 'a value that was finite when the step was replayed'}"
 
     @torch.no_grad()
-    def probabilities(self, images: Tensor | OnHost) -> Tensor:
-        """Class probabilities of uint8 images by the final net, as at deployment."""
-        net = self.method.final.eval()
+    def probabilities(self, images: Tensor | OnHost, of: nn.Module | None = None) -> Tensor:
+        """Class probabilities of uint8 images by the final net, as at deployment, or by another."""
+        net = (of or self.method.final).eval()
         batch = 512 if self.stream is None else 2500  # few launches on a GPU, small caches on a CPU
-        with self.precision():
+        with uncompiled(self.device), self.precision():
             rows = in_pieces(
                 lambda x: net(self.augment("plain", x.to(self.device), self.at, self.at, 0)).logits,
                 images,

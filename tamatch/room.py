@@ -12,7 +12,8 @@ from torch import Tensor
 
 from .errors import UsageError
 
-ON_CPU = "DefaultCPUAllocator"  # torch has no class of errors for it
+# What torch says where it has no class of errors for it: a CPU's allocator, and cuDNN.
+SAID = ("DefaultCPUAllocator", "FIND was unable to find an engine")
 
 
 class NoRoom(UsageError):
@@ -32,9 +33,18 @@ def noticing() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if not isinstance(error, torch.OutOfMemoryError) and ON_CPU not in str(error):
+        if not speaks_of_room(error):
             raise
         raise NoRoom("out of memory: use a smaller --batch and --unlabelled.") from error
+
+
+def speaks_of_room(error: BaseException | None) -> bool:
+    """Also an error that came of another one: a capture that fails says no more than that."""
+    return error is not None and (
+        isinstance(error, NoRoom | torch.OutOfMemoryError)
+        or any(text in str(error) for text in SAID)
+        or speaks_of_room(error.__context__)
+    )
 
 
 def clear() -> None:

@@ -19,7 +19,6 @@ from .sampler import Sampler
 from .trust import sweep, tempered
 
 CHUNK = 8192  # images whose probabilities are held at once
-BATCH = 512  # images that go through the net together
 COLUMNS = (*LINE, "second", "pseudo_label", "pseudo_confidence", "accepted")
 
 Floats = npt.NDArray[np.float64]
@@ -92,15 +91,10 @@ def labelled_by(
 
     `final`, the probabilities by the final net, saves asking it again where the two are one.
     """
-    method, now = engine.method, engine.at
-    if method.average is None:
-        return generated(method, engine.probabilities(images) if final is None else final)
-    net = method.net.eval()
-    with torch.compiler.set_stance("force_eager"), engine.precision():  # compiled for training only
-        parts = [part.to(engine.device) for part in torch.split(images, BATCH)]
-        rows = [net(engine.augment("plain", part, now, now, 0)).logits for part in parts]
-    net.train()
-    return generated(method, torch.cat(rows).softmax(-1))
+    method = engine.method
+    if method.average is not None or final is None:
+        final = engine.probabilities(images, of=method.net)
+    return generated(method, final)
 
 
 def drawn(engine: Engine) -> npt.NDArray[np.bool_]:

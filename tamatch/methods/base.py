@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from .. import dist
 from ..kinds import Momentum, Parity
 from ..stats import approach_, by_type
 from ..types import Batch, Loss, Out, Task, Views
@@ -24,6 +25,7 @@ class Method(nn.Module):
     """
 
     views: ClassVar[Views] = Views()
+    compiles: ClassVar[bool] = False  # whether `forward` is fit for it, all but `predict`
     skipped: Tensor | None = None  # 1.0, on the device, while the engine finds a step bad
 
     def __init__(
@@ -36,6 +38,13 @@ class Method(nn.Module):
 
     def forward(self, batch: Batch) -> Loss:
         raise NotImplementedError
+
+    def accelerate(self) -> None:
+        """Become fast on a GPU, beside the net; changes no state, and results by rounding alone."""
+        if self.compiles and dist.alone():
+            # The net is fast in a way of its own; what follows are a hundred tiny kernels.
+            self.predict = torch.compiler.disable(self.predict)  # type: ignore
+            self.forward = torch.compile(self.forward, dynamic=False)  # type: ignore[method-assign]
 
     def predict(self, *images: Tensor) -> tuple[Out, ...]:
         """One pass over the concatenation, so that BatchNorm sees all views together."""

@@ -25,6 +25,8 @@ class FixMatch(Method):
     nothing.
     """
 
+    compiles = True
+
     def __init__(
         self,
         net: nn.Module,

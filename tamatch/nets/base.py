@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor, nn
 
 from tamatch.types import Out
+
+
+def uncompiled(device: torch.device) -> AbstractContextManager[None]:
+    """Where nets are asked outside of a step: they are compiled for its shapes alone."""
+    cuda = device.type == "cuda"  # nothing is compiled elsewhere, and torch's compiler loads slowly
+    return torch.compiler.set_stance("force_eager") if cuda else nullcontext()
 
 
 class Net(nn.Module):
@@ -27,7 +33,7 @@ class Net(nn.Module):
 
     def accelerate(self) -> None:
         """Become as fast as possible on a GPU; changes no state and no result but by rounding."""
-        self.compile()
+        self.compile(options={"combo_kernels": True})  # such as the rounding of all weights
 
     def depth_of(self, parameter: str) -> tuple[int, int]:
         """The layer a parameter belongs to, counted from the stem (0), and the head's layer."""

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import copy
+import importlib
+from functools import partial
+from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tamatch import nets
+from tamatch import methods, nets
+from tamatch.build import engine_of, split_plan
+from tamatch.config import configure
+from tamatch.data import load, make_split
+from tamatch.engine import Engine
+from tamatch.methods import METHODS
+from tamatch.nets import parts
 from tamatch.nets.recompute import recompute
 from tests.contract.test_contract import assert_equal
 from tests.tiny import tiny_engine
@@ -17,6 +27,10 @@ pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
+
+triton = pytest.importorskip("triton")
+narrow = importlib.import_module("tamatch.nets.kernels.narrow")
+norm = importlib.import_module("tamatch.nets.kernels.norm")
 
 
 @pytest.fixture(autouse=True)
@@ -53,18 +67,25 @@ def statistics(net: nn.Module) -> Tensor:
     return torch.cat([b.double().flatten() for b in net.buffers()])
 
 
-@pytest.mark.parametrize(
-    ("name", "size", "count"),
-    [("wrn_10_1", 8, 3), ("wrn_10_2", 20, 5), ("wrn_16_4_clean", 16, 7), ("wrn_28_2", 32, 64)],
-)
-def test_single_precision(name: str, size: int, count: int) -> None:
-    """The activation's kink flips where rounding moves a value over zero: hence the bound."""
+NETS = [("wrn_10_1", 8, 3), ("wrn_10_2", 20, 5), ("wrn_16_4_clean", 16, 7), ("wrn_28_2", 32, 64)]
+
+
+@pytest.mark.parametrize(("name", "size", "count"), NETS)
+@pytest.mark.parametrize("slope", [0.1, 0.999])
+def test_single_precision(
+    name: str, size: int, count: int, slope: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rounding moves a value over the activation's kink now and then, and in a small map one such
+    value is a percent of the gradient. With almost no kink, the bound is tight.
+    """
+    monkeypatch.setattr(norm, "SLOPE", slope)
+    monkeypatch.setattr(parts, "activate", partial(F.leaky_relu, negative_slope=slope))
     plain, fast = pair(name, size)
     images = torch.randn(count, 3, size, size, device="cuda")
     weights = torch.randn(count, 10, device="cuda")
     one, other = (trained(net, images, weights, torch.float32) for net in (fast, plain))
     assert far(one, other) < 1e-5
-    assert far(gradients(fast), gradients(plain)) < 5e-3
+    assert far(gradients(fast), gradients(plain)) < (3e-2 if slope == 0.1 else 1e-3)
     assert far(statistics(fast), statistics(plain)) < 1e-6
 
 
@@ -118,15 +139,66 @@ def test_odd_widths_are_compiled_instead() -> None:
     assert net._compiled_call_impl is not None
 
 
-def test_captured_equals_eager() -> None:
-    found = []
-    for graph in (False, True):
-        engine = tiny_engine("tamatch", device="cuda", graph=graph, net="wrn_10_2")
-        engine.method.to(memory_format=torch.channels_last)
-        engine.method.net.accelerate()
-        with torch.backends.cudnn.flags(deterministic=True, benchmark=False), engine.running():
-            for _ in range(12):
-                engine.advance()
-        torch.cuda.synchronize()
-        found.append(engine.state_dict())
-    assert_equal(*found)
+def engine_with(**settings: Any) -> Engine:
+    run = configure({"device": "cuda", "deterministic": True, "size": 32, **settings})
+    data = load("digits", None, run.size)
+    return engine_of(run, data, make_split(data, split_plan(run)))
+
+
+def state_after(engine: Engine, steps: int) -> dict[str, Any]:
+    with engine.running():
+        for _ in range(steps):
+            engine.advance()
+    torch.cuda.synchronize()
+    return engine.state_dict()
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize(
+    ("net", "method"),
+    [
+        ("wrn_10_2", "tamatch"),
+        ("wrn_10_2", "vat"),  # whose first backward pass ends at the images
+        ("wrn_28_2", "tamatch"),
+        ("vit_tiny_p4_32", "freematch"),
+    ],
+)
+def test_captured_equals_eager(net: str, method: str, precision: str) -> None:
+    """With weight gradients on a stream of their own in the one, and in order in the other."""
+    settings = {"net": net, "method": method, "precision": precision}
+    eager, captured = (engine_with(graph=graph, **settings) for graph in (False, True))
+    assert_equal(state_after(eager, 12), state_after(captured, 12))
+    assert captured.graph is not None
+    assert int(captured.guard.count) == 0
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if methods.get(name).compiles])
+def test_compiled_methods(name: str) -> None:
+    """Compiled, a method learns and remembers the same but for rounding."""
+    torch._dynamo.reset()
+    plain, fast = (tiny_engine(name, device="cuda") for _ in range(2))
+    fast.method.net.accelerate()
+    fast.method.accelerate()
+    one, other = (state_after(engine, 2)["method"] for engine in (fast, plain))
+    for key, value in other.items():
+        torch.testing.assert_close(one[key], value, rtol=1e-2, atol=1e-4, msg=f"{name}: {key}")
+
+
+@pytest.mark.parametrize(("inner", "outer"), [(16, 16), (16, 32), (32, 16), (32, 32)])
+@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 7, 5), (5, 32, 32), (320, 32, 32)])
+def test_narrow_convolutions(inner: int, outer: int, shape: tuple[int, int, int]) -> None:
+    """The map and the gradient of the weight."""
+    torch.manual_seed(0)
+    count, height, width = shape
+
+    def rows(*size: int) -> Tensor:
+        x = torch.randn(*size, device="cuda", dtype=torch.bfloat16)
+        return x.to(memory_format=torch.channels_last)
+
+    x, grad = rows(count, inner, height, width), rows(count, outer, height, width)
+    weight = rows(outer, inner, 3, 3) / (9 * inner) ** 0.5
+    truth = F.conv2d(x.double(), weight.double(), padding=1)
+    assert far(narrow.convolve(x, weight), truth) < 4e-3
+    found = narrow.weight_gradient(x, grad, weight)
+    expected = nn.grad.conv2d_weight(x.double(), weight.shape, grad.double(), padding=1)
+    assert far(found, expected) < 4e-3

@@ -11,9 +11,11 @@ from torch import Tensor, nn
 
 from tamatch.nets.parts import Flow, Plain
 
-from .conv import Convolve, Rounded
+from .beside import Beside
+from .conv import Convolve
 from .narrow import LEAST
 from .norm import NormAct, as_rows
+from .rounded import Rounded
 
 
 class Fused(Plain):
@@ -24,7 +26,8 @@ class Fused(Plain):
         weights = [conv.weight for conv in convs]
         autocast = torch.is_autocast_enabled("cuda")
         self.dtype = torch.get_autocast_dtype("cuda") if autocast else weights[0].dtype
-        rounded = Rounded.apply(self.dtype, *weights)
+        self.beside = Beside()
+        rounded = Rounded.apply(self.dtype, self.beside.join, *weights)
         self.weights = dict(zip(convs, rounded, strict=True))
 
     def norm(self, norm: nn.BatchNorm2d, flow: Flow) -> tuple[Tensor, Tensor]:
@@ -34,9 +37,11 @@ class Fused(Plain):
 
     def conv(self, conv: nn.Conv2d, x: Tensor) -> Tensor:
         weight = self.weights[conv]
-        if conv.bias is not None:
+        beside: Beside | None = self.beside
+        if conv.bias is not None:  # the first layer; its gradient is cut to size before it is kept
             x, weight = widened(x.to(self.dtype), weight, conv.bias)
-        y: Tensor = Convolve.apply(x, weight, conv.stride[0], conv.padding[0])
+            beside = None
+        y: Tensor = Convolve.apply(x, weight, conv.stride[0], conv.padding[0], beside)
         return y
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -9,37 +11,23 @@ from torch import Tensor
 from torch.autograd import Function
 
 from . import narrow
-
-
-class Rounded(Function):
-    """All convolution weights in the precision of the maps; back, their gradients as they were."""
-
-    @staticmethod
-    def forward(ctx: Any, dtype: torch.dtype, *weights: Tensor) -> tuple[Tensor, ...]:
-        ctx.dtype = weights[0].dtype
-        return in_line(weights, dtype)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        dense = tuple(g.contiguous(memory_format=torch.channels_last) for g in grads)
-        return None, *in_line(dense, ctx.dtype)
-
-
-def in_line(tensors: tuple[Tensor, ...], dtype: torch.dtype) -> tuple[Tensor, ...]:
-    """Copies in another precision, by two kernels however many tensors there are."""
-    line = torch.cat([t.as_strided((t.numel(),), (1,)) for t in tensors]).to(dtype)
-    pairs = zip(torch.split(line, [t.numel() for t in tensors]), tensors, strict=True)
-    return tuple(p.as_strided(t.shape, t.stride(), p.storage_offset()) for p, t in pairs)
+from .beside import Beside
+from .norm import as_rows
 
 
 class Convolve(Function):
-    """A convolution, by whichever kernels are fast for its width."""
+    """A convolution, by whichever kernels are fast for its width.
+
+    `beside` may compute the gradient of a weight that goes to `Rounded` and to nothing before.
+    """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, stride: int, padding: int) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, stride: int, padding: int, beside: Beside | None
+    ) -> Tensor:
         ctx.save_for_backward(x, weight)
         ctx.geometry = ([stride] * 2, [padding] * 2, [1, 1], False, [0, 0], 1)
-        ctx.narrow = narrow.fits(weight, stride)
+        ctx.narrow, ctx.beside = narrow.fits(weight, stride), beside
         if ctx.narrow and weight.shape[1] == narrow.LEAST:
             return narrow.convolve(x, weight)
         return torch.conv2d(x, weight, None, stride, padding)
@@ -47,10 +35,12 @@ class Convolve(Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
-        grad = grad.contiguous(memory_format=torch.channels_last)
-        wanted = [ctx.needs_input_grad[0], not ctx.narrow, False]
-        back = torch.ops.aten.convolution_backward
-        grad_x, grad_weight, _ = back(grad, x, weight, None, *ctx.geometry, wanted)
-        if ctx.narrow:
-            grad_weight = narrow.weight_gradient(x, grad, weight)
-        return grad_x, grad_weight, None, None
+        grad = as_rows(grad)
+        back = partial(torch.ops.aten.convolution_backward, grad, x, weight, None, *ctx.geometry)
+        with nullcontext() if ctx.beside is None else ctx.beside.reading(x, grad):
+            if ctx.narrow:
+                grad_weight = narrow.weight_gradient(x, grad, weight)
+            else:
+                grad_weight = back([False, True, False])[1]
+        grad_x = back([True, False, False])[0] if ctx.needs_input_grad[0] else None
+        return grad_x, grad_weight, None, None, None

@@ -1,0 +1,49 @@
+"""A second stream of a captured step, for what nothing waits for: gradients of weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+from torch.autograd import Variable
+
+
+class Beside:
+    """Runs parts of one backward pass beside the rest of it, in the graph that is captured.
+
+    A kernel for one layer rarely fills a GPU to its end. Outside of a capture all stays in order,
+    as cuDNN measures its kernels there.
+    """
+
+    def __init__(self) -> None:
+        self.stream: torch.cuda.Stream | None = None  # while anything runs on it
+        self.held: list[Tensor] = []  # what it still reads must not be freed
+
+    @contextmanager
+    def reading(self, *tensors: Tensor) -> Iterator[None]:
+        """Work that reads these tensors, and whose results are read after `join` alone."""
+        if not capturing(tensors[0]):
+            yield
+            return
+        here = torch.cuda.current_stream()
+        if self.stream is None:
+            self.stream = torch.cuda.Stream(tensors[0].device)
+            # A backward pass that stops at the images never comes to the weights.
+            Variable._execution_engine.queue_callback(self.join)
+        self.stream.wait_stream(here)
+        self.held.extend(tensors)
+        with torch.cuda.stream(self.stream):
+            yield
+
+    def join(self) -> None:
+        """Let everything from here on come after what was done beside."""
+        if self.stream is not None:
+            torch.cuda.current_stream().wait_stream(self.stream)
+            self.stream = None
+            self.held.clear()
+
+
+def capturing(x: Tensor) -> bool:
+    return x.is_cuda and torch.cuda.is_current_stream_capturing()

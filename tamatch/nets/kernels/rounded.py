@@ -1,0 +1,47 @@
+"""Many weights rounded to the precision of the maps, as one piece of work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+Layout = tuple[torch.Size, tuple[int, ...]]  # shape and strides
+
+
+class Rounded(Function):
+    """All weights in another precision; back, their gradients in the weights' own.
+
+    Autocast would round each weight by a kernel of its own, there and back.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, dtype: torch.dtype, join: Callable[[], None], *weights: Tensor
+    ) -> tuple[Tensor, ...]:
+        """`join` is called before the gradients are read."""
+        ctx.dtype, ctx.join = weights[0].dtype, join
+        ctx.layouts = [(weight.shape, weight.stride()) for weight in weights]
+        return in_line(weights, ctx.layouts, dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        ctx.join()
+        return None, None, *in_line(grads, ctx.layouts, ctx.dtype)
+
+
+def in_line(
+    tensors: Sequence[Tensor], layouts: Sequence[Layout], dtype: torch.dtype
+) -> tuple[Tensor, ...]:
+    """Copies that lie one behind the other in memory."""
+    sizes = [tensor.numel() for tensor in tensors]
+    parts = torch.split(torch.empty(sum(sizes), dtype=dtype, device=tensors[0].device), sizes)
+    copies = [
+        part.as_strided(*layout, part.storage_offset())
+        for part, layout in zip(parts, layouts, strict=True)
+    ]
+    torch._foreach_copy_(copies, list(tensors))
+    return tuple(copies)
