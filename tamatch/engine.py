@@ -145,7 +145,7 @@ class Engine:
         torch.cuda.empty_cache()  # a graph has memory of its own
         self.guard.remember()  # if there is no room, the present state is what is put back
         self.graph = torch.cuda.CUDAGraph()
-        with noticing(), torch.cuda.graph(self.graph, stream=self.stream):
+        with torch.cuda.graph(self.graph, stream=self.stream):
             self.step()
 
     def explain(self) -> str:

@@ -56,6 +56,7 @@ def prepare(precision: str, *, deterministic: bool = False) -> torch.dtype | Non
     torch.set_float32_matmul_precision("highest" if precision == "fp32" else "high")
     torch.backends.cudnn.allow_tf32 = precision != "fp32"
     torch.backends.cudnn.benchmark = not deterministic
+    torch.backends.cudnn.benchmark_limit = 0  # of kernels to measure: all
     torch.backends.cudnn.deterministic = deterministic
     torch.use_deterministic_algorithms(deterministic, warn_only=True)
     if deterministic:  # read by cuBLAS when it starts

@@ -33,7 +33,7 @@ class Net(nn.Module):
 
     def accelerate(self) -> None:
         """Become as fast as possible on a GPU; changes no state and no result but by rounding."""
-        self.compile(options={"combo_kernels": True})  # such as the rounding of all weights
+        self.compile()
 
     def depth_of(self, parameter: str) -> tuple[int, int]:
         """The layer a parameter belongs to, counted from the stem (0), and the head's layer."""

@@ -66,6 +66,10 @@ class ViT(Net):
         features = self.norm(x[:, 0])
         return self.finish(features, features)
 
+    def accelerate(self) -> None:
+        """Compile; kernels that do many small things at once pay where the weights are small."""
+        self.compile(options={"combo_kernels": self.width < SHAPES["base"][0]})
+
     def depth_of(self, parameter: str) -> tuple[int, int]:
         """Tokens and patches 0, then a layer per block; the last norm goes with the last block."""
         blocks = len(self.blocks)
