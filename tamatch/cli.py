@@ -104,6 +104,12 @@ def parser() -> Parser:
         sub.set_defaults(run=run)
         return sub
 
+    def of_run(name: str, run: Callable[[Any], int], summary: str) -> argparse.ArgumentParser:
+        sub = command(name, run, summary)
+        sub.add_argument("path", metavar="RUN", type=Path, help="run folder")
+        sub.add_argument("--net", metavar="FILE.py:NAME", help="the net, if it is code of your own")
+        return sub
+
     sub = command("check", check, "describe a data set or a folder before training on it")
     sub.add_argument("data", metavar="NAME|DIR", help="data set by name, or a folder")
     sub.add_argument("--download", action="store_true", help="fetch a named set first")
@@ -111,15 +117,12 @@ def parser() -> Parser:
     for name in ("root", "labels", "size", *SPLIT):
         add_option(sub, RUN_OPTIONS[name])
     add_train_options(command("train", train, "train a classifier"))
-    sub = command("resume", resume, "continue a stopped run exactly where it was")
-    sub.add_argument("path", metavar="RUN", type=Path, help="run folder")
-    sub = command("evaluate", evaluate, "test a run's model")
-    sub.add_argument("path", metavar="RUN", type=Path, help="run folder")
+    of_run("resume", resume, "continue a stopped run exactly where it was")
+    sub = of_run("evaluate", evaluate, "test a run's model")
     sub.add_argument("--data", help="other data, by name or folder (default: the run's own)")
     sub.add_argument("--root", help="folder that holds a named data set")
     sub.add_argument("--json", action="store_true", help="print JSON")
-    sub = command("predict", predict, "label images with a run's model")
-    sub.add_argument("path", metavar="RUN", type=Path, help="run folder")
+    sub = of_run("predict", predict, "label images with a run's model")
     sub.add_argument(
         "images", metavar="IMAGE", nargs="+", help="files, folders, or - for names on stdin"
     )
@@ -130,8 +133,7 @@ def parser() -> Parser:
     where.add_argument("--out", type=Path, metavar="FILE", help="write here, not to the screen")
     where.add_argument("--csv", type=Path, metavar="FILE", help="--out FILE --format csv")
     sub.add_argument("--overwrite", action="store_true", help="replace an older file")
-    sub = command("label", label, "label a run's unlabelled pool as a CSV")
-    sub.add_argument("path", metavar="RUN", type=Path, help="run folder")
+    sub = of_run("label", label, "label a run's unlabelled pool as a CSV")
     sub.add_argument("--out", type=Path, metavar="FILE", required=True, help="CSV to write")
     cut = sub.add_mutually_exclusive_group()
     cut.add_argument("--min-confidence", type=float, metavar="C", help="no label below this")
@@ -144,16 +146,14 @@ def parser() -> Parser:
         help="judge the cut by the labelled images: train K runs, each without a part of them",
     )  # fmt: skip
     sub.add_argument("--overwrite", action="store_true", help="replace an older file")
-    sub = command("review", review, "label the most useful images on a page in the browser")
-    sub.add_argument("path", metavar="RUN", type=Path, help="run folder")
+    sub = of_run("review", review, "label the most useful images on a page in the browser")
     sub.add_argument(
         "--labels", type=Path, metavar="FILE",
         help="CSV that the labels go to (default: the run's own, or labels.csv)",
     )  # fmt: skip
     sub.add_argument("--port", type=int, metavar="N", default=0, help="port (default: a free one)")
     sub.add_argument("--no-browser", action="store_true", help="only print the address")
-    sub = command("export", export, "write a run's model for other programs, and check it")
-    sub.add_argument("path", metavar="RUN", type=Path, help="run folder")
+    sub = of_run("export", export, "write a run's model for other programs, and check it")
     sub.add_argument("--format", required=True, choices=("onnx", "pt2", "safetensors"))
     sub.add_argument("--out", type=Path, metavar="PATH", help="file, or folder for safetensors")
     sub.add_argument("--overwrite", action="store_true", help="replace an older export")
@@ -267,7 +267,7 @@ def train(arguments: Any) -> int:
 def resume(arguments: Any) -> int:
     from . import run
 
-    show_end(run.resume(arguments.path).path)
+    show_end(run.resume(arguments.path, net=arguments.net).path)
     return 0
 
 
@@ -295,7 +295,7 @@ def show_end(path: Path) -> None:
 def evaluate(arguments: Any) -> int:
     from .use import evaluate as measure
 
-    found = measure(arguments.path, arguments.data, arguments.root)
+    found = measure(arguments.path, arguments.data, arguments.root, net=arguments.net)
     per_class = dict(zip(found.classes, found.marks.per_class, strict=True))
     if arguments.json:
         row = {"data": found.data, "images": found.images, "error": found.marks.error}
@@ -316,7 +316,7 @@ def predict(arguments: Any) -> int:
     write_predictions(
         arguments.path, arguments.images, arguments.csv or arguments.out, null=arguments.null,
         format="csv" if arguments.csv else arguments.format, top=arguments.top,
-        overwrite=arguments.overwrite,
+        overwrite=arguments.overwrite, net=arguments.net,
     )  # fmt: skip
     return 0
 
@@ -327,7 +327,7 @@ def label(arguments: Any) -> int:
     options = {"min_confidence": arguments.min_confidence, "precision": arguments.precision}
     made = write_labels(
         arguments.path, arguments.out, **options, folds=arguments.folds,
-        overwrite=arguments.overwrite, quiet=False,
+        overwrite=arguments.overwrite, quiet=False, net=arguments.net,
     )  # fmt: skip
     print("\n".join(made.lines()))
     return 0
@@ -339,7 +339,10 @@ def review(arguments: Any) -> int:
     if not 0 <= arguments.port <= 65_535:
         raise UsageError(f"--port must lie in 0 … 65535, got {arguments.port}.")
     browser = not arguments.no_browser
-    serve(arguments.path, labels=arguments.labels, port=arguments.port, browser=browser)
+    serve(
+        arguments.path, labels=arguments.labels, port=arguments.port, browser=browser,
+        net=arguments.net,
+    )  # fmt: skip
     return 0
 
 
@@ -347,8 +350,9 @@ def export(arguments: Any) -> int:
     from .export import export as write_model
 
     made = write_model(
-        arguments.path, arguments.format, arguments.out, overwrite=arguments.overwrite
-    )
+        arguments.path, arguments.format, arguments.out, overwrite=arguments.overwrite,
+        net=arguments.net,
+    )  # fmt: skip
     print(
         f"{made.path}: equals the run's model on {made.images} images by {made.checked_with}; "
         f"no probability differs by more than {made.difference:.1e}."

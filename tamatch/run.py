@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from . import checkpoint, dist, launch, report
+from . import checkpoint, dist, launch, nets, report
 from .automatic import Decided, decide
 from .build import baseline_config, data_of, engine_of, split_plan
 from .config import Run, configure, resolve
@@ -25,6 +25,9 @@ from .progress import Progress, counting
 from .record import command, record_facts, tell_of_skipped
 from .signals import StopSignals
 from .training import Training, accompany
+
+if TYPE_CHECKING:
+    from .nets import AnyNet
 
 
 @dataclass(frozen=True)
@@ -61,11 +64,11 @@ def train(
     Settings that nobody gives are chosen for the data and the machine; `time="20m"` sets the steps.
     """
     if not launch.leads():
-        return follow()
+        return follow(options.get("net"))
     file = Path(config) if config else None
     folder = RunFolder(Path(out) if out else default_folder(configure(options, file)))
     if began_here(folder) and (launch.restarts() or not overwrite):
-        return resume(folder.path, quiet=quiet)
+        return resume(folder.path, net=options.get("net"), quiet=quiet)
     with advice(folder), folder.taken(overwrite=overwrite):
         decided = decide(options, file, time)
         begin(decided.run, folder)
@@ -73,14 +76,19 @@ def train(
         return complete(decided.run, folder, quiet=quiet)
 
 
-def resume(path: str | Path, *, quiet: bool = False) -> Finished:
-    """Go on exactly where a run stopped; a finished one only gets a fresh report."""
+def resume(path: str | Path, *, net: AnyNet | None = None, quiet: bool = False) -> Finished:
+    """Go on exactly where a run stopped; a finished one only gets a fresh report.
+
+    `net` is the net of the run, where that was a module or has no file to be found in.
+    """
     if not launch.leads():
-        return follow()
+        return follow(net)
     folder = RunFolder(Path(path))
     folder.read()  # an error, if this is no run
     with advice(folder), folder.held():
-        return complete(stored_config(folder), folder, quiet=quiet)
+        run = stored_config(folder)
+        nets.stand_in(run.net, net)
+        return complete(run, folder, quiet=quiet)
 
 
 def begin(run: Run, folder: RunFolder) -> None:
@@ -140,7 +148,7 @@ def complete(run: Run, folder: RunFolder, *, quiet: bool = False) -> Finished:
     return Finished(folder.path, result)
 
 
-def follow() -> Finished:
+def follow(net: AnyNet | None = None) -> Finished:
     """What every process but the first does: take part in the runs that the first one leads.
 
     It never looks at the run folder, which may be on another machine.
@@ -148,6 +156,8 @@ def follow() -> Finished:
     with dist.joined(), StopSignals() as stop:
         while "state" in (order := dist.from_first()):
             run = Run(**order["run"])
+            if nets.is_own(run.net):
+                nets.stand_in(run.net, net)
             data = data_of(run, run.size)
             if data.sha256() != order["data"]:
                 raise DataError(f"{data.name} has other images or labels here than in process 0.")
@@ -195,7 +205,7 @@ def prepare(run: Run, folder: RunFolder, progress: Progress, *, started: bool) -
     parts = {"validation": split.validation, "test": split.test}
     device = engine.device if engine.source.place == "device" else None
     exams = {k: Exam(data, part, device) for k, part in parts.items() if len(part)}
-    facts = Facts(run.net, data.classes, data.size, data.mean, data.std)
+    facts = Facts(nets.title(run.net), data.classes, data.size, data.mean, data.std)
     pool = Pool(data, split) if engine.method.views.u else None
     return Training(run, engine, folder, exams, Model(facts), progress, pool)
 

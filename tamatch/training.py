@@ -64,8 +64,9 @@ class Training:
                 self.bad_steps = int(self.engine.guard.count)
             except (KeyError, ValueError, RuntimeError) as error:
                 raise DataError(
-                    f"the checkpoints in {self.folder.path} do not fit this version of tamatch. "
-                    "Go on with the one they were made by, or start the run again."
+                    f"the checkpoints in {self.folder.path} do not fit this version of tamatch, "
+                    "or the code of your own net or method. Go on with what they were made by, or "
+                    "start the run again."
                 ) from error
         self.folder.cut_metrics(state["metrics_length"] if state else 0)
 

@@ -77,6 +77,21 @@ COMMANDS = [
      "--net wrn_28 is not a net. Perhaps you meant wrn_28_8 or wrn_28_2 or wrn_10_2. `tamatch "
      "nets` lists them."),
     ("train --net nothing", 2, "--net nothing is not a net. `tamatch nets` lists them."),
+    ("train --net own.py", 2,
+     "--net own.py is not a net. Perhaps you meant own.py:NAME, a class or function in that file. "
+     "`tamatch nets` lists them."),
+    ("train --net none.py:X", 2, "--net none.py:X: there is no file none.py."),
+    ("train --net own.py:X", 2, "--net own.py:X: own.py has no class or function X."),
+    ("train --net own.py:Nothing", 2,
+     "--net own.py:Nothing takes no number of classes: it must be the first argument, or be "
+     "called classes or num_classes."),
+    ("train --net python:X", 2,
+     "the net python:X was handed over in Python, and nothing here has it. Hand it over again: "
+     "tamatch.resume(RUN, net=…), or --net FILE.py:NAME with what makes it."),
+    ("resume runs/photos --net own.py:Nothing", 2,
+     "--net is for runs with a net of your own, and this one has wrn_10_1_clean."),
+    ("predict runs/photos photos --net own.py:Nothing", 2,
+     "--net is for models with a net of your own, and runs/photos/model has wrn_10_1_clean."),
     ("train --net wrn_11_2", 2,
      "there is no wrn_11_2: the depth of a wide residual net is 10, 16, 22, 28, … (three "
      "stages of equal length) up to 1000, its width 1 to 64."),
@@ -477,7 +492,28 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     "steps gave values": "faults/test_numbers.py",
     "is not finite after step": "faults/test_numbers.py",
     "is no part. Perhaps": "methods/test_compose.py::test_a_wrong_name_is_told_with_its_near_miss",
-    "timm \0 has no net": "nets/test_net_names.py::test_timm_nets",
+    "timm \0 has no net": "nets/test_timm.py::test_what_timm_cannot_build_is_told_in_one_line",
+    "\0 failed (": "nets/test_own.py::test_a_mistake_is_told_with_its_place",
+    "not an nn.Module": "nets/test_own.py::test_a_mistake_is_told_with_its_place",
+    "expected are logits": "nets/test_own.py::test_a_mistake_is_told_with_its_place",
+    "returns probabilities": "nets/test_own.py::test_a_mistake_is_told_with_its_place",
+    "nothing in it can learn": "nets/test_own.py::test_a_mistake_is_told_with_its_place",
+    "only tensors can be saved": "nets/test_own.py::test_a_mistake_is_told_with_its_place",
+    "follows the gradient of": "nets/test_own.py::test_vat_wants_the_gradient_of_the_images",
+    "net takes a name": "nets/test_own.py::test_modules_and_what_makes_them_can_be_handed_over",
+    "--layer-decay needs": "nets/test_own.py::test_the_layers_are_as_deep_as_it_says",
+    "give FILE.py:NAME": (
+        "nets/test_own.py::test_what_was_handed_over_stands_in_for_the_name_of_a_run"
+    ),
+    "which is not kept with a model": (
+        "nets/test_own_runs.py::test_commands_want_the_code_to_be_named"
+    ),
+    "its net is code of your own": (
+        "nets/test_own_runs.py::test_commands_want_the_code_to_be_named"
+    ),
+    "the weights in \0 as it is now": (
+        "nets/test_own_runs.py::test_weights_of_other_code_are_refused"
+    ),
     "is not for this net": (
         "nets/test_weights.py::test_weights_of_another_net_are_refused_and_change_nothing"
     ),

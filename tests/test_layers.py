@@ -10,7 +10,7 @@ PACKAGE = Path(__file__).parents[1] / "tamatch"
 
 LAYERS = [
     {"errors", "launch"},
-    {"types", "kinds", "dist", "losses", "untrusted", "npz"},
+    {"types", "kinds", "dist", "losses", "untrusted", "npz", "usercode"},
     {"files", "stats", "options", "sampler", "signals", "room", "spreadsheet", "cut", "choose"}
     | {"trust", "likeness", "sheet", "events"},
     # siblings never import each other
@@ -32,7 +32,9 @@ LAYERS = [
 ]
 ORDER = {name: i for i, layer in enumerate(LAYERS) for name in layer}
 SHARED = {"__init__", "base", "mixing", "contrastive"}  # in methods/, but no method
-METHODS_MAY_USE = {"types", "kinds", "dist", "losses", "stats", "pseudo", "methods", "errors"}
+METHODS_MAY_USE = {"types", "kinds", "dist", "losses", "stats", "pseudo", "methods", "errors"} | {
+    "usercode"
+}
 
 
 def home(path: Path) -> str:

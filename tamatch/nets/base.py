@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ class Net(nn.Module):
     """A classifier that also shows its features. Subclasses compute features; `finish` the rest."""
 
     head: nn.Linear
+    channels_last = True  # whether it can work on images and weights in that order
 
     def __init__(self, *, classes: int, width: int, map_width: int) -> None:
         super().__init__()
@@ -46,8 +47,25 @@ class Net(nn.Module):
 
         Thresholds compare probabilities with 0.95; bfloat16 logits would blur that by about 0.002.
         """
-        dtype, device = self.head.weight.dtype, features.device.type
-        autocast = torch.is_autocast_enabled(device)  # else export would record an empty region
-        with torch.autocast(device, enabled=False) if autocast else nullcontext():
+        dtype = self.head.weight.dtype
+        with full_precision(features.device):
             features = features.to(dtype)
             return Out(self.head(features), features, feature_map.to(dtype))
+
+
+class Wrapped(Net):
+    """A net of other people's making, `model`, behind this package's interface."""
+
+    def __init__(self, model: nn.Module, *, classes: int, width: int, map_width: int) -> None:
+        super().__init__(classes=classes, width=width, map_width=map_width)
+        self.model = model
+
+    def loadable(self) -> nn.Module:
+        """Weight files name the parameters without our wrapper."""
+        return self.model
+
+
+def full_precision(device: torch.device) -> AbstractContextManager[object]:
+    """No autocast in here. Where there is none, nothing: export would record an empty region."""
+    autocast = torch.is_autocast_enabled(device.type)
+    return torch.autocast(device.type, enabled=False) if autocast else nullcontext()
