@@ -70,8 +70,10 @@ def engine_of(
         Augment(policy, keyed(run.seed, SEEDS["views"])).to(device),
         Pace(run.steps, run.warmup, keyed(run.seed, SEEDS["steps"])),
         autocast=autocast,
-        graph=run.graph and device.type == "cuda",
+        graph=run.graph and device.type == "cuda" and net.waits is None,
     )
+    if run.graph and device.type == "cuda" and net.waits is not None and say is not None:
+        say(f"The net waits for the GPU ({net.waits}): its steps run without a CUDA graph.")
     if nets.is_own(run.net):
         with engine.precision():
             rehearse(net, run.net, data.size, device)

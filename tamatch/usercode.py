@@ -72,8 +72,13 @@ def where(error: BaseException) -> str:
     """File and line of the innermost code that is neither ours nor that of an installed package."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{Path(error.filename).name}, line {error.lineno}"
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if is_theirs(f.filename)]
-    return f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
+    return innermost(traceback.extract_tb(error.__traceback__))
+
+
+def innermost(frames: traceback.StackSummary) -> str:
+    """The same of any stack; empty if there is no such code in it."""
+    theirs = [f for f in frames if is_theirs(f.filename)]
+    return f"{Path(theirs[-1].filename).name}, line {theirs[-1].lineno}" if theirs else ""
 
 
 def is_theirs(file: str) -> bool:

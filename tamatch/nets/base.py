@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor, nn
 
+from tamatch.errors import UsageError
 from tamatch.types import Out
 
 
@@ -15,6 +16,7 @@ class Net(nn.Module):
 
     head: nn.Linear
     channels_last = True  # whether it can work on images and weights in that order
+    waits: str | None = None  # where in its code, if it waits for the device: no graph then
 
     def __init__(self, *, classes: int, width: int, map_width: int) -> None:
         super().__init__()
@@ -32,7 +34,11 @@ class Net(nn.Module):
 
     def depth_of(self, parameter: str) -> tuple[int, int]:
         """The layer a parameter belongs to, counted from the stem (0), and the head's layer."""
-        raise NotImplementedError
+        raise UsageError(
+            "--layer-decay needs the depth of each layer, which this net does not tell: give it a "
+            "method depth_of(name) that returns the layer of a parameter and that of the head, or "
+            "use --layer-decay 1."
+        )
 
     def unused_parameters(self) -> set[str]:
         """Names of parameters that exist but take no part in the computation."""

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from tamatch import dist
-from tamatch.errors import UsageError
 from tamatch.nets import title
 from tamatch.nets.base import Net, Wrapped, full_precision
 from tamatch.nets.recompute import unmoved
@@ -32,11 +31,17 @@ class OwnNet(Wrapped):
     """The user's module; `features` are the input of its last linear layer, if there is one."""
 
     def __init__(
-        self, model: nn.Module, head_name: str | None, shapes: Out, *, channels_last: bool
+        self,
+        model: nn.Module,
+        head_name: str | None,
+        shapes: Out,
+        *,
+        channels_last: bool = True,
+        waits: str | None = None,
     ) -> None:
         logits, features, feature_map = (t.shape[1] for t in shapes)
         super().__init__(model, classes=logits, width=features, map_width=feature_map)
-        self.head_name, self.channels_last = head_name, channels_last
+        self.head_name, self.channels_last, self.waits = head_name, channels_last, waits
 
     def forward(self, images: Tensor) -> Out:
         """Classify (N, 3, H, W) images."""
@@ -46,13 +51,7 @@ class OwnNet(Wrapped):
 
     def depth_of(self, parameter: str) -> tuple[int, int]:
         """As the module's own `depth_of` says, if it has one."""
-        own: Callable[[str], tuple[int, int]] | None = getattr(self.model, "depth_of", None)
-        if own is None:
-            raise UsageError(
-                "--layer-decay needs the depth of each layer, which this net does not tell: give "
-                "it a method depth_of(name) that returns the layer of a parameter and that of the "
-                "head, or use --layer-decay 1."
-            )
+        own: Callable[[str], tuple[int, int]] = getattr(self.model, "depth_of", super().depth_of)
         return own(parameter.removeprefix("model."))
 
 

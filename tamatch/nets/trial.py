@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from tamatch.errors import UsageError
 from tamatch.nets.base import Net
 from tamatch.nets.own import Head, OwnNet, as_out
+from tamatch.nets.waits import waiting_place
 from tamatch.types import Out
 from tamatch.usercode import blaming
 
@@ -46,7 +47,10 @@ def tried(model: nn.Module, what: str, classes: int, size: int) -> Net:
     check_state(model, what)
     if isinstance(model, Net):
         return model
-    return OwnNet(model, head_name, shown, channels_last=bears_channels_last(trial, images))
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        waits = waiting_place(trial, images)
+        channels_last = bears_channels_last(trial, images)
+    return OwnNet(model, head_name, shown, channels_last=channels_last, waits=waits)
 
 
 @contextmanager
@@ -74,7 +78,6 @@ def last_linear(calls: list[tuple[str, Tensor]], found: Tensor | Out) -> str | N
     return next((n for n, output in rows if output is found), rows[-1][0] if rows else None)
 
 
-@torch.no_grad()
 def bears_channels_last(trial: nn.Module, images: Tensor) -> bool:
     """Whether it works in the order that is fastest on a GPU; `view` after a convolution does not.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 
 from tamatch import methods, nets
 from tamatch.errors import UsageError
+from tamatch.hardware import prepare
 from tamatch.memory import estimate
 from tamatch.methods import METHODS
 from tamatch.nets.handed import HANDED
@@ -118,6 +120,19 @@ def test_a_net_that_wants_the_usual_order_gets_it() -> None:
     assert not net.channels_last and own("ResNet").channels_last and own("Ours").channels_last
     odd = IMAGES.to(memory_format=torch.channels_last)
     assert torch.equal(net(odd).logits, net(IMAGES).logits)
+
+
+def test_a_net_that_waits_for_the_device_is_found_out() -> None:
+    """On a GPU its steps are not captured then."""
+    code = FILE.read_text().splitlines()
+    for name in ("Reading", "Masking", "Counting"):
+        waits = own(name).waits
+        file, _, line = waits.partition(", line ")
+        assert file == "foreign.py"
+        assert re.search(r"h.max|h > 0|self.norm\(", code[int(line) - 1]), name
+    for name in ("Wrn", "Dropping", "ResNet", "Convolutional", "Scaled", "Ours"):
+        assert own(name).waits is None
+    tiny_engine("fixmatch", net=f"{FILE}:Reading").advance()
 
 
 def test_it_is_rehearsed_where_and_how_it_will_train() -> None:
@@ -397,3 +412,20 @@ def test_what_was_handed_over_stands_in_for_the_name_of_a_run() -> None:
         nets.stand_in("python:Gone", "wrn_10_1")
     for name in ("models.py:Gone", "python:Gone"):
         del HANDED[name]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("net", [SMALL, f"{FILE}:Wrn", f"{FILE}:Dropping", f"{FILE}:Frozen"])
+@pytest.mark.parametrize("method", ["tamatch", "simmatch", "mean_teacher"])
+def test_on_a_gpu_captured_equals_eager(method: str, net: str) -> None:
+    prepare("fp32", deterministic=True)
+    states = []
+    for graph in (False, True):
+        engine = tiny_engine(method, net=net, device="cuda", graph=graph, ema=0.9)
+        with engine.running():
+            for _ in range(12):
+                engine.advance()
+        assert (engine.graph is not None) == graph
+        states.append(engine.state_dict())
+    assert_equal(*states)

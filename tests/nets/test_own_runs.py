@@ -6,10 +6,11 @@ import copy
 import json
 import pickle
 import shutil
+import subprocess
 import sys
 import types
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -24,9 +25,10 @@ from tamatch.cli import main
 from tamatch.errors import UsageError
 from tamatch.folder import RunFolder
 from tamatch.nets.handed import HANDED
+from tamatch.review.session import Session
 from tests.dist.torchrun import DOZEN, torchrun
 from tests.nets import foreign
-from tests.processes import fingerprint
+from tests.processes import environment, fingerprint
 from tests.test_docs import DOCS, blocks, folder_of_photos
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_net.py"
@@ -287,3 +289,54 @@ def test_the_docs_show_the_example_and_their_session_works(
     exec(session.replace("steps=600", "steps=2, quiet=True"), names)
     assert type(names["trained"]) is sys.modules["own_net"].SmallCNN
     del sys.modules["own_net"]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("name", ["ResNet", "Viewing", "Reading", "Frozen", "Convolutional"])
+def test_on_a_gpu_it_is_compiled_and_captured_or_does_without(name: str, tmp_path: Path) -> None:
+    options = {**QUICK, "threads": None, "device": "cuda", "baseline": "none", "steps": 8}
+    run = tamatch.train(net=f"{foreign.__file__}:{name}", out=tmp_path / "run", **options)
+    assert run.accuracy is not None
+    told = (tmp_path / "run" / "log.txt").read_text()
+    assert ("run without a CUDA graph" in told) == (name == "Reading")
+
+
+SCRIPT = """
+import torch
+import tamatch
+from tests.nets.foreign import ResNet
+
+torch.manual_seed(0)
+net = ResNet(10)
+if __name__ == "__main__":
+    tamatch.train(
+        net=net, out={out!r}, steps=4, batch=4, unlabelled=4, test_every=2, save_every=2,
+        baseline="none", device="cpu", threads=1, tau=0.2,
+    )
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_of_a_script_hand_over_their_module(tmp_path: Path) -> None:
+    root = str(Path(__file__).parents[2])
+    start = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    for name, before in (("one", [sys.executable]), ("two", start)):
+        (tmp_path / f"{name}.py").write_text(SCRIPT.format(out=str(tmp_path / name)))
+        words = [*before, str(tmp_path / f"{name}.py")]
+        env = {**environment(), "PYTHONPATH": root}
+        done = subprocess.run(words, capture_output=True, text=True, env=env, check=False)
+        assert done.returncode == 0, done.stderr
+    one, two = (load_file(tmp_path / n / "model/model.safetensors") for n in ("one", "two"))
+    for name, value in one.items():
+        torch.testing.assert_close(two[name], value, rtol=1e-3, atol=1e-4, msg=name)
+
+
+def test_the_review_page_names_the_net_in_the_next_command() -> None:
+    nothing: Any = None
+    session = Session(
+        run=Path("run"), data="photos", classes=("a",), given=(1,), files=(), survey=nothing,
+        pictures=nothing, store=cast(Any, types.SimpleNamespace(path=Path("labels.csv"))),
+        net="models.py:CNN",
+    )  # fmt: skip
+    assert session.next_command().endswith(" --from run --net models.py:CNN")
