@@ -96,7 +96,7 @@ class Engine:
     def advance(self) -> None:
         """Do one step: replay it where it is captured, run it eagerly elsewhere."""
         self.turn_to(self.done)
-        if self.graph is None and self.use_graph and self.eager_steps == WARM_STEPS:
+        if self.graph is None and self.warm:
             self.capture()
         if self.graph is None:
             self.step()
@@ -104,6 +104,10 @@ class Engine:
         else:
             self.graph.replay()
         self.done += 1
+
+    @property
+    def warm(self) -> bool:
+        return self.use_graph and self.eager_steps >= WARM_STEPS
 
     def make_room(self) -> bool:
         """Undo a step that had no room, and recompute activations from now on; False if in vain."""

@@ -56,6 +56,25 @@ COMMANDS = [
     ("train --method supervised --tau 0.9", 2,
      "--tau is not an option. `tamatch train --help` lists those of a run, `tamatch methods "
      "supervised` those of the method."),
+    ("train --seeds 0,,x", 2,
+     "--seeds takes whole numbers with commas, such as 0,1,2; got '0,,x'."),
+    ("train --seeds 0,1,0", 2, "--seeds names 0 twice."),
+    ("train --seeds 0,1 --seed 1", 2,
+     "--seed and --seeds say the same thing twice: give one of them."),
+    ("train --seeds 0,4294967296", 2, "--seed must lie in [0, 4294967295], got 4294967296."),
+    ("train --seeds 0,1 --out taken-folder", 2,
+     "--out taken-folder is not empty; several seeds need a folder of their own."),
+    ("train --seeds 0,1 --out runs/photos", 2,
+     "--out runs/photos holds a run; several seeds need a folder of their own."),
+    ("train --seeds 0,1 --out taken-file", 2,
+     "--out taken-file cannot be made: File exists. Give another."),
+    ("train --seeds 0,1 --out seeds", 2, "--out seeds holds the seeds 4, 5. Give another --out."),
+    ("resume seeds", 2, "seeds/s4 is not a folder. Name a run folder, such as runs/demo."),
+    ("resume no-seeds", 3,
+     "no-seeds/seeds.json is damaged: it does not list the seeds. Restore it, or name the run "
+     "folders beside it."),
+    ("label seeds --out new.csv", 2,
+     "seeds holds several seeds, each a run of its own. Name one, such as seeds/s0."),
     ("train --steps ten", 2, "--steps takes a whole number, got 'ten'."),
     ("train --steps 0", 2, "--steps must be at least 1, got 0."),
     ("train --lr nan", 2, "--lr takes a number, got 'nan'."),
@@ -365,6 +384,12 @@ def one_gpu(name: str) -> None:
         hardware.own_gpu(torch.device(name))
 
 
+def with_torchrun(call: Callable[[], object]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(launch, "processes", lambda: 2)
+        call()
+
+
 def image(*shape: int, kind: Any = np.uint8) -> np.ndarray:
     return np.full(shape, 2, kind)
 
@@ -406,6 +431,9 @@ CALLS: list[tuple[Callable[[], object], str]] = [
     (lambda: tamatch.SSLClassifier(lr=1e39, steps=5).fit(np.eye(8), np.arange(8) % 2),
      "<any> steps gave values that are not finite, near step <any>. Likely the learning rate is "
      "too high: try a smaller lr."),
+    (lambda: with_torchrun(lambda: tamatch.train_seeds([0, 1])),
+     "several seeds train in one process. Start them without torchrun, or give it one seed a "
+     "command (--seed)."),
     (lambda: one_gpu("cuda:0"),
      "--device cuda:0 is one GPU, and each process needs its own: use cuda."),
     (lambda: one_gpu("cuda"),
@@ -492,6 +520,7 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     "steps gave values": "faults/test_numbers.py",
     "is not finite after step": "faults/test_numbers.py",
     "is no part. Perhaps": "methods/test_compose.py::test_a_wrong_name_is_told_with_its_near_miss",
+    " is there already": "test_seeds.py::test_without_out_each_has_its_usual_folder",
     "timm \0 has no net": "nets/test_timm.py::test_what_timm_cannot_build_is_told_in_one_line",
     "\0 failed (": "nets/test_own.py::test_a_mistake_is_told_with_its_place",
     "not an nn.Module": "nets/test_own.py::test_a_mistake_is_told_with_its_place",
