@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .methods.base import Method
     from .model import Model, Predictions
     from .run import Finished, resume, train
+    from .seeds import resume_seeds, train_seeds
     from .use import load
 
 __all__ = [
@@ -24,7 +25,9 @@ __all__ = [
     "__version__",
     "load",
     "resume",
+    "resume_seeds",
     "train",
+    "train_seeds",
 ]
 
 _HOMES = {
@@ -36,7 +39,9 @@ _HOMES = {
     "TaMatchClassifier": "estimator",
     "load": "use",
     "resume": "run",
+    "resume_seeds": "seeds",
     "train": "run",
+    "train_seeds": "seeds",
 }
 
 

@@ -46,8 +46,10 @@ class Ahead:
         if not torch.cuda.is_current_stream_capturing():
             # the first steps, in which cuDNN measures its kernels: let nothing disturb that
             here.wait_stream(self.stream)
-        yield self.ready
-        here.wait_stream(self.stream)
+        try:
+            yield self.ready
+        finally:  # also after a failure, which a capture could not end with otherwise
+            here.wait_stream(self.stream)
         self._put(coming)
 
     def _put(self, batch: Batch) -> None:

@@ -63,12 +63,16 @@ class Draft:
 
 
 def decide(
-    given: Mapping[str, Any], config: Path | None = None, limit: str | None = None
+    given: Mapping[str, Any],
+    config: Path | None = None,
+    limit: str | None = None,
+    runs: int = 1,
 ) -> Decided:
     """The run that the user asks for, with what is left open chosen; options always win.
 
     The settings of a person's own images are chosen from these and from the device; with a time
-    limit, so are the steps of any run. Where the time matters, the speed is measured.
+    limit, so are the steps of any run. Where the time matters, the speed is measured. So many
+    `runs` share the time, at worst one after the other.
     """
     began = time.perf_counter()
     draft = Draft({k: v for k, v in given.items() if v is not None}, config)
@@ -92,11 +96,11 @@ def decide(
         draft.take(choose.pool_batch(draft.run.batch))
         draft.take(precision_of(draft.run, device))
     if limit is not None:
-        speeds = measured(draft.run, data, split)
+        speeds = measured(draft.run, data, split, runs)
         left = choose.parse_time(limit) - ENDING - (time.perf_counter() - began)
         draft.take(choose.in_time(limit, left, speeds))
     elif "steps" not in fixed:
-        draft.take(steps_of(draft.run, data, split, device))
+        draft.take(steps_of(draft.run, data, split, device, runs))
     steps = draft.chosen.settings.get("steps", draft.run.steps)
     draft.take(paced(draft.run, steps, own=own))
 
@@ -123,13 +127,14 @@ def fitting(split: Split, device: torch.device) -> Chosen:
     return choose.net(images, gpu=gpu) | choose.batch(len(split.labelled), gpu=gpu)
 
 
-def steps_of(run: Run, data: DataSet, split: Split, device: torch.device) -> Chosen:
+def steps_of(run: Run, data: DataSet, split: Split, device: torch.device, runs: int = 1) -> Chosen:
     """By the data; without a GPU, no more than end in a quarter of an hour."""
     gpu = device.type == "cuda"
     wanted = choose.steps(len(split.unlabelled), run.unlabelled, gpu=gpu)
     if gpu:
         return wanted
-    return choose.at_most(choose.CPU_SECONDS - ENDING, wanted, measured(run, data, split))
+    speeds = measured(run, data, split, runs)
+    return choose.at_most(choose.CPU_SECONDS - ENDING, wanted, speeds)
 
 
 def paced(run: Run, steps: int, *, own: bool) -> Chosen:
@@ -158,10 +163,14 @@ def machine(device: torch.device) -> str:
     return f"{threads} CPU thread{'s' * (threads != 1)} (of {os.cpu_count()})"
 
 
-def measured(run: Run, data: DataSet, split: Split) -> list[Speed]:
-    """The speed of the run and, where it has one, of its baseline, by doing some real steps."""
-    runs = [run, baseline_config(run)] if run.baseline == "supervised" else [run]
-    return [speed_of(one, data, split) for one in runs]
+def measured(run: Run, data: DataSet, split: Split, runs: int = 1) -> list[Speed]:
+    """The speed of the run and, where it has one, of its baseline, by doing some real steps.
+
+    For several runs, as if the device did a step of each in turn; abreast they are no slower.
+    """
+    kinds = [run, baseline_config(run)] if run.baseline == "supervised" else [run]
+    found = [speed_of(one, data, split) for one in kinds]
+    return [Speed(runs * one.start, runs * one.step, runs * one.test) for one in found]
 
 
 def speed_of(run: Run, data: DataSet, split: Split) -> Speed:

@@ -20,6 +20,7 @@ from .folder import RunFolder
 from .hardware import pick_device, pick_images, pick_precision, prepare
 from .model import Model
 from .nets.norm import share_norms
+from .nets.own import rehearse
 from .nets.weights import load_weights
 from .sampler import keyed
 from .source import Draw, Resident, Source, Streamed
@@ -52,7 +53,7 @@ def engine_of(
         method = methods.get(run.method)(net, task_of(run, data, split), ema=run.ema, **run.options)
     share_norms(method)
     method.to(device)
-    if device.type == "cuda":
+    if device.type == "cuda" and net.channels_last:
         method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     groups = optim.parameter_groups(
         method, lr=run.lr, weight_decay=run.weight_decay, layer_decay=run.layer_decay,
@@ -69,8 +70,13 @@ def engine_of(
         Augment(policy, keyed(run.seed, SEEDS["views"])).to(device),
         Pace(run.steps, run.warmup, keyed(run.seed, SEEDS["steps"])),
         autocast=autocast,
-        graph=run.graph and device.type == "cuda",
+        graph=run.graph and device.type == "cuda" and net.waits is None,
     )
+    if run.graph and device.type == "cuda" and net.waits is not None and say is not None:
+        say(f"The net waits for the GPU ({net.waits}): its steps run without a CUDA graph.")
+    if nets.is_own(run.net):
+        with engine.precision():
+            rehearse(net, run.net, data.size, device)
     if run.compile and device.type == "cuda":
         net.accelerate()
         method.accelerate()
@@ -98,7 +104,7 @@ def data_of(run: Run, size: int | None, progress: Progress | None = None) -> Dat
 
 def go_on_from(path: Path, net: nn.Module, run: Run, data: DataSet) -> None:
     """Put the model of a finished run, its head included, into a net for the same classes."""
-    before = Model.load(path / "model")
+    before = Model.load(path / "model", run.net if nets.is_own(run.net) else None)
     if before.facts.classes != data.classes:
         raise DataError(
             f"--from {path}: that run has the classes {', '.join(before.facts.classes)}; "

@@ -8,10 +8,11 @@ import difflib
 import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import __version__, launch
 from .bench import commands as bench
@@ -22,6 +23,10 @@ from .methods import METHODS, entry
 from .nets import FAMILIES, NETS
 from .options import Option
 from .recipes import PROTOCOLS
+from .seedfolder import SeedFolder, read_seeds, runs_in
+
+if TYPE_CHECKING:
+    from .seeds import Group
 
 COMMON = (
     "data", "root", "labels", "from_", "method", "net", "labels_per_class", "steps", "seed", "lr",
@@ -104,6 +109,15 @@ def parser() -> Parser:
         sub.set_defaults(run=run)
         return sub
 
+    def of_run(name: str, run: Callable[[Any], int], summary: str) -> argparse.ArgumentParser:
+        sub = command(name, run, summary)
+        sub.add_argument("path", metavar="RUN", type=Path, help="run folder")
+        add_net(sub)
+        return sub
+
+    def add_net(sub: argparse.ArgumentParser) -> None:
+        sub.add_argument("--net", metavar="FILE.py:NAME", help="the net, if it is code of your own")
+
     sub = command("check", check, "describe a data set or a folder before training on it")
     sub.add_argument("data", metavar="NAME|DIR", help="data set by name, or a folder")
     sub.add_argument("--download", action="store_true", help="fetch a named set first")
@@ -112,14 +126,16 @@ def parser() -> Parser:
         add_option(sub, RUN_OPTIONS[name])
     add_train_options(command("train", train, "train a classifier"))
     sub = command("resume", resume, "continue a stopped run exactly where it was")
-    sub.add_argument("path", metavar="RUN", type=Path, help="run folder")
-    sub = command("evaluate", evaluate, "test a run's model")
-    sub.add_argument("path", metavar="RUN", type=Path, help="run folder")
+    sub.add_argument(
+        "paths", metavar="RUN", nargs="+", type=Path,
+        help="run folder, or the --out of several seeds; several runs go on abreast",
+    )  # fmt: skip
+    add_net(sub)
+    sub = of_run("evaluate", evaluate, "test a run's model")
     sub.add_argument("--data", help="other data, by name or folder (default: the run's own)")
     sub.add_argument("--root", help="folder that holds a named data set")
     sub.add_argument("--json", action="store_true", help="print JSON")
-    sub = command("predict", predict, "label images with a run's model")
-    sub.add_argument("path", metavar="RUN", type=Path, help="run folder")
+    sub = of_run("predict", predict, "label images with a run's model")
     sub.add_argument(
         "images", metavar="IMAGE", nargs="+", help="files, folders, or - for names on stdin"
     )
@@ -130,8 +146,7 @@ def parser() -> Parser:
     where.add_argument("--out", type=Path, metavar="FILE", help="write here, not to the screen")
     where.add_argument("--csv", type=Path, metavar="FILE", help="--out FILE --format csv")
     sub.add_argument("--overwrite", action="store_true", help="replace an older file")
-    sub = command("label", label, "label a run's unlabelled pool as a CSV")
-    sub.add_argument("path", metavar="RUN", type=Path, help="run folder")
+    sub = of_run("label", label, "label a run's unlabelled pool as a CSV")
     sub.add_argument("--out", type=Path, metavar="FILE", required=True, help="CSV to write")
     cut = sub.add_mutually_exclusive_group()
     cut.add_argument("--min-confidence", type=float, metavar="C", help="no label below this")
@@ -144,16 +159,14 @@ def parser() -> Parser:
         help="judge the cut by the labelled images: train K runs, each without a part of them",
     )  # fmt: skip
     sub.add_argument("--overwrite", action="store_true", help="replace an older file")
-    sub = command("review", review, "label the most useful images on a page in the browser")
-    sub.add_argument("path", metavar="RUN", type=Path, help="run folder")
+    sub = of_run("review", review, "label the most useful images on a page in the browser")
     sub.add_argument(
         "--labels", type=Path, metavar="FILE",
         help="CSV that the labels go to (default: the run's own, or labels.csv)",
     )  # fmt: skip
     sub.add_argument("--port", type=int, metavar="N", default=0, help="port (default: a free one)")
     sub.add_argument("--no-browser", action="store_true", help="only print the address")
-    sub = command("export", export, "write a run's model for other programs, and check it")
-    sub.add_argument("path", metavar="RUN", type=Path, help="run folder")
+    sub = of_run("export", export, "write a run's model for other programs, and check it")
     sub.add_argument("--format", required=True, choices=("onnx", "pt2", "safetensors"))
     sub.add_argument("--out", type=Path, metavar="PATH", help="file, or folder for safetensors")
     sub.add_argument("--overwrite", action="store_true", help="replace an older export")
@@ -173,6 +186,7 @@ def add_train_options(sub: argparse.ArgumentParser) -> None:
     sub.epilog = "A method's own options (--tau, …) are listed by `tamatch methods NAME`."
     sub.add_argument("--out", type=Path, metavar="RUN", help="run folder (default: runs/…)")
     sub.add_argument("--overwrite", action="store_true", help="delete an older run in --out")
+    sub.add_argument("--seeds", metavar="0,1,2", help="a run for each seed, all of them abreast")
     sub.add_argument(
         "--time", metavar="DURATION", help="end within 90s, 20m or 1h30m: sets the steps"
     )
@@ -247,6 +261,8 @@ def train(arguments: Any) -> int:
     known = configure(given, arguments.config)  # complain before the long import
     if arguments.time is not None:
         parse_time(arguments.time)
+    if arguments.seeds is not None:
+        read_seeds(arguments.seeds)
     if arguments.print_config:
         if arguments.time is not None or known.data not in PROTOCOLS:
             from .automatic import decide
@@ -254,20 +270,33 @@ def train(arguments: Any) -> int:
             known = decide(given, arguments.config, arguments.time).run
         print(dump(known), end="")
         return 0
+    where = {name: getattr(arguments, name) for name in ("out", "overwrite", "config", "time")}
+    if arguments.seeds is not None:
+        from . import seeds
+
+        return show_group(seeds.start(arguments.seeds, given, **where))
     from . import run
 
-    finished = run.train(
-        out=arguments.out, overwrite=arguments.overwrite, config=arguments.config,
-        time=arguments.time, **given,
-    )  # fmt: skip
-    show_end(finished.path)
+    show_end(run.train(**where, **given).path)
     return 0
 
 
 def resume(arguments: Any) -> int:
-    from . import run
+    from . import run, seeds
 
-    show_end(run.resume(arguments.path).path)
+    path, *more = arguments.paths
+    if more or SeedFolder(path).exists():
+        return show_group(seeds.go_on(arguments.paths, net=arguments.net))
+    show_end(run.resume(path, net=arguments.net).path)
+    return 0
+
+
+def show_group(group: Group) -> int:
+    """The small table at the end of several runs; then the error of one that has no result."""
+    show_table(group.table())
+    paths = [str(job.folder.path) for job in group.jobs]
+    print(f"Reports: report.html in each run. `tamatch report {shlex.join(paths)}` compares them.")
+    group.finished()
     return 0
 
 
@@ -276,26 +305,32 @@ def show_end(path: Path) -> None:
     if not launch.leads():
         return
     from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
 
     from .report import summary_table, verdict_on
 
-    header, *rows = summary_table(path)
-    table = Table(*map(escape, header))
-    for row in rows:
-        table.add_row(*map(escape, row))
+    show_table(summary_table(path))
     console = Console()
-    console.print(table)
     if told := verdict_on(path):
         console.print(f"Did the unlabelled images help? {told}", markup=False, soft_wrap=True)
     console.print(f"Report: {path / 'report.html'}", highlight=False, soft_wrap=True)
 
 
+def show_table(rows: list[tuple[str, ...]]) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    header, *others = rows
+    table = Table(*map(escape, header))
+    for row in others:
+        table.add_row(*map(escape, row))
+    Console().print(table)
+
+
 def evaluate(arguments: Any) -> int:
     from .use import evaluate as measure
 
-    found = measure(arguments.path, arguments.data, arguments.root)
+    found = measure(arguments.path, arguments.data, arguments.root, net=arguments.net)
     per_class = dict(zip(found.classes, found.marks.per_class, strict=True))
     if arguments.json:
         row = {"data": found.data, "images": found.images, "error": found.marks.error}
@@ -316,7 +351,7 @@ def predict(arguments: Any) -> int:
     write_predictions(
         arguments.path, arguments.images, arguments.csv or arguments.out, null=arguments.null,
         format="csv" if arguments.csv else arguments.format, top=arguments.top,
-        overwrite=arguments.overwrite,
+        overwrite=arguments.overwrite, net=arguments.net,
     )  # fmt: skip
     return 0
 
@@ -327,7 +362,7 @@ def label(arguments: Any) -> int:
     options = {"min_confidence": arguments.min_confidence, "precision": arguments.precision}
     made = write_labels(
         arguments.path, arguments.out, **options, folds=arguments.folds,
-        overwrite=arguments.overwrite, quiet=False,
+        overwrite=arguments.overwrite, quiet=False, net=arguments.net,
     )  # fmt: skip
     print("\n".join(made.lines()))
     return 0
@@ -339,7 +374,10 @@ def review(arguments: Any) -> int:
     if not 0 <= arguments.port <= 65_535:
         raise UsageError(f"--port must lie in 0 … 65535, got {arguments.port}.")
     browser = not arguments.no_browser
-    serve(arguments.path, labels=arguments.labels, port=arguments.port, browser=browser)
+    serve(
+        arguments.path, labels=arguments.labels, port=arguments.port, browser=browser,
+        net=arguments.net,
+    )  # fmt: skip
     return 0
 
 
@@ -347,8 +385,9 @@ def export(arguments: Any) -> int:
     from .export import export as write_model
 
     made = write_model(
-        arguments.path, arguments.format, arguments.out, overwrite=arguments.overwrite
-    )
+        arguments.path, arguments.format, arguments.out, overwrite=arguments.overwrite,
+        net=arguments.net,
+    )  # fmt: skip
     print(
         f"{made.path}: equals the run's model on {made.images} images by {made.checked_with}; "
         f"no probability differs by more than {made.difference:.1e}."
@@ -359,10 +398,11 @@ def export(arguments: Any) -> int:
 def report(arguments: Any) -> int:
     from .report import write_comparison, write_report
 
-    if len(arguments.paths) == 1 and arguments.out is None:
-        print(write_report(arguments.paths[0]))
+    paths = [run.path for path in arguments.paths for run in runs_in(path)]
+    if len(paths) == 1 and arguments.out is None:
+        print(write_report(paths[0]))
     else:
-        print(write_comparison(arguments.paths, arguments.out or Path("comparison.html")))
+        print(write_comparison(paths, arguments.out or Path("comparison.html")))
     return 0
 
 

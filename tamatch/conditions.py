@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from . import __version__, dist
+from . import __version__, dist, nets
 from .config import Run
 from .errors import UsageError
 
@@ -21,17 +21,23 @@ Conditions = dict[str, str]
 def conditions(run: Run, device: torch.device) -> Conditions:
     """The settings, the versions and the device, as a checkpoint keeps them."""
     settings = {k: v for k, v in dataclasses.asdict(run).items() if k not in PLACE}
-    own, _, _ = run.method.rpartition(":")  # a method of one's own is FILE.py:CLASS
-    code = hashlib.sha256(Path(own).read_bytes()).hexdigest() if own else ""
+    own = {"file of the net": file_sum(run.net)} if nets.is_own(run.net) else {}
     cuda = device.type == "cuda"
     return {
         "settings": json.dumps(settings, sort_keys=True),
         "version of tamatch": __version__,
         "version of torch": str(torch.__version__),
         "device": torch.cuda.get_device_name(device) if cuda else device.type,
-        "file of the method": code[:12],
+        "file of the method": file_sum(run.method),
+        **own,
         "number of processes": str(dist.world()),
     }
+
+
+def file_sum(name: str) -> str:
+    """Checksum of the file of FILE.py:NAME; empty for what lies in no file."""
+    file = Path(name.rpartition(":")[0])
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:12] if file.is_file() else ""
 
 
 def compare(then: Conditions, now: Conditions) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 import yaml
 
-from . import launch, recipes
+from . import launch, nets, recipes
 from .errors import UsageError
 from .events import check_installed
 from .folder import RunFolder
@@ -32,7 +32,7 @@ class Run:
         Annotated[int, Between(8, 512), "side of the images in pixels; chosen for your own"] | None
     ) = None
     method: Annotated[str, "method by name, or FILE.py:CLASS"] = "tamatch"
-    net: Annotated[str, "net by name; `tamatch nets` lists them"]
+    net: Annotated[str, "net by name, or FILE.py:NAME; `tamatch nets` lists them"]
     weights: Annotated[str, "file of pre-trained weights to start from"] | None = None
     from_: Annotated[str, "run to start from: its weights, and its settings"] | None = None
     seed: Annotated[int, Between(0, 2**32 - 1), "seed of the split, the start and every draw"] = 0
@@ -127,6 +127,11 @@ def taken_over(values: dict[str, Any]) -> dict[str, Any]:
     own = config.pop("options", {})
     if values.get("method", config.get("method")) == config.get("method"):
         config |= own
+    if "net" not in values and nets.is_own(str(config.get("net"))):
+        raise UsageError(
+            f"--from {values['from_']}: its net is code of your own ({config['net']}), which is "
+            "not run unasked. Name it: --net FILE.py:NAME."
+        )
     return {k: v for k, v in config.items() if v is not None and k not in ("from_", "weights")}
 
 
@@ -143,6 +148,8 @@ def resolve(values: dict[str, Any]) -> Run:
         )
     if isinstance(values.get("method"), type):
         values["method"] = register(values["method"])
+    if values.get("net") is not None:
+        values["net"] = nets.register(values["net"])
     run_values = {k: RUN_OPTIONS[k].parse(v) for k, v in values.items() if k in RUN_OPTIONS}
     method = run_values.get("method", Run.method)
     entry(method)  # a wrong name is the first thing to say, before torch is imported

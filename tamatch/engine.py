@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -79,10 +80,9 @@ class Engine:
         """Loss, gradients, update, and what the method and the meters make of it."""
         self.guard.remember()
         set_lr_(self.optimizer, schedule(self.at, self.pace.steps, self.pace.warmup))
-        with noticing():
-            with self.precision():
-                loss = self.method(batch)
-            loss.total.backward()
+        with self.precision():
+            loss = self.method(batch)
+        loss.total.backward()
         dist.mean_grads_(self.method.parameters())
         self.guard.judge(loss.total)
         self.optimizer.step()  # skipped by itself if the step is bad
@@ -96,15 +96,20 @@ class Engine:
 
     def advance(self) -> None:
         """Do one step: replay it where it is captured, run it eagerly elsewhere."""
-        self.turn_to(self.done)
-        if self.graph is None and self.use_graph and self.eager_steps == WARM_STEPS:
-            self.capture()
-        if self.graph is None:
-            self.step()
-            self.eager_steps += 1
-        else:
-            self.graph.replay()
+        with noticing():
+            self.turn_to(self.done)
+            if self.graph is None and self.warm:
+                self.capture()
+            if self.graph is None:
+                self.step()
+                self.eager_steps += 1
+            else:
+                self.graph.replay()
         self.done += 1
+
+    @property
+    def warm(self) -> bool:
+        return self.use_graph and self.eager_steps >= WARM_STEPS
 
     def make_room(self) -> bool:
         """Undo a step that had no room, and recompute activations from now on; False if in vain."""
@@ -166,11 +171,8 @@ class Engine:
         net = (of or self.method.final).eval()
         batch = 512 if self.stream is None else 2500  # few launches on a GPU, small caches on a CPU
         with uncompiled(self.device), self.precision():
-            rows = in_pieces(
-                lambda x: net(self.augment("plain", x.to(self.device), self.at, self.at, 0)).logits,
-                images,
-                batch,
-            )
+            seen = partial(self.augment, "plain", step=self.at, slot=self.at, stream=0)
+            rows = in_pieces(lambda x: net(seen(x.to(self.device))).logits, images, batch)
         net.train()
         return torch.cat(rows).softmax(-1)
 

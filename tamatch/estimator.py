@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any, Self
@@ -17,6 +17,7 @@ from sklearn.utils.validation import (  # type: ignore[import-untyped]
     check_is_fitted,
     validate_data,
 )
+from torch import nn
 
 from .config import Run, configure
 from .data import UNKNOWN
@@ -42,7 +43,8 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     method : a name; `tamatch methods` lists them
     options : the method's own, such as {"tau": 0.9}; None for its defaults
-    net : for images; `tamatch nets` lists them
+    net : for images: a name (`tamatch nets` lists them), FILE.py:NAME, an nn.Module, or a class or
+        function that makes one; a module is copied, and its weights are the start
     size : for images, the side in pixels that they are scaled to; None for their own
     hidden : for vectors, units in each of the two hidden layers
     steps : training steps
@@ -69,7 +71,7 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         method: str = "tamatch",
         *,
         options: dict[str, Any] | None = None,
-        net: str = "wrn_16_1_clean",
+        net: str | nn.Module | Callable[..., nn.Module] = "wrn_16_1_clean",
         size: int | None = None,
         hidden: int = 64,
         steps: int = 1000,
@@ -114,7 +116,7 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         with _errors_of_values(), torch.random.fork_rng(devices=[]):
             run = self._run()
             self.learner_, self.history_ = (
-                ImageLearner.learn(run, X, labels, self.size)
+                ImageLearner.learn(run, X, labels, self.size, self.net)
                 if images
                 else VectorLearner.learn(run, X, labels, self.hidden)
             )
@@ -196,7 +198,7 @@ class TaMatchClassifier(SSLClassifier):
         tau: float = 0.95,
         target: str = "uniform",
         options: dict[str, Any] | None = None,
-        net: str = "wrn_16_1_clean",
+        net: str | nn.Module | Callable[..., nn.Module] = "wrn_16_1_clean",
         size: int | None = None,
         hidden: int = 64,
         steps: int = 1000,

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -23,6 +23,9 @@ from .folder import RunFolder
 from .model import Model
 from .report import model_card
 from .use import load
+
+if TYPE_CHECKING:
+    from .nets import AnyNet
 
 FORMATS = {"onnx": "model.onnx", "pt2": "model.pt2", "safetensors": "safetensors"}
 TOLERANCE = 1e-4  # of a probability, between this package and the exported file
@@ -59,7 +62,12 @@ class Deployed(nn.Module):
 
 
 def export(
-    path: str | Path, format: str, out: str | Path | None = None, *, overwrite: bool = False
+    path: str | Path,
+    format: str,
+    out: str | Path | None = None,
+    *,
+    overwrite: bool = False,
+    net: AnyNet | None = None,
 ) -> Exported:
     """Write a finished run's model to a file, or to a folder for safetensors.
 
@@ -70,13 +78,13 @@ def export(
         raise UsageError(f"--format takes {', '.join(FORMATS)}; got {format!r}.")
     folder = RunFolder(Path(path))
     folder.read()  # says what is wrong where this is no run
-    model = load(folder.path)
+    model = load(folder.path, net)
     place = Path(out) if out else folder.path / "export" / FORMATS[format]
     if format != "safetensors" and place.suffix != f".{format}":
         raise UsageError(f"--out {place} must end in .{format}.")
     free(place, is_folder=format == "safetensors", overwrite=overwrite)
     if format == "safetensors":
-        return to_folder(model, place, model_card(folder.path))
+        return to_folder(model, place, model_card(folder.path), net)
     return to_onnx(model, place) if format == "onnx" else to_pt2(model, place)
 
 
@@ -132,12 +140,12 @@ def to_pt2(model: Model, place: Path) -> Exported:
     return Exported(place, f"torch {torch.__version__}", images, difference)
 
 
-def to_folder(model: Model, place: Path, card: str) -> Exported:
+def to_folder(model: Model, place: Path, card: str, net: AnyNet | None = None) -> Exported:
     """Weights, facts and a model card; `tamatch.load` reads the folder."""
     assert model.net is not None
     model.save(place, model.net)
     write_bytes(place / "README.md", card.encode())
-    again = load(place)
+    again = load(place, net)
 
     def predict(pixels: np.ndarray) -> np.ndarray:
         return again.probabilities(torch.from_numpy(pixels)).numpy()

@@ -16,6 +16,7 @@ from .lock import locked
 from .untrusted import parse_json
 
 LOCK = ".lock"
+SEEDS = "seeds.json"  # in a folder that holds several runs
 
 
 class RunFolder:
@@ -41,6 +42,11 @@ class RunFolder:
         """run.json, or an error that says what the folder is instead."""
         if not self.path.is_dir():
             raise UsageError(f"{self.path} is not a folder. Name a run folder, such as runs/demo.")
+        if (self.path / SEEDS).exists():
+            raise UsageError(
+                f"{self.path} holds several seeds, each a run of its own. Name one, such as "
+                f"{self.path / 's0'}."
+            )
         if not self.record.exists():
             raise UsageError(
                 f"{self.path} holds no run: there is no run.json. "

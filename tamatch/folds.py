@@ -39,4 +39,4 @@ def trained_without(
             progress.say(f"Fold {k} of {folds}: the same run, trained without a part of its labels")
             one_run(part, place, progress)
         without = make_split(data, split_plan(part)).validation
-        yield Model.load(place.model), without[np.isin(without, labelled)]
+        yield Model.load(place.model, run.net), without[np.isin(without, labelled)]

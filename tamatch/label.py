@@ -7,10 +7,12 @@ import dataclasses
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
+from . import nets
 from .build import data_of
 from .config import Run
 from .cut import RISK, Cut, choose_cut, least_images
@@ -24,6 +26,9 @@ from .model import Model
 from .progress import Progress
 from .run import stored_config
 from .use import load
+
+if TYPE_CHECKING:
+    from .nets import AnyNet
 
 COLUMNS = ("file_name", "label", "confidence", "second", "accepted")
 BATCH = 256  # images predicted together
@@ -72,6 +77,7 @@ def label(
     folds: int | None = None,
     overwrite: bool = False,
     quiet: bool = True,
+    net: AnyNet | None = None,
 ) -> Labelled:
     """Write the label of every image of a run's pool; below the cut it stays empty.
 
@@ -83,7 +89,8 @@ def label(
     place, folder = Path(out), RunFolder(Path(path))
     if place.exists() and not (overwrite and place.is_file()):
         raise UsageError(f"{place} exists already. Use another --out, or --overwrite.")
-    run, model = stored_config(folder), load(folder.path)
+    run, model = stored_config(folder), load(folder.path, net)
+    nets.stand_in(run.net, net)
     data = data_of(run, model.facts.size)
     if data.classes != model.facts.classes:
         raise DataError(f"{data.name} no longer has the classes that the model was trained on.")

@@ -6,7 +6,7 @@ A learner learns from arrays, predicts arrays, and turns into plain values and b
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,10 @@ from .guard import ALLOWED
 from .model import Facts, Model
 from .vectors import MLP, data_of, vector_engine
 
-AnyNet = TypeVar("AnyNet", bound=nn.Module)
+if TYPE_CHECKING:
+    from .nets import AnyNet
+
+ItsNet = TypeVar("ItsNet", bound=nn.Module)
 History = list[dict[str, Any]]
 State = dict[str, Any]  # numbers, names and bytes
 LINES = 20  # of the history
@@ -48,18 +51,24 @@ class Learner(Protocol):
 class ImageLearner:
     """Arrays (N, H, W) or (N, H, W, 1 or 3), bytes or floats in 0 … 1, by one of the nets."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, net: AnyNet) -> None:
         self.model = model
+        self.net = net  # as it was given: what is needed to build it again
 
     @classmethod
     def learn(
-        cls, run: Run, samples: npt.NDArray[Any], labels: Indices, size: int | None
+        cls,
+        run: Run,
+        samples: npt.NDArray[Any],
+        labels: Indices,
+        size: int | None,
+        net: AnyNet | None = None,
     ) -> tuple[Self, History]:
         data = from_arrays(samples, labels, size=size)
         engine = engine_of(run, data, make_split(data, split_plan(run)))
         history = train(engine)
-        facts = Facts(run.net, data.classes, data.size, data.mean, data.std)
-        return cls(Model(facts, final_net(engine))), history
+        facts = Facts(nets.title(run.net), data.classes, data.size, data.mean, data.std)
+        return cls(Model(facts, final_net(engine)), run.net if net is None else net), history
 
     def probabilities(self, samples: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         unknown = np.full(len(samples), UNKNOWN)
@@ -71,13 +80,14 @@ class ImageLearner:
 
     def state(self) -> State:
         assert self.model.net is not None
-        return {"facts": asdict(self.model.facts), "weights": to_bytes(self.model.net)}
+        weights = to_bytes(self.model.net)
+        return {"facts": asdict(self.model.facts), "weights": weights, "net": self.net}
 
     @classmethod
     def from_state(cls, state: State) -> Self:
         facts = Facts(**state["facts"])
-        net = nets.build(facts.net, len(facts.classes), facts.size)
-        return cls(Model(facts, from_bytes(net, state["weights"])))
+        net = nets.build(nets.register(state["net"]), len(facts.classes), facts.size)
+        return cls(Model(facts, from_bytes(net, state["weights"])), state["net"])
 
 
 class VectorLearner:
@@ -145,9 +155,9 @@ def final_net(engine: Engine) -> nn.Module:
 
 
 def to_bytes(net: nn.Module) -> bytes:
-    return write_weights({k: v.contiguous() for k, v in net.state_dict().items()})
+    return write_weights({k: v.contiguous().clone() for k, v in net.state_dict().items()})
 
 
-def from_bytes(net: AnyNet, weights: bytes) -> AnyNet:
+def from_bytes(net: ItsNet, weights: bytes) -> ItsNet:
     net.load_state_dict(read_weights(weights))
     return net.requires_grad_(False).eval()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -94,8 +94,8 @@ def probe(engine: Engine, count: int) -> int:
     images = torch.zeros(count, 3, size, size, device=engine.device, requires_grad=True)
     with no_search(), unmoved(net), dist.apart(), Peak() as peak:
         with engine.precision():
-            features = net.forward(images).features  # a call would compile it for this batch
-        torch.autograd.grad(features.sum(), [images])
+            logits = net.forward(images).logits  # a call would compile it for this batch
+        torch.autograd.grad(logits.sum(), [images], allow_unused=True)
     return int(peak.most)
 
 
@@ -109,19 +109,30 @@ def no_search() -> Iterator[None]:
         torch.backends.cudnn.benchmark = before
 
 
-def scarce(need: Estimate, device: torch.device) -> str | None:
-    """What to tell before the run: on a GPU always, elsewhere if memory will hardly suffice."""
-    there = memory(device)
-    if device.type != "cuda" and need.total <= there:
+def scarce(needs: Sequence[Estimate], device: torch.device) -> str | None:
+    """What to tell before the steps: on a GPU always, elsewhere if memory will hardly suffice."""
+    need, there = sum(n.total for n in needs), memory(device)
+    if device.type != "cuda" and need <= there:
         return None
-    return f"Training takes about {gib(need.total)} of memory; {device} has {gib(there)} left."
+    what = "Training" if len(needs) == 1 else f"Training {len(needs)} runs abreast"
+    return f"{what} takes about {gib(need)} of memory; {device} has {gib(there)} left."
 
 
-def too_large(engine: Engine, batch: int, unlabelled: int, exams: Iterable[Exam]) -> NoRoom:
-    """The error for a batch that has no room, with the one that has."""
-    need = estimate(engine, exams)
-    held = torch.cuda.memory_allocated(engine.device) if engine.device.type == "cuda" else 0
-    there = memory(engine.device) + held
+def too_large(
+    engine: Engine, batch: int, unlabelled: int, exams: Iterable[Exam], runs: int = 1
+) -> NoRoom:
+    """The error for a batch that has no room, with the one that has.
+
+    Where it is the number of runs abreast that is too large, it says how many have room.
+    """
+    need, there = estimate(engine, exams), all_of(engine.device)
+    if runs > 1 and need.total <= there:
+        fit = min(there // need.total, runs - 1)
+        return NoRoom(
+            f"{engine.device} has too little memory for {runs} runs abreast, even with recomputed "
+            f"activations: each takes about {gib(need.total)}, and there are {gib(there)}. By this "
+            f"estimate {fit} at a time have room: go on with fewer runs in one command."
+        )
     share = need.share_that_fits(there)
     fits = [max(1, int(share * size)) for size in (batch, unlabelled)]
     return NoRoom(
@@ -130,6 +141,12 @@ def too_large(engine: Engine, batch: int, unlabelled: int, exams: Iterable[Exam]
         f"of them for the batch, and there are {gib(there)}. By this estimate --batch {fits[0]} "
         f"--unlabelled {fits[1]} has room: start again with it."
     )
+
+
+def all_of(device: torch.device) -> int:
+    """What training can have: the free memory, and what it holds now."""
+    held = torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
+    return memory(device) + held
 
 
 def gib(size: int) -> str:

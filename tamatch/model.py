@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -21,8 +21,12 @@ from .data.decode import Unreadable, decode, square_of
 from .errors import DataError, UsageError
 from .files import read_json, write_bytes, write_json
 
+if TYPE_CHECKING:
+    from .nets import AnyNet
+
 BATCH_PIXELS = 2**18  # of images decoded and predicted together: 256 of 32 × 32
 BATCHES = 16, 256  # least and most of them
+LARGEST = 2**12  # side of an image that a net of anybody's is tried with
 REASON = 200  # characters of what a library says of a damaged file
 CHANNELS = (1, 3, 4)  # of an array: grey, colour, colour and opacity
 
@@ -69,12 +73,28 @@ class Predictions:
 
 def check_shapes(facts: Facts, tensors: dict[str, Tensor]) -> None:
     """Refuse facts that ask for another net than the weights are of, before memory is taken."""
+    if facts.size > LARGEST:
+        raise ValueError(f"images of {facts.size} pixels")
+    if nets.is_own(facts.net):
+        return  # code of the user's own need not work without memory
     with torch.device("meta"):
         planned = nets.build(facts.net, len(facts.classes), facts.size).state_dict()
     if {k: v.shape for k, v in planned.items()} != {k: v.shape for k, v in tensors.items()}:
         raise ValueError(
             f"the weights are not those of {facts.net} for {len(facts.classes)} classes"
         )
+
+
+def fill(net: nn.Module, tensors: dict[str, Tensor], complaint: str) -> None:
+    """Put saved weights into a net, or say that they are those of another one."""
+    try:
+        net.load_state_dict(tensors)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[:REASON]
+        raise UsageError(
+            f"the weights in {complaint} as it is now ({reason}). Give the code they were "
+            "trained with."
+        ) from None
 
 
 class Model:
@@ -86,13 +106,19 @@ class Model:
 
     def save(self, folder: Path, net: nn.Module) -> None:
         """Write weights and facts; auxiliary heads are not among them."""
-        tensors = {k: v.detach().cpu().contiguous() for k, v in net.state_dict().items()}
+        state = net.state_dict()
+        # copies: where a net uses a tensor under two names, each is written
+        tensors = {k: v.detach().cpu().contiguous().clone() for k, v in state.items()}
         write_bytes(folder / "model.safetensors", save(tensors))
         write_json(folder / "model.json", asdict(self.facts))
 
     @classmethod
-    def load(cls, folder: Path) -> Model:
-        """Read a model folder; nothing in it can run code."""
+    def load(cls, folder: Path, net: AnyNet | None = None) -> Model:
+        """Read a model folder; nothing in it can run code.
+
+        A net of one's own is code, so the user must give it: as FILE.py:NAME, as a module, or as
+        the class or function that makes one.
+        """
         if not (folder / "model.json").exists():
             raise UsageError(
                 f"{folder} holds no model yet: is the run finished? "
@@ -102,10 +128,11 @@ class Model:
             raw: dict[str, Any] = read_json(folder / "model.json")
             lists = {k: tuple(v) for k, v in raw.items() if isinstance(v, list)}
             facts = Facts(**(raw | lists))
+            name = nets.of_model(facts.net, net, folder)
             tensors = load_file(folder / "model.safetensors")
             check_shapes(facts, tensors)
-            net = nets.build(facts.net, len(facts.classes), facts.size)
-            net.load_state_dict(tensors)
+            built = nets.build(name, len(facts.classes), facts.size)
+            fill(built, tensors, f"{folder} are not those of {nets.title(name)}")
         except UsageError:
             raise
         except Exception as error:
@@ -113,7 +140,7 @@ class Model:
             raise DataError(
                 f"the model in {folder} is damaged ({reason}). Copy it again, or train again."
             ) from None
-        return cls(facts, net.eval())
+        return cls(facts, built.eval())
 
     @torch.no_grad()
     def probabilities(self, images: Tensor) -> Tensor:

@@ -36,6 +36,7 @@ def predict(
     format: Format = "csv",
     top: int | None = None,
     overwrite: bool = False,
+    net: str | None = None,
 ) -> None:
     """Write what a run's model says of the images that the words name, to the screen or a file.
 
@@ -44,7 +45,7 @@ def predict(
     if top is not None and top < 1:
         raise UsageError(f"--top must be at least 1, got {top}.")
     check_words(words, null=null)
-    model = load(run)
+    model = load(run, net)
     images: Iterable[str] = images_of(words, cast(BufferedIOBase, sys.stdin.buffer), null=null)
     total = 0  # unknown, where names come from stdin
     if STDIN not in words:

@@ -19,13 +19,52 @@ from .files import append_line
 PLAIN_SECONDS = 5.0  # at least this long between two plain lines
 
 
-class Progress:
-    """Receives the rows of metrics.jsonl and shows the newest; everything said goes to the log."""
+class Screen:
+    """The terminal. Runs that train at the same time share one, and one display on it."""
 
-    def __init__(self, log: Path | None = None, *, quiet: bool = False) -> None:
+    def __init__(self, *, quiet: bool = False) -> None:
         self.console = Console(stderr=True, highlight=False)
-        self.live = self.console.is_terminal and not os.environ.get("CI")
-        self.log, self.quiet = log, quiet
+        self.quiet = quiet
+        self.live = self.console.is_terminal and not os.environ.get("CI") and not quiet
+        self.bar: Bar | None = None  # with a line for each run
+
+    def say(self, text: str) -> None:
+        if not self.quiet:
+            self.console.print(text, markup=False, soft_wrap=True)
+
+    @contextmanager
+    def shown(self) -> Iterator[Bar | None]:
+        """The display, to which others may have added their line before; None without a person."""
+        if not self.live or self.bar is not None:
+            yield self.bar
+            return
+        columns = (
+            BarColumn(20), MofNCompleteColumn(), TimeRemainingColumn(compact=True),
+            TextColumn("{task.description}"),
+        )  # fmt: skip
+        with Bar(*columns, console=self.console) as self.bar:
+            try:
+                yield self.bar
+            finally:
+                self.bar = None
+
+
+class Progress:
+    """Receives the rows of metrics.jsonl and shows the newest; everything said goes to the log.
+
+    One of several runs has a `name`, which precedes what it says on the screen.
+    """
+
+    def __init__(
+        self,
+        log: Path | None = None,
+        *,
+        quiet: bool = False,
+        screen: Screen | None = None,
+        name: str = "",
+    ) -> None:
+        self.log, self.name = log, name
+        self.screen = screen or Screen(quiet=quiet)
         self.row: dict[str, Any] = {}
         self.errors: dict[str, float] = {}
         self._bar: Bar | None = None
@@ -35,26 +74,22 @@ class Progress:
         """A line that stays on the screen."""
         if self.log is not None and self.log.parent.is_dir():
             append_line(self.log, text)
-        if not self.quiet:
-            self.console.print(text, markup=False, soft_wrap=True)
+        self.screen.say(f"{self.name}: {text}" if self.name else text)
 
     @contextmanager
     def bar(self, done: int, steps: int) -> Iterator[None]:
         self.steps, self._first, self._began = steps, done, time.perf_counter()
         self.row, self.errors = {}, {}  # of this run: a baseline may have gone before
-        if not self.live or self.quiet:
-            yield
-            if self.row:
-                self._line(self.row["step"])
-            return
-        columns = (
-            BarColumn(20), MofNCompleteColumn(), TimeRemainingColumn(compact=True),
-            TextColumn("{task.description}"),
-        )  # fmt: skip
-        with Bar(*columns, console=self.console) as self._bar:
-            self._task = self._bar.add_task("", total=steps, completed=done)
+        with self.screen.shown() as self._bar:
+            if self._bar is not None:
+                self._task = self._bar.add_task(self.name, total=steps, completed=done)
             yield
         self._bar = None
+
+    def ended(self) -> None:
+        """Where there is no bar, the last line; a bar stays as it is."""
+        if self._bar is None and self.row:
+            self._line(self.row["step"])
 
     def trained(self, row: dict[str, Any]) -> None:
         self.row = row
@@ -65,8 +100,6 @@ class Progress:
         self._show(row["step"])
 
     def _show(self, step: int) -> None:
-        if self.quiet:
-            return
         if self._bar is not None:
             self._bar.update(self._task, completed=step, description=self._text(step))
             return
@@ -75,12 +108,14 @@ class Progress:
 
     def _line(self, step: int) -> None:
         self._last_line = time.perf_counter()
-        if not self.quiet:
+        if not self.screen.quiet:
             self.say(f"step {step:,}/{self.steps:,} · {self._text(step)}")
 
     def _text(self, step: int) -> str:
         rate = (step - self._first) / max(1e-9, time.perf_counter() - self._began)
         parts = [f"{rate:.3g} steps/s"]
+        if self._bar is not None and self.name:
+            parts = [self.name, *parts]
         if self._bar is None and rate > 0:
             left = int((self.steps - step) / rate)
             parts.append(f"ETA {left // 60:02d}:{left % 60:02d}")

@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from . import checkpoint, dist, launch, report
+from . import checkpoint, dist, launch, nets, report
 from .automatic import Decided, decide
 from .build import baseline_config, data_of, engine_of, split_plan
 from .config import Run, configure, resolve
 from .data import make_split
 from .engine import Engine
-from .errors import DataError, StorageError
-from .exam import Exam, Pool
+from .errors import DataError, NumericError, StorageError
+from .exam import Pool
 from .files import read_json
 from .folder import RunFolder
 from .model import Facts, Model
 from .picture import save_views
-from .progress import Progress, counting
+from .progress import Progress
 from .record import command, record_facts, tell_of_skipped
+from .shelf import Shelf
 from .signals import StopSignals
-from .training import Training, accompany
+from .together import Outcome, accompany, go
+from .training import Training
+
+if TYPE_CHECKING:
+    from .nets import AnyNet
 
 
 @dataclass(frozen=True)
@@ -61,11 +66,11 @@ def train(
     Settings that nobody gives are chosen for the data and the machine; `time="20m"` sets the steps.
     """
     if not launch.leads():
-        return follow()
+        return follow(options.get("net"))
     file = Path(config) if config else None
     folder = RunFolder(Path(out) if out else default_folder(configure(options, file)))
     if began_here(folder) and (launch.restarts() or not overwrite):
-        return resume(folder.path, quiet=quiet)
+        return resume(folder.path, net=options.get("net"), quiet=quiet)
     with advice(folder), folder.taken(overwrite=overwrite):
         decided = decide(options, file, time)
         begin(decided.run, folder)
@@ -73,14 +78,19 @@ def train(
         return complete(decided.run, folder, quiet=quiet)
 
 
-def resume(path: str | Path, *, quiet: bool = False) -> Finished:
-    """Go on exactly where a run stopped; a finished one only gets a fresh report."""
+def resume(path: str | Path, *, net: AnyNet | None = None, quiet: bool = False) -> Finished:
+    """Go on exactly where a run stopped; a finished one only gets a fresh report.
+
+    `net` is the net of the run, where that was a module or has no file to be found in.
+    """
     if not launch.leads():
-        return follow()
+        return follow(net)
     folder = RunFolder(Path(path))
     folder.read()  # an error, if this is no run
     with advice(folder), folder.held():
-        return complete(stored_config(folder), folder, quiet=quiet)
+        run = stored_config(folder)
+        nets.stand_in(run.net, net)
+        return complete(run, folder, quiet=quiet)
 
 
 def begin(run: Run, folder: RunFolder) -> None:
@@ -123,24 +133,59 @@ def stored_config(folder: RunFolder) -> Run:
     return resolve({k: v for k, v in {**config, **own}.items() if v is not None})
 
 
+@dataclass(frozen=True)
+class Job:
+    """A run that is to be brought to its end, where it lies, and how it is spoken of."""
+
+    run: Run
+    folder: RunFolder
+    progress: Progress
+
+    @property
+    def baseline(self) -> Job:
+        return Job(baseline_config(self.run), self.folder.baseline, self.progress)
+
+
 def complete(run: Run, folder: RunFolder, *, quiet: bool = False) -> Finished:
     """Bring the run and its baseline to their ends, from wherever they are."""
-    progress = Progress(folder.log, quiet=quiet)
+    [finished] = complete_all([Job(run, folder, Progress(folder.log, quiet=quiet))])
+    assert isinstance(finished, Finished)  # the error of a single run is raised
+    return finished
+
+
+def complete_all(jobs: Sequence[Job]) -> list[Finished | NumericError]:
+    """The same for several runs, trained abreast; one without a result has its error instead."""
     with dist.joined():
-        result = one_run(run, folder, progress)
-        if run.baseline == "supervised":
-            base = baseline_config(run)
-            with folder.baseline.held():
-                if not folder.baseline.record.exists():
-                    begin(base, folder.baseline)
-                progress.say("The supervised baseline, on the same labels:")
-                one_run(base, folder.baseline, progress)
-        dist.from_first({"path": str(folder.path), "result": result})
-    report.write_report(folder.path)
-    return Finished(folder.path, result)
+        ends = train_all(jobs)
+        good = [i for i, end in enumerate(ends) if not isinstance(end, NumericError)]
+        based = [i for i in good if jobs[i].run.baseline == "supervised"]
+        for i, base in zip(based, train_baselines([jobs[i] for i in based]), strict=True):
+            if isinstance(base, NumericError):
+                ends[i] = base  # without its baseline a run is not at its end
+        dist.from_first({"path": str(jobs[0].folder.path), "result": ends[0]})
+    finished: list[Finished | NumericError] = []
+    for job, end in zip(jobs, ends, strict=True):
+        if isinstance(end, NumericError):
+            finished.append(end)
+        else:
+            report.write_report(job.folder.path)
+            finished.append(Finished(job.folder.path, end))
+    return finished
 
 
-def follow() -> Finished:
+def train_baselines(jobs: Sequence[Job]) -> list[Outcome]:
+    """The supervised baselines of these runs, abreast as well."""
+    with ExitStack() as held:
+        for job in jobs:
+            base = job.baseline
+            held.enter_context(base.folder.held())
+            if not base.folder.record.exists():
+                begin(base.run, base.folder)
+            job.progress.say("The supervised baseline, on the same labels:")
+        return train_all([job.baseline for job in jobs])
+
+
+def follow(net: AnyNet | None = None) -> Finished:
     """What every process but the first does: take part in the runs that the first one leads.
 
     It never looks at the run folder, which may be on another machine.
@@ -148,6 +193,8 @@ def follow() -> Finished:
     with dist.joined(), StopSignals() as stop:
         while "state" in (order := dist.from_first()):
             run = Run(**order["run"])
+            if nets.is_own(run.net):
+                nets.stand_in(run.net, net)
             data = data_of(run, run.size)
             if data.sha256() != order["data"]:
                 raise DataError(f"{data.name} has other images or labels here than in process 0.")
@@ -168,22 +215,42 @@ def order_of(run: Run, folder: RunFolder, engine: Engine) -> dict[str, Any]:
 
 def one_run(run: Run, folder: RunFolder, progress: Progress) -> dict[str, Any]:
     """Train what is left of one run."""
-    if folder.read().get("status") == "finished" and folder.result.exists():
-        result: dict[str, Any] = read_json(folder.result)
-        return result
-    state, messages = checkpoint.newest(folder.checkpoints)
+    [result] = train_all([Job(run, folder, progress)])
+    assert not isinstance(result, NumericError)  # the error of a single run is raised
+    return result
+
+
+def train_all(jobs: Sequence[Job]) -> list[Outcome]:
+    """Train what is left of these runs; of one that is finished, the result is read."""
+    shelf = Shelf()
+    there = [result_in(job.folder) for job in jobs]
+    left = [prepared(job, shelf) for job, end in zip(jobs, there, strict=True) if end is None]
+    made = iter(go(left) if left else [])
+    return [next(made) if end is None else end for end in there]
+
+
+def result_in(folder: RunFolder) -> dict[str, Any] | None:
+    if folder.read().get("status") != "finished" or not folder.result.exists():
+        return None
+    result: dict[str, Any] = read_json(folder.result)
+    return result
+
+
+def prepared(job: Job, shelf: Shelf) -> Training:
+    """A run at its newest checkpoint; other processes, where there are some, are told of it."""
+    state, messages = checkpoint.newest(job.folder.checkpoints)
     for message in messages:
-        progress.say(message)
-    training = prepare(run, folder, progress, started=state is not None)
+        job.progress.say(message)
+    training = prepare(job, shelf, started=state is not None)
     training.resume(state)
-    dist.from_first(order_of(run, folder, training.engine))
-    return training.go()
+    dist.from_first(order_of(job.run, job.folder, training.engine))
+    return training
 
 
-def prepare(run: Run, folder: RunFolder, progress: Progress, *, started: bool) -> Training:
+def prepare(job: Job, shelf: Shelf, *, started: bool) -> Training:
     """Read the data, build the engine, and write down what the run stands on."""
-    with counting("reading images") as count:
-        data = data_of(run, run.size, count)
+    run, folder, progress = job.run, job.folder, job.progress
+    data = shelf.data(run)
     tell_of_skipped(folder, data, progress)
     split = make_split(data, split_plan(run))
     # a checkpoint has the weights
@@ -194,8 +261,8 @@ def prepare(run: Run, folder: RunFolder, progress: Progress, *, started: bool) -
         save_views(engine, folder.views)
     parts = {"validation": split.validation, "test": split.test}
     device = engine.device if engine.source.place == "device" else None
-    exams = {k: Exam(data, part, device) for k, part in parts.items() if len(part)}
-    facts = Facts(run.net, data.classes, data.size, data.mean, data.std)
+    exams = {k: shelf.exam(data, part, device) for k, part in parts.items() if len(part)}
+    facts = Facts(nets.title(run.net), data.classes, data.size, data.mean, data.std)
     pool = Pool(data, split) if engine.method.views.u else None
     return Training(run, engine, folder, exams, Model(facts), progress, pool)
 

@@ -1,4 +1,4 @@
-"""A run from its first step to its last, inside its folder: log, test, save, stop, finish."""
+"""A run inside its folder: what it does before, between and after its steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from . import assess, checkpoint, dist
+from . import assess, checkpoint
 from .conditions import compare, conditions
 from .config import Run
 from .diagnosis import overflow
@@ -22,11 +22,10 @@ from .exam import Exam, Pool, headline
 from .files import write_json
 from .folder import RunFolder
 from .guard import ALLOWED
-from .memory import estimate, scarce, too_large
+from .memory import estimate, too_large
 from .model import Model
 from .progress import Progress
 from .room import NoRoom, clear
-from .signals import Stopped, StopSignals
 from .watch import Watch
 
 
@@ -64,37 +63,41 @@ class Training:
                 self.bad_steps = int(self.engine.guard.count)
             except (KeyError, ValueError, RuntimeError) as error:
                 raise DataError(
-                    f"the checkpoints in {self.folder.path} do not fit this version of tamatch. "
-                    "Go on with the one they were made by, or start the run again."
+                    f"the checkpoints in {self.folder.path} do not fit this version of tamatch, "
+                    "or the code of your own net or method. Go on with what they were made by, or "
+                    "start the run again."
                 ) from error
         self.folder.cut_metrics(state["metrics_length"] if state else 0)
 
-    def go(self) -> dict[str, Any]:
-        """Train to the end and return the result; `Stopped` after a signal, with all saved."""
-        run, engine = self.run, self.engine
+    def begin(self) -> None:
+        """What comes before the first step of this process."""
         self.began = time.perf_counter()
-        self.memory = estimate(engine, self.exams.values())
-        if message := scarce(self.memory, engine.device):
-            self.progress.say(message)
+        self.memory = estimate(self.engine, self.exams.values())
         self.folder.update(status="running", memory=self.memory.facts())
-        if self.watch is not None and engine.done == 0:
+        if self.watch is not None and self.engine.done == 0:
             self.watch.begin()
-        bar = self.progress.bar(engine.done, self.steps)
-        with StopSignals() as stop, bar, engine.running(), self.recording():
-            while engine.done < self.steps:
-                self.advance()
-                done = engine.done
-                last = done == self.steps
-                asked = dist.largest(stop.received)  # once: another may come before the stop
-                if done % run.log_every == 0 or last:
-                    self.log()
-                if done % run.test_every == 0 or last:
-                    self.test()
-                if done % run.save_every == 0 or last or asked:
-                    self.save()
-                if asked and not last:
-                    self.stop(asked)
-            return self.finish()
+
+    @contextmanager
+    def under_way(self) -> Iterator[None]:
+        """What is there while the steps are done: the bar, the device's stream, the events."""
+        bar = self.progress.bar(self.engine.done, self.steps)
+        with bar, self.engine.running(), self.recording():
+            yield
+
+    @property
+    def left(self) -> int:
+        """Steps that are still to be done."""
+        return self.steps - self.engine.done
+
+    def after_step(self, asked: int) -> None:
+        """Log, test and save where it is time to, and save if a signal asks for a stop."""
+        run, done, last = self.run, self.engine.done, self.left == 0
+        if done % run.log_every == 0 or last:
+            self.log()
+        if done % run.test_every == 0 or last:
+            self.test()
+        if done % run.save_every == 0 or last or asked:
+            self.save()
 
     @contextmanager
     def recording(self) -> Iterator[None]:
@@ -113,13 +116,22 @@ class Training:
         except NoRoom:
             pass  # to be left before going on: the error holds what the step had computed
         clear()
+        self.make_room()
+        self.advance()
+
+    def make_room(self) -> None:
+        """After a step that had none: take less memory from now on, or say that it is in vain."""
         if not self.engine.make_room():
-            raise too_large(self.engine, self.run.batch, self.run.unlabelled, self.exams.values())
+            raise self.too_large()
         self.progress.say(
             f"{self.engine.device} ran out of memory in step {self.engine.done:,}. From here on "
             "activations are recomputed: that takes less memory and more time, with equal results."
         )
-        self.advance()
+
+    def too_large(self, runs: int = 1) -> NoRoom:
+        """The error for so many runs like this one at the same time."""
+        batch, unlabelled = self.run.batch, self.run.unlabelled
+        return too_large(self.engine, batch, unlabelled, self.exams.values(), runs)
 
     def elapsed(self) -> float:
         return self.seconds + time.perf_counter() - self.began
@@ -187,14 +199,6 @@ class Training:
         checkpoint.save(self.folder.checkpoints, self.engine.done, state)
         self.folder.update(step=self.engine.done)
 
-    def stop(self, number: int) -> None:
-        self.folder.update(status="stopped")
-        raise Stopped(
-            number,
-            f"stopped at step {self.engine.done:,} of {self.steps:,}; all is saved. "
-            f"`tamatch resume {self.folder.path}` goes on from there.",
-        )
-
     def finish(self) -> dict[str, Any]:
         """Write the model, what can be said of it, and the result."""
         found = assess.assess(self.engine, self.exams, self.pool)
@@ -222,14 +226,5 @@ class Training:
         self.folder.update(
             status="finished", step=self.steps, times={**times, "finished": finished}
         )
+        self.progress.ended()
         return result
-
-
-def accompany(engine: Engine, stop: StopSignals) -> None:
-    """Take part in the steps of a run that another process logs, tests and saves."""
-    steps = engine.pace.steps
-    with engine.running():
-        while engine.done < steps:
-            engine.advance()
-            if (asked := dist.largest(stop.received)) and engine.done < steps:
-                raise Stopped(asked, f"stopped at step {engine.done:,} of {steps:,}.")

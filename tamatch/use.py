@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -19,22 +20,28 @@ from .model import Model
 from .run import stored_config
 from .trust import LEVEL, Trust, measure
 
+if TYPE_CHECKING:
+    from .nets import AnyNet
+
 BATCH = 256  # images evaluated at once
 
 
-def load(path: str | Path) -> Model:
-    """The model of a finished run, or of a model folder by itself."""
+def load(path: str | Path, net: AnyNet | None = None) -> Model:
+    """The model of a finished run, or of a model folder by itself.
+
+    Where its net is code of your own, `net` is that: FILE.py:NAME, a module, or what makes one.
+    """
     folder = Path(path)
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder. Name a run folder, such as runs/demo.")
     if (folder / "run.json").exists():
-        return Model.load(folder / "model")
+        return Model.load(folder / "model", net)
     if not (folder / "model.json").exists():
         raise UsageError(
             f"{folder} holds neither a run nor a model. "
             "Name the folder that was given to train as --out."
         )
-    return Model.load(folder)
+    return Model.load(folder, net)
 
 
 @dataclass(frozen=True)
@@ -69,9 +76,15 @@ def of(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f} % ({part:,} of {whole:,})" if whole else "none (0 of 0)"
 
 
-def evaluate(path: str | Path, data: str | None = None, root: str | None = None) -> Evaluation:
+def evaluate(
+    path: str | Path,
+    data: str | None = None,
+    root: str | None = None,
+    *,
+    net: AnyNet | None = None,
+) -> Evaluation:
     """Test a run's model on its own held-out images, or on all labelled images of other data."""
-    model = load(path)
+    model = load(path, net)
     run = stored_config(RunFolder(Path(path)))
     size = model.facts.size
     if root:

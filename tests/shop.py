@@ -50,6 +50,8 @@ FILES = {
     "bad/dog/a.png": "no image",
     "broken.npz": "no arrays",
     "empty/note.txt": "nothing here",
+    "seeds/seeds.json": '{"seeds": [4, 5]}',
+    "no-seeds/seeds.json": "{}",
 }
 ARRAYS = {
     "lacking.npz": {"images": np.zeros((2, 8, 8))},

@@ -235,7 +235,8 @@ def test_python_blocks_are_sound(page: Path) -> None:
                 module = importlib.import_module(node.module or "")
                 assert all(hasattr(module, alias.name) for alias in node.names), node.module
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "tamatch.train":
-                given = {k.arg: ast.literal_eval(k.value) for k in node.keywords if k.arg}
+                plain = [k for k in node.keywords if isinstance(k.value, ast.Constant)]
+                given = {k.arg: ast.literal_eval(k.value) for k in plain if k.arg}
                 configure({k: v for k, v in given.items() if k not in OF_THE_CALL})
 
 

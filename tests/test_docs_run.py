@@ -65,6 +65,7 @@ def prepared(words: list[str], made: Path) -> list[str]:
             at = words.index("--time")
             words = words[:at] + words[at + 2 :]
         small = SMALL if "--from" not in words else SMALL[:2]
+        small = small[:-2] if "--net" in words and "--from" not in words else small
         size = ["--size", "8"] if classes == 2 and "--from" not in words else []
         return [*words, *small, *size, "--overwrite"]
     if words[0] in ("label", "export", "predict") and "--overwrite" not in words:

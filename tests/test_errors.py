@@ -56,6 +56,25 @@ COMMANDS = [
     ("train --method supervised --tau 0.9", 2,
      "--tau is not an option. `tamatch train --help` lists those of a run, `tamatch methods "
      "supervised` those of the method."),
+    ("train --seeds 0,,x", 2,
+     "--seeds takes whole numbers with commas, such as 0,1,2; got '0,,x'."),
+    ("train --seeds 0,1,0", 2, "--seeds names 0 twice."),
+    ("train --seeds 0,1 --seed 1", 2,
+     "--seed and --seeds say the same thing twice: give one of them."),
+    ("train --seeds 0,4294967296", 2, "--seed must lie in [0, 4294967295], got 4294967296."),
+    ("train --seeds 0,1 --out taken-folder", 2,
+     "--out taken-folder is not empty; several seeds need a folder of their own."),
+    ("train --seeds 0,1 --out runs/photos", 2,
+     "--out runs/photos holds a run; several seeds need a folder of their own."),
+    ("train --seeds 0,1 --out taken-file", 2,
+     "--out taken-file cannot be made: File exists. Give another."),
+    ("train --seeds 0,1 --out seeds", 2, "--out seeds holds the seeds 4, 5. Give another --out."),
+    ("resume seeds", 2, "seeds/s4 is not a folder. Name a run folder, such as runs/demo."),
+    ("resume no-seeds", 3,
+     "no-seeds/seeds.json is damaged: it does not list the seeds. Restore it, or name the run "
+     "folders beside it."),
+    ("label seeds --out new.csv", 2,
+     "seeds holds several seeds, each a run of its own. Name one, such as seeds/s0."),
     ("train --steps ten", 2, "--steps takes a whole number, got 'ten'."),
     ("train --steps 0", 2, "--steps must be at least 1, got 0."),
     ("train --lr nan", 2, "--lr takes a number, got 'nan'."),
@@ -77,6 +96,21 @@ COMMANDS = [
      "--net wrn_28 is not a net. Perhaps you meant wrn_28_8 or wrn_28_2 or wrn_10_2. `tamatch "
      "nets` lists them."),
     ("train --net nothing", 2, "--net nothing is not a net. `tamatch nets` lists them."),
+    ("train --net own.py", 2,
+     "--net own.py is not a net. Perhaps you meant own.py:NAME, a class or function in that file. "
+     "`tamatch nets` lists them."),
+    ("train --net none.py:X", 2, "--net none.py:X: there is no file none.py."),
+    ("train --net own.py:X", 2, "--net own.py:X: own.py has no class or function X."),
+    ("train --net own.py:Nothing", 2,
+     "--net own.py:Nothing takes no number of classes: it must be the first argument, or be "
+     "called classes or num_classes."),
+    ("train --net python:X", 2,
+     "the net python:X was handed over in Python, and nothing here has it. Hand it over again: "
+     "tamatch.resume(RUN, net=…), or --net FILE.py:NAME with what makes it."),
+    ("resume runs/photos --net own.py:Nothing", 2,
+     "--net is for runs with a net of your own, and this one has wrn_10_1_clean."),
+    ("predict runs/photos photos --net own.py:Nothing", 2,
+     "--net is for models with a net of your own, and runs/photos/model has wrn_10_1_clean."),
     ("train --net wrn_11_2", 2,
      "there is no wrn_11_2: the depth of a wide residual net is 10, 16, 22, 28, … (three "
      "stages of equal length) up to 1000, its width 1 to 64."),
@@ -350,6 +384,12 @@ def one_gpu(name: str) -> None:
         hardware.own_gpu(torch.device(name))
 
 
+def with_torchrun(call: Callable[[], object]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(launch, "processes", lambda: 2)
+        call()
+
+
 def image(*shape: int, kind: Any = np.uint8) -> np.ndarray:
     return np.full(shape, 2, kind)
 
@@ -391,6 +431,9 @@ CALLS: list[tuple[Callable[[], object], str]] = [
     (lambda: tamatch.SSLClassifier(lr=1e39, steps=5).fit(np.eye(8), np.arange(8) % 2),
      "<any> steps gave values that are not finite, near step <any>. Likely the learning rate is "
      "too high: try a smaller lr."),
+    (lambda: with_torchrun(lambda: tamatch.train_seeds([0, 1])),
+     "several seeds train in one process. Start them without torchrun, or give it one seed a "
+     "command (--seed)."),
     (lambda: one_gpu("cuda:0"),
      "--device cuda:0 is one GPU, and each process needs its own: use cuda."),
     (lambda: one_gpu("cuda"),
@@ -477,7 +520,29 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     "steps gave values": "faults/test_numbers.py",
     "is not finite after step": "faults/test_numbers.py",
     "is no part. Perhaps": "methods/test_compose.py::test_a_wrong_name_is_told_with_its_near_miss",
-    "timm \0 has no net": "nets/test_net_names.py::test_timm_nets",
+    " is there already": "test_seeds.py::test_without_out_each_has_its_usual_folder",
+    "timm \0 has no net": "nets/test_timm.py::test_what_timm_cannot_build_is_told_in_one_line",
+    "\0 failed (": "nets/test_own.py::test_a_mistake_is_told_with_its_place",
+    "not an nn.Module": "nets/test_own.py::test_a_mistake_is_told_with_its_place",
+    "expected are logits": "nets/test_own.py::test_a_mistake_is_told_with_its_place",
+    "returns probabilities": "nets/test_own.py::test_a_mistake_is_told_with_its_place",
+    "nothing in it can learn": "nets/test_own.py::test_a_mistake_is_told_with_its_place",
+    "only tensors can be saved": "nets/test_own.py::test_a_mistake_is_told_with_its_place",
+    "follows the gradient of": "nets/test_own.py::test_vat_wants_the_gradient_of_the_images",
+    "net takes a name": "nets/test_own.py::test_modules_and_what_makes_them_can_be_handed_over",
+    "--layer-decay needs": "nets/test_own.py::test_the_layers_are_as_deep_as_it_says",
+    "give FILE.py:NAME": (
+        "nets/test_own.py::test_what_was_handed_over_stands_in_for_the_name_of_a_run"
+    ),
+    "which is not kept with a model": (
+        "nets/test_own_runs.py::test_commands_want_the_code_to_be_named"
+    ),
+    "its net is code of your own": (
+        "nets/test_own_runs.py::test_commands_want_the_code_to_be_named"
+    ),
+    "the weights in \0 as it is now": (
+        "nets/test_own_runs.py::test_weights_of_other_code_are_refused"
+    ),
     "is not for this net": (
         "nets/test_weights.py::test_weights_of_another_net_are_refused_and_change_nothing"
     ),

@@ -10,21 +10,21 @@ PACKAGE = Path(__file__).parents[1] / "tamatch"
 
 LAYERS = [
     {"errors", "launch"},
-    {"types", "kinds", "dist", "losses", "untrusted", "npz"},
+    {"types", "kinds", "dist", "losses", "untrusted", "npz", "usercode"},
     {"files", "stats", "options", "sampler", "signals", "room", "spreadsheet", "cut", "choose"}
     | {"trust", "likeness", "sheet", "events"},
     # siblings never import each other
     {"pseudo", "nets", "augment", "data", "report", "lock", "symptoms"},
     {"methods", "recipes", "folder"},
-    {"optim", "checkpoint", "source", "meter", "config", "guard", "diagnosis"},
+    {"optim", "checkpoint", "source", "meter", "config", "guard", "diagnosis", "seedfolder"},
     {"batches", "ahead"},
     {"engine", "exam", "hardware", "model", "progress", "conditions"},
-    {"memory", "standing", "timing"},
+    {"memory", "standing", "timing", "abreast"},
     {"watch", "assess"},
     {"picture", "training", "build", "record"},
-    {"automatic"},
+    {"automatic", "together", "shelf"},
     {"run", "vectors"},
-    {"use", "learners", "folds"},
+    {"use", "learners", "folds", "seeds"},
     {"export", "label", "review", "predict", "estimator"},
     {"bench"},
     {"cli"},
@@ -32,7 +32,9 @@ LAYERS = [
 ]
 ORDER = {name: i for i, layer in enumerate(LAYERS) for name in layer}
 SHARED = {"__init__", "base", "mixing", "contrastive"}  # in methods/, but no method
-METHODS_MAY_USE = {"types", "kinds", "dist", "losses", "stats", "pseudo", "methods", "errors"}
+METHODS_MAY_USE = {"types", "kinds", "dist", "losses", "stats", "pseudo", "methods", "errors"} | {
+    "usercode"
+}
 
 
 def home(path: Path) -> str:

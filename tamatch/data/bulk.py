@@ -195,4 +195,6 @@ def _no_script() -> Iterator[None]:
 
 
 def _others(count: int, left_out: dict[int, str]) -> Indices:
-    return np.setdiff1d(np.arange(count), list(left_out))
+    kept = np.ones(count, bool)
+    kept[list(left_out)] = False
+    return np.flatnonzero(kept)

@@ -31,6 +31,7 @@ UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
+READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # Windows would translate line ends
 SLURP = 1 << 26  # bytes; larger files are read piece by piece
 DRAFT = 2  # a JPEG may be decoded at a smaller scale, if still this many times the wanted size
 _TOO_LARGE = f"more than {MAX_PIXELS // 1_000_000} megapixels"
@@ -108,13 +109,19 @@ def resized(images: Pixels, size: int) -> Pixels:
 
 
 def _in_memory(file: File) -> File:
-    """A file of ordinary size, read at once: faster than Pillow's many small reads."""
+    """A file of ordinary size, read at once: each further system call slows down a small image.
+
+    One that is larger, or does not come whole, is left to Pillow, which reads piece by piece.
+    """
     if not isinstance(file, str | Path):
         return file
-    with open(file, "rb", buffering=0) as raw:
-        if os.fstat(raw.fileno()).st_size > SLURP:
-            return file
-        return io.BytesIO(raw.readall())
+    handle = os.open(file, READ)
+    try:
+        length = os.fstat(handle).st_size
+        content = os.read(handle, length) if length <= SLURP else b""
+    finally:
+        os.close(handle)
+    return io.BytesIO(content) if len(content) == length else file
 
 
 def _square(image: Image.Image, size: int, draft: bool) -> Image.Image:

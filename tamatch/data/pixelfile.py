@@ -12,6 +12,7 @@ import numpy as np
 from .dataset import Digests, Indices, Pixels, digests_of
 
 HEADER = 128  # bytes; NumPy pads its header to a multiple of 64, and ours never needs more
+BUFFER = 1 << 20  # bytes written at once
 
 
 class PixelFile:
@@ -35,9 +36,10 @@ class PixelFile:
     def write(self, first: int, images: Iterable[bytes]) -> Digests:
         """Put images into the rows that begin with `first`, and return their digests.
 
-        Each is written and digested as it comes, while the processor still has it at hand.
+        Each is digested as it comes, while the processor still has it at hand, and many are
+        written together: a write of its own for a small image costs more than its digest.
         """
-        with self.path.open("r+b") as file:
+        with self.path.open("r+b", buffering=BUFFER) as file:
             file.seek(HEADER + first * self.row)
             return digests_of(_written(image, file) for image in images)
 

@@ -9,10 +9,10 @@ import difflib
 import inspect
 from dataclasses import dataclass, field
 from importlib import import_module
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .. import usercode
 from ..errors import UsageError
 
 if TYPE_CHECKING:
@@ -147,13 +147,7 @@ def own_class(name: str) -> type[Method]:
     entry(name)
     if name not in CUSTOM:
         file, _, cls = name.rpartition(":")
-        if not Path(file).is_file():
-            raise UsageError(f"--method {name}: there is no file {file}.")
-        spec = spec_from_file_location(Path(file).stem, file)
-        assert spec is not None and spec.loader is not None
-        module = module_from_spec(spec)
-        spec.loader.exec_module(module)
-        found = getattr(module, cls, None)
+        found = usercode.find("--method", name)
         if not (isinstance(found, type) and issubclass(found, Method)):
             raise UsageError(
                 f"--method {name}: {file} has no class {cls} that is a tamatch.Method."

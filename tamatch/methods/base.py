@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from .. import dist
+from ..errors import UsageError
 from ..kinds import Momentum, Parity
 from ..stats import approach_, by_type
 from ..types import Batch, Loss, Out, Task, Views
@@ -71,6 +72,17 @@ class Method(nn.Module):
     def final(self) -> nn.Module:
         """The net that is evaluated and exported: the average where there is one."""
         return self.net if self.average is None else self.average
+
+
+def gradient_of(value: Tensor, images: Tensor) -> Tensor:
+    """How a value that a net computed from images changes with them."""
+    (gradient,) = torch.autograd.grad(value, images, allow_unused=True)
+    if gradient is None:
+        raise UsageError(
+            "this method follows the gradient of the images, and none comes back through the net: "
+            "a part of it that is frozen must not be under torch.no_grad()."
+        )
+    return gradient
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from .. import dist
 from ..kinds import Epsilon, Inherited, LambdaU, LossWeight, Rampup, Xi
 from ..losses import each_ce, entropy, ramp
 from ..types import Batch, Loss, Task, Views
-from .base import Method, frozen_norm
+from .base import Method, frozen_norm, gradient_of
 
 
 def direction_draw(images: Tensor) -> Tensor:
@@ -79,8 +79,7 @@ class VAT(Method):
                 with torch.no_grad():
                     q = self.net(images).logits.softmax(-1)
             distance = each_ce(self.net(images + probe).logits, q).mean()
-        (gradient,) = torch.autograd.grad(distance, probe)
-        return self.epsilon * unit(gradient)
+        return self.epsilon * unit(gradient_of(distance, probe))
 
 
 @contextmanager

@@ -5,13 +5,19 @@ from __future__ import annotations
 import difflib
 import importlib
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from tamatch.errors import UsageError
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from tamatch.nets.base import Net
+
+    AnyNet = str | nn.Module | Callable[..., nn.Module]  # a name, or what the user hands over
 
 
 @dataclass(frozen=True)
@@ -26,6 +32,7 @@ class NetEntry:
 
 WRN = "tamatch.nets.wrn:build"
 VIT = "tamatch.nets.vit:build"
+OWN = "tamatch.nets.handed:build"
 
 NETS: dict[str, NetEntry] = {
     "wrn_10_1": NetEntry("small wide residual net, for a CPU", 32, WRN, "78 thousand"),
@@ -64,6 +71,10 @@ FAMILIES: dict[str, tuple[str, NetEntry]] = {
             "as timm says",
         ),
     ),
+    "FILE.py:NAME": (
+        r".+\.py:\w+|python:.+",
+        NetEntry("a class or function of your own that makes a net", 32, OWN, "your own"),
+    ),
 }
 
 
@@ -76,6 +87,8 @@ def find(name: str) -> NetEntry:
             return entry
     near = difflib.get_close_matches(name, NETS, n=3, cutoff=0.5)
     hint = f" Perhaps you meant {' or '.join(near)}." if near else ""
+    if name.endswith(".py"):
+        hint = f" Perhaps you meant {name}:NAME, a class or function in that file."
     raise UsageError(f"--net {name} is not a net.{hint} `tamatch nets` lists them.")
 
 
@@ -83,3 +96,49 @@ def build(name: str, classes: int, size: int) -> Net:
     """Build a net with fresh weights for images of `size` × `size` pixels."""
     module, function = find(name).build.split(":")
     return cast("Net", getattr(importlib.import_module(module), function)(name, classes, size))
+
+
+def is_own(name: str) -> bool:
+    """Whether a net is code of the user's own, which no file that comes with it may name."""
+    return name not in NETS and any(
+        entry.build == OWN and re.fullmatch(pattern, name) for pattern, entry in FAMILIES.values()
+    )
+
+
+def title(name: str) -> str:
+    """The name without the folder that a file lies in, to be passed on with a model."""
+    return Path(name).name if is_own(name) else name
+
+
+def register(net: AnyNet) -> str:
+    """The name of a net, under which `build` finds it: a text is one already."""
+    if isinstance(net, str):
+        return net
+    from .handed import register as by_object
+
+    return by_object(net)
+
+
+def stand_in(name: str, net: AnyNet | None) -> None:
+    """Let the user's net be the one that a run knows by this name, if one is given."""
+    if net is not None and net != name:
+        from .handed import stand_in as put
+
+        put(name, net)
+
+
+def of_model(name: str, net: AnyNet | None, place: Path) -> str:
+    """The net to build for a saved model, which says that it is one of this name.
+
+    Code of the user's own is never taken from what the model says: it must be given.
+    """
+    if not is_own(name):
+        if net is None or net == name:
+            return name
+        raise UsageError(f"--net is for models with a net of your own, and {place} has {name}.")
+    if net is None:
+        raise UsageError(
+            f"the net of {place} is code of your own ({name}), which is not kept with a model and "
+            "never run unasked. Name it: --net FILE.py:NAME, or net=… in Python."
+        )
+    return register(net)

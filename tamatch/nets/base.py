@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor, nn
 
+from tamatch.errors import UsageError
 from tamatch.types import Out
 
 
@@ -20,6 +21,8 @@ class Net(nn.Module):
     """A classifier that also shows its features. Subclasses compute features; `finish` the rest."""
 
     head: nn.Linear
+    channels_last = True  # whether it can work on images and weights in that order
+    waits: str | None = None  # where in its code, if it waits for the device: no graph then
 
     def __init__(self, *, classes: int, width: int, map_width: int) -> None:
         super().__init__()
@@ -37,7 +40,11 @@ class Net(nn.Module):
 
     def depth_of(self, parameter: str) -> tuple[int, int]:
         """The layer a parameter belongs to, counted from the stem (0), and the head's layer."""
-        raise NotImplementedError
+        raise UsageError(
+            "--layer-decay needs the depth of each layer, which this net does not tell: give it a "
+            "method depth_of(name) that returns the layer of a parameter and that of the head, or "
+            "use --layer-decay 1."
+        )
 
     def unused_parameters(self) -> set[str]:
         """Names of parameters that exist but take no part in the computation."""
@@ -52,8 +59,25 @@ class Net(nn.Module):
 
         Thresholds compare probabilities with 0.95; bfloat16 logits would blur that by about 0.002.
         """
-        dtype, device = self.head.weight.dtype, features.device.type
-        autocast = torch.is_autocast_enabled(device)  # else export would record an empty region
-        with torch.autocast(device, enabled=False) if autocast else nullcontext():
+        dtype = self.head.weight.dtype
+        with full_precision(features.device):
             features = features.to(dtype)
             return Out(self.head(features), features, feature_map.to(dtype))
+
+
+class Wrapped(Net):
+    """A net of other people's making, `model`, behind this package's interface."""
+
+    def __init__(self, model: nn.Module, *, classes: int, width: int, map_width: int) -> None:
+        super().__init__(classes=classes, width=width, map_width=map_width)
+        self.model = model
+
+    def loadable(self) -> nn.Module:
+        """Weight files name the parameters without our wrapper."""
+        return self.model
+
+
+def full_precision(device: torch.device) -> AbstractContextManager[object]:
+    """No autocast in here. Where there is none, nothing: export would record an empty region."""
+    autocast = torch.is_autocast_enabled(device.type)
+    return torch.autocast(device.type, enabled=False) if autocast else nullcontext()

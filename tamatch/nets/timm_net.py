@@ -7,11 +7,13 @@ import importlib
 from functools import cached_property
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from tamatch.errors import UsageError
-from tamatch.nets.base import Net
+from tamatch.nets.base import Wrapped
 from tamatch.types import Out
+from tamatch.usercode import blaming
 
 
 def build(name: str, classes: int, size: int) -> TimmNet:
@@ -28,16 +30,18 @@ def build(name: str, classes: int, size: int) -> TimmNet:
         near = difflib.get_close_matches(wanted.split(".")[0], timm.list_models(), n=3, cutoff=0.5)
         hint = f"; did you mean {' or '.join(f'timm/{n}' for n in near)}?" if near else ""
         raise UsageError(f"timm {timm.__version__} has no net {wanted!r}{hint}")
-    return TimmNet(_create(timm, wanted, size), classes)
+    with blaming(f"--net {name}", f"a net for {size} × {size} pixels"):
+        model = _create(timm, wanted, size)
+        with torch.no_grad():
+            width = model.eval()(torch.zeros(1, 3, size, size)).shape[1]
+    return TimmNet(model.train(), classes, width)
 
 
-class TimmNet(Net):
+class TimmNet(Wrapped):
     """A timm net without its classifier, and a linear head of our own. `map` is the features."""
 
-    def __init__(self, model: Any, classes: int) -> None:
-        width = getattr(model, "head_hidden_size", model.num_features)
-        super().__init__(classes=classes, width=width, map_width=width)
-        self.model: nn.Module = model
+    def __init__(self, model: nn.Module, classes: int, width: int) -> None:
+        super().__init__(model, classes=classes, width=width, map_width=width)
         self.head = nn.Linear(width, classes)
 
     def forward(self, images: Tensor) -> Out:
@@ -49,10 +53,6 @@ class TimmNet(Net):
         """As timm groups the net's parameters; the head comes after its last group."""
         head = 1 + max(self._layers.values())
         return self._layers.get(parameter.removeprefix("model."), head), head
-
-    def loadable(self) -> nn.Module:
-        """Weight files name the parameters without our wrapper."""
-        return self.model
 
     @cached_property
     def _layers(self) -> dict[str, int]:

@@ -66,7 +66,7 @@ def load_weights(net: nn.Module, path: str | Path) -> WeightReport:
 
     fitted: dict[str, Tensor] = {}
     resized, misfits = {}, {}
-    dropped = [name for name in theirs if name.split(".")[0] in HEADS]
+    dropped = [name for name in theirs if _is_head(name, getattr(net, "head_name", None))]
     for name in (name for name in own if name in theirs and name not in dropped):
         shapes = (tuple(theirs[name].shape), tuple(own[name].shape))
         tensor = _fit(name, theirs[name], shapes[1])
@@ -113,16 +113,23 @@ def resize_patches(kernel: Tensor, patch: int) -> Tensor:
     return F.interpolate(kernel, size=(patch, patch), mode="area") * scale
 
 
+def _is_head(name: str, head: str | None) -> bool:
+    """Whether it belongs to another task's head: the net's own, if it says which that is."""
+    return name.split(".")[0] in HEADS if head is None else name.startswith(f"{head}.")
+
+
 def _named(tensors: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The tensors under the names this net uses."""
     named = {}
     for name, tensor in tensors.items():
-        while prefix := next((p for p in PREFIXES if name.startswith(p)), ""):
-            name = name.removeprefix(prefix)
+        while name not in own and (p := next((p for p in PREFIXES if name.startswith(p)), "")):
+            name = name.removeprefix(p)
         renamed = name
         for pattern, ours in WRN_NAMES:
             renamed = pattern.sub(ours, renamed)
-        named[renamed if name not in own and renamed in own else name] = tensor
+        others = (renamed, name.removeprefix("model."))  # or as a run of a wrapped net saves it
+        fitting = (n for n in others if name not in own and n in own)
+        named[next(fitting, name)] = tensor
     return named
 
 

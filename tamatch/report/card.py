@@ -11,9 +11,8 @@ from pathlib import Path
 
 from .facts import Facts, facts_of
 from .folder import RunFolder, read_folder
-from .provenance import Pairs, circumstances, data_facts, method_options
+from .provenance import Pairs, circumstances, data_facts, method_options, net_name
 from .trust import Held
-from .values import text
 from .words import UNKNOWN, count, decimal, percent, shortened
 
 LONGEST = 80  # characters of a name
@@ -33,7 +32,7 @@ def model_card(run: Path) -> str:
         _section("Method", [("Name", method), *_method(folder, facts)]),
         _metrics(folder, facts),
         _limits(folder, facts),
-        USE,
+        USE if ":" not in net_name(folder) else USE.replace('R")', 'R", net="FILE.py:NAME")') + OWN,
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -56,7 +55,7 @@ def _section(title: str, rows: Pairs) -> str:
 
 def _model(folder: RunFolder, facts: Facts) -> Pairs:
     return [
-        ("Net", text(folder.config.get("net"), UNKNOWN)),
+        ("Net", net_name(folder) or UNKNOWN),
         ("Classes", count(len(facts.classes))),
         *circumstances(folder),
     ]
@@ -151,3 +150,8 @@ print(prediction.label, prediction.confidence)
 
 `model.safetensors` holds the weights, `model.json` the classes, the image size, the normalisation
 and the temperature of the confidences. Neither can run code when it is read."""
+
+OWN = """
+
+The net is code of the author's own, which is not in this folder: `FILE.py:NAME` names the class or
+function that makes it."""

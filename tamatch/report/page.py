@@ -66,7 +66,7 @@ def write_report(run: Path) -> Path:
 
 def _summary(folder: RunFolder, facts: Facts) -> list[str]:
     """The line under the title."""
-    net = text(folder.config.get("net"))
+    net = provenance.net_name(folder)
     device = text(folder.about.get("device"))
     facts_in_words = [
         text(folder.about.get("status"), "status unknown"),

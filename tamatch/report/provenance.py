@@ -41,6 +41,12 @@ def method_options(run: RunFolder) -> Pairs:
     return [(k, text(v, "none")) for k, v in table(run.config.get("options")).items()]
 
 
+def net_name(run: RunFolder) -> str:
+    """The net; of one in a file of the user's own, FILE.py:NAME without where that lies."""
+    name = text(run.config.get("net"))
+    return Path(name).name if ":" in name else name
+
+
 def circumstances(run: RunFolder) -> Pairs:
     """Versions, device and times."""
     about = run.about

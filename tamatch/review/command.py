@@ -33,6 +33,7 @@ def review(
     labels: Path | None = None,
     port: int = 0,
     browser: bool = True,
+    net: str | None = None,
     say: Callable[[str], None] = print,
 ) -> None:
     """Serve the page of a finished run until Ctrl-C; every label is in the file at once."""
@@ -40,7 +41,7 @@ def review(
     run = stored_config(folder)
     if run.data in DATASETS:
         raise UsageError(f"{run.data} has all its labels already: review is for your own images.")
-    model = load(path)
+    model = load(path, net)
     with counting("reading images") as progress:
         data = data_of(run, model.facts.size, progress)
     if data.classes != model.facts.classes:
@@ -61,6 +62,7 @@ def review(
             survey=found,
             pictures=Pictures(data, found.images, place if place.is_dir() else place.parent),
             store=store,
+            net=net,
         )
         serve(server, browser=browser, say=say)
 

@@ -32,6 +32,7 @@ class Session:
     survey: Survey
     pictures: Pictures
     store: LabelFile
+    net: str | None = None  # as `--net` names it, where it is code of the user's own
 
     def page(self) -> str:
         """The HTML, with the headline and the curves of the run."""
@@ -58,7 +59,8 @@ class Session:
 
     def next_command(self) -> str:
         words = ["tamatch", "train", "--data", self.data, "--labels", short(self.store.path)]
-        return shlex.join([*words, "--from", str(self.run)])
+        own = ["--net", self.net] if self.net else []
+        return shlex.join([*words, "--from", str(self.run), *own])
 
     def state(self) -> dict[str, Any]:
         """All that the page needs to know, for its script."""

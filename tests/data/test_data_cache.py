@@ -184,6 +184,12 @@ def test_a_full_disk_is_one_sentence(
     assert entries(own_cache) == []
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs Linux")
+def test_a_full_disk_is_noticed_before_the_digests_are_returned() -> None:
+    with pytest.raises(OSError, match="No space left on device"):
+        PixelFile(Path("/dev/full"), 4).write(0, [bytes(48)])
+
+
 def test_a_cache_folder_that_cannot_be_made(
     files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from pathlib import Path
 
 import numpy as np
@@ -148,6 +149,22 @@ def test_a_very_large_file_is_read_piece_by_piece(
     monkeypatch.setattr("tamatch.data.decode.SLURP", 0)
     picture().save(tmp_path / "large.png")
     assert (decode(tmp_path / "large.png", 40)[0] == np.asarray(picture())).all()
+
+
+def test_a_file_that_comes_in_pieces_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = os.read
+    asked: list[int] = []
+
+    def short(handle: int, length: int) -> bytes:
+        asked.append(length)
+        return whole(handle, length // 2)
+
+    monkeypatch.setattr(os, "read", short)
+    picture().save(tmp_path / "far.png")
+    assert (decode(tmp_path / "far.png", 40)[0] == np.asarray(picture())).all()
+    assert asked == [(tmp_path / "far.png").stat().st_size]
 
 
 def test_missing_and_unreadable_files(tmp_path: Path) -> None:

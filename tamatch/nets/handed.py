@@ -1,0 +1,108 @@
+"""Where a net of the user's own comes from: a file, or an object that was handed over in Python."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from tamatch import usercode
+from tamatch.errors import UsageError
+from tamatch.nets import is_own, title
+from tamatch.nets.base import Net
+from tamatch.nets.trial import tried
+from tamatch.usercode import blaming
+
+CLASSES = ("classes", "num_classes")  # how the number of classes may be called
+HANDED: dict[str, Any] = {}  # what was handed over in Python, by the name that a run has for it
+
+
+def register(net: Any) -> str:
+    """Name a module, or what makes one, so that a run can ask for it: FILE.py:NAME if that works.
+
+    A module itself, or a function that no file has, is found again in this process alone.
+    """
+    if not (isinstance(net, nn.Module) or callable(net)):
+        raise UsageError(
+            "net takes a name, FILE.py:NAME, an nn.Module, or a class or function that makes one; "
+            f"got {type(net).__name__}."
+        )
+    name = in_a_file(net) or f"python:{called(net)}"
+    HANDED[name] = net
+    return name
+
+
+def called(net: Any) -> str:
+    """A name for people."""
+    named = type(net) if isinstance(net, nn.Module) or not hasattr(net, "__qualname__") else net
+    return str(named.__qualname__).rpartition(".")[2]
+
+
+def in_a_file(net: Any) -> str | None:
+    """FILE.py:NAME of a class or function that can be imported by it."""
+    name, module = getattr(net, "__qualname__", ""), sys.modules.get(getattr(net, "__module__", ""))
+    if module is None or getattr(module, name, None) is not net:
+        return None
+    file = Path(getattr(module, "__file__", None) or "")
+    return f"{file.resolve()}:{name}" if file.suffix == ".py" and file.is_file() else None
+
+
+def stand_in(name: str, net: Any) -> None:
+    """From now on `net` is what is meant by the name that a run has for its net."""
+    if not is_own(name):
+        raise UsageError(f"--net is for runs with a net of your own, and this one has {name}.")
+    if isinstance(net, str) and not is_own(net):
+        raise UsageError(f"--net {net}: the net of this run is your own; give FILE.py:NAME.")
+    HANDED[name] = source(net) if isinstance(net, str) else HANDED[register(net)]
+
+
+def source(name: str) -> Any:
+    """The module, class or function behind a name; that of a file is imported."""
+    if name in HANDED:
+        return HANDED[name]
+    if usercode.IN_A_FILE.fullmatch(name) is None:
+        raise UsageError(
+            f"the net {name} was handed over in Python, and nothing here has it. Hand it over "
+            "again: tamatch.resume(RUN, net=…), or --net FILE.py:NAME with what makes it."
+        )
+    found = usercode.find("--net", name)
+    if not callable(found):
+        file, _, attribute = name.rpartition(":")
+        raise UsageError(f"--net {name}: {file} has no class or function {attribute}.")
+    return found
+
+
+def build(name: str, classes: int, size: int) -> Net:
+    """Make the net, pass two images through it, and find the features of its last layer."""
+    what = f"--net {title(name)}"
+    given = source(name)
+    if isinstance(given, nn.Module):
+        with blaming(what, "copying the module"):
+            model: Any = copy.deepcopy(given).cpu().train()
+    else:
+        with blaming(what, "building it"):
+            model = make(what, given, classes, size)
+    if not isinstance(model, nn.Module):
+        raise UsageError(f"{what} makes a {type(model).__name__}, not an nn.Module.")
+    return tried(model, what, classes, size)
+
+
+def make(what: str, maker: Callable[..., Any], classes: int, size: int) -> Any:
+    """Call a class or function: the number of classes comes first or by name, `size` by name."""
+    parameters = inspect.signature(maker).parameters.values()
+    names = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    known: dict[str, int] = {"size": size} if "size" in names else {}
+    first = next((p for p in parameters if p.name != "size"), None)
+    if by_name := next((name for name in CLASSES if name in names), None):
+        return maker(**known, **{by_name: classes})
+    if first is None or first.kind in (first.KEYWORD_ONLY, first.VAR_KEYWORD):
+        raise UsageError(
+            f"{what} takes no number of classes: it must be the first argument, or be called "
+            "classes or num_classes."
+        )
+    return maker(classes, **known)

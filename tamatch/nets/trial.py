@@ -1,0 +1,131 @@
+"""What a net of the user's own makes of two images: its features are found, mistakes are told."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tamatch.errors import UsageError
+from tamatch.nets.base import Net
+from tamatch.nets.own import Head, OwnNet, as_out
+from tamatch.nets.waits import waiting_place
+from tamatch.types import Out
+from tamatch.usercode import blaming
+
+IMAGES = 2
+
+
+def tried(model: nn.Module, what: str, classes: int, size: int) -> Net:
+    """The module behind our interface, once it has shown what it makes of a few images.
+
+    Predicting comes first: layers that take their shape from their first input draw their weights
+    there. What training does, from dropout to statistics, happens to a copy.
+    """
+    images = torch.linspace(-1, 1, IMAGES * 3 * size**2).reshape(IMAGES, 3, size, size)
+    doing = f"a pass of {IMAGES} images of 3 × {size} × {size}"
+    with torch.no_grad(), blaming(what, doing), linear_calls(model.eval(), classes) as calls:
+        found = model(images)
+    check(found, what, classes, size)
+    head_name = last_linear(calls, found)
+    if head_name is not None:
+        model.get_submodule(head_name).__class__ = Head
+    with blaming(what, "copying the module"):
+        trial = copy.deepcopy(model.train())
+    with torch.random.fork_rng(devices=[]), blaming(what, f"{doing} in training"):
+        found = trial(images)
+    check(found, what, classes, size, " in training")
+    if head_name is not None and trial.get_submodule(head_name).seen is None:
+        head_name = None  # it is for predictions alone
+    shown = as_out(found, trial, head_name)
+    if not shown.logits.requires_grad:
+        raise UsageError(f"{what}: nothing in it can learn. Its output has no gradient.")
+    check_state(model, what)
+    if isinstance(model, Net):
+        return model
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        waits = waiting_place(trial, images)
+        channels_last = bears_channels_last(trial, images)
+    return OwnNet(model, head_name, shown, channels_last=channels_last, waits=waits)
+
+
+@contextmanager
+def linear_calls(model: nn.Module, classes: int) -> Iterator[list[tuple[str, Tensor]]]:
+    """Name and output of each call of a linear layer that makes a row of `classes` an image."""
+    calls: list[tuple[str, Tensor]] = []
+
+    def note(name: str) -> Callable[[nn.Module, Any, Tensor], None]:
+        return lambda module, given, output: calls.append((name, output))
+
+    layers = ((n, m) for n, m in model.named_modules() if type(m) is nn.Linear)
+    hooks = [m.register_forward_hook(note(n)) for n, m in layers if m.out_features == classes]
+    try:
+        yield calls
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def last_linear(calls: list[tuple[str, Tensor]], found: Tensor | Out) -> str | None:
+    """The layer whose output is the net's, or else the last one called; None if there is none."""
+    if isinstance(found, Out):
+        return None
+    rows = [(name, output) for name, output in calls if output.shape == found.shape]
+    return next((n for n, output in rows if output is found), rows[-1][0] if rows else None)
+
+
+def bears_channels_last(trial: nn.Module, images: Tensor) -> bool:
+    """Whether it works in the order that is fastest on a GPU; `view` after a convolution does not.
+
+    The module is lost for other use.
+    """
+    order = torch.channels_last
+    try:
+        trial.to(memory_format=order)(images.to(memory_format=order))  # type: ignore[call-overload]
+    except RuntimeError:
+        return False
+    return True
+
+
+def check(found: Any, what: str, classes: int, size: int, when: str = "") -> None:
+    """Refuse what no method can train on."""
+    tensors = tuple(found) if isinstance(found, Out) else (found,)
+    if not all(map(is_table, tensors)) or tensors[0].shape[1] != classes:
+        shown = " and ".join(map(described, tensors))
+        raise UsageError(
+            f"{what} returns {shown} for {IMAGES} images of 3 × {size} × {size}{when}; expected "
+            f"are logits, a tensor of {IMAGES} × {classes} floats."
+        )
+    logits = tensors[0].detach()
+    if bool((logits >= 0).all()) and bool((logits.sum(-1) - 1).abs().max() < 1e-4):
+        raise UsageError(
+            f"{what} returns probabilities{when}: its rows sum to 1. Logits are expected: leave "
+            "the softmax at its end out."
+        )
+
+
+def is_table(value: Any) -> bool:
+    """Whether it has a row of numbers for each image."""
+    table = isinstance(value, Tensor) and value.is_floating_point() and value.ndim == 2
+    return table and len(value) == IMAGES
+
+
+def described(value: Any) -> str:
+    if isinstance(value, Tensor):
+        kind = "" if value.is_floating_point() else f" ({str(value.dtype).removeprefix('torch.')})"
+        return f"a tensor of {' × '.join(map(str, value.shape)) or 'no dimension'}{kind}"
+    return f"a {type(value).__name__}"
+
+
+def check_state(model: nn.Module, what: str) -> None:
+    """All that is trained or counted must be a tensor, or a saved model would lack it."""
+    for name, value in model.state_dict().items():
+        if not isinstance(value, Tensor):
+            raise UsageError(
+                f"{what}: {name} in its state_dict is a {type(value).__name__}, and only tensors "
+                "can be saved. Make it a buffer."
+            )

@@ -1,0 +1,45 @@
+"""Whether a net waits for the device: then its step cannot be captured in a CUDA graph."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tamatch import usercode
+
+aten = torch.ops.aten
+READING = {
+    aten._local_scalar_dense, aten.is_nonzero, aten.equal, aten.nonzero, aten.masked_select,
+    aten.bincount, aten._unique2, aten.unique_dim,
+}  # fmt: skip
+
+
+class Waits(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """While active, notes where a number is first read, or a shape made from numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.place: str | None = None
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        packet = func.overloadpacket
+        if self.place is None and (packet in READING or (packet is aten.index and masked(args[1]))):
+            self.place = usercode.innermost(traceback.extract_stack()) or "in a layer of its own"
+        return func(*args, **(kwargs or {}))
+
+
+def masked(indices: Any) -> bool:
+    """As in `x[x > 0]`: how many there are is not known before it is computed."""
+    return any(i is not None and i.dtype in (torch.bool, torch.uint8) for i in indices)
+
+
+def waiting_place(net: nn.Module, images: Tensor) -> str | None:
+    """Where in its file a net waits, as far as a pass on the CPU shows it; None if nowhere."""
+    waits = Waits()
+    with waits:
+        net(images)
+    return waits.place

@@ -1,0 +1,212 @@
+"""One configuration with several seeds: the runs train abreast and are summed up together."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import mean, stdev
+from typing import TYPE_CHECKING, Any
+
+from . import launch, nets
+from .automatic import decide
+from .config import Run, configure, stated
+from .errors import NumericError, StorageError, UsageError
+from .files import read_json
+from .folder import RunFolder
+from .progress import Progress, Screen
+from .run import Finished, Job, begin, complete_all, default_folder, stored_config, tell
+from .seedfolder import SeedFolder, read_seeds, runs_in
+from .signals import Stopped
+
+if TYPE_CHECKING:
+    from .nets import AnyNet
+
+FIGURES = {"error": "test error", "baseline_error": "supervised", "utilization": "unlabelled used"}
+
+
+def train_seeds(
+    seeds: Sequence[int] | str, *, out: str | Path | None = None, overwrite: bool = False,
+    config: str | Path | None = None, time: str | None = None, quiet: bool = False, **options: Any,
+) -> list[Finished]:  # fmt: skip
+    """Train the same run with several seeds, abreast on one device; each ends as if it were alone.
+
+    Each has its folder: `out`/s0, `out`/s1 and so on, and `out`/seeds.json sums them up; without
+    `out`, the one that `train` would give it. A run that leaves the finite numbers ends alone, and
+    its `NumericError` is raised when the others are finished.
+    """
+    given = {"out": out, "overwrite": overwrite, "config": config, "time": time, "quiet": quiet}
+    return start(seeds, options, **given).finished()  # type: ignore[arg-type]
+
+
+def resume_seeds(
+    *paths: str | Path, net: AnyNet | None = None, quiet: bool = False
+) -> list[Finished]:
+    """Go on with stopped runs, abreast. A path is that of a run, or the `out` of several seeds."""
+    return go_on(paths, net=net, quiet=quiet).finished()
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that were trained together, and what became of each."""
+
+    jobs: list[Job]
+    ends: list[Finished | NumericError]
+
+    def finished(self) -> list[Finished]:
+        """All of them; the first error, if there is one."""
+        for job, end in zip(self.jobs, self.ends, strict=True):
+            if isinstance(end, NumericError):
+                raise NumericError(f"{job.progress.name}: {end}")
+        return [end for end in self.ends if isinstance(end, Finished)]
+
+    def summary(self) -> dict[str, Any]:
+        """The figures of each run, and mean and standard deviation over those that ended."""
+        runs = [figures(job, end) for job, end in zip(self.jobs, self.ends, strict=True)]
+        over = {name: spread([run[name] for run in runs if name in run]) for name in FIGURES}
+        return {"seeds": [run["seed"] for run in runs], "runs": runs, **over, "ddof": 1}
+
+    def table(self) -> list[tuple[str, ...]]:
+        """The same for people, header first; what no run has is left out."""
+        found = self.summary()
+        names = [name for name in FIGURES if found[name] is not None]
+        scale = {name: 100.0 if name == "utilization" else 1.0 for name in names}  # to percent
+        rows = [("", *(FIGURES[name] for name in names))]
+        for job, run in zip(self.jobs, found["runs"], strict=True):
+            cells = (words(run.get(name), scale[name]) for name in names)
+            rows.append((job.progress.name, *(("failed",) if "failed" in run else cells)))
+        over = (f"{words(**found[name], scale=scale[name])}" for name in names)
+        return [*rows, ("mean ± std (n − 1)", *over)]
+
+
+def figures(job: Job, end: Finished | NumericError) -> dict[str, Any]:
+    row: dict[str, Any] = {"seed": job.run.seed, "run": job.folder.path.name}
+    if isinstance(end, NumericError):
+        return {**row, "failed": str(end)}
+    row |= {"error": end.result["error_last"], "utilization": end.result["utilization"]}
+    if job.run.baseline == "supervised":
+        row["baseline_error"] = read_json(job.folder.baseline.result)["error_last"]
+    return row
+
+
+def spread(values: Sequence[float | None]) -> dict[str, float | None] | None:
+    """Mean and standard deviation (n − 1) of what was measured."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    return {"mean": mean(known), "std": stdev(known) if len(known) > 1 else None}
+
+
+def words(mean: float | None, scale: float, std: float | None = None) -> str:
+    """A percentage, with its spread where there is one."""
+    if mean is None:
+        return "–"
+    return f"{scale * mean:.2f}{'' if std is None else f' ± {scale * std:.2f}'} %"
+
+
+def start(
+    seeds: Sequence[int] | str, options: dict[str, Any], *, out: str | Path | None = None,
+    overwrite: bool = False, config: str | Path | None = None, time: str | None = None,
+    quiet: bool = False,
+) -> Group:  # fmt: skip
+    """Begin a run for each seed, and bring all of them to their ends."""
+    check_alone()
+    file = Path(config) if config else None
+    runs = [configure({**options, "seed": seed}, file) for seed in read_seeds(seeds)]
+    numbers = [run.seed for run in runs]
+    if "seed" in stated(options, file):
+        raise UsageError("--seed and --seeds say the same thing twice: give one of them.")
+    home = SeedFolder(Path(out)) if out else None
+    folders = home.runs(numbers) if home else [*map(usual_folder, runs)]
+    with ExitStack() as held, saying(again(home, folders)):
+        if home is not None:
+            home.claim(numbers)
+        refuse_begun(home, folders, overwrite=overwrite)
+        for folder in folders:
+            held.enter_context(folder.taken(overwrite=overwrite))
+        decided = decide({**options, "seed": numbers[0]}, file, time, len(numbers))
+        jobs = jobs_of([replace(decided.run, seed=n) for n in numbers], folders, quiet=quiet)
+        for job in jobs:
+            begin(job.run, job.folder)
+        for job in jobs:
+            tell(decided, job.folder, quiet=quiet or job is not jobs[0])
+        return completed(home, jobs)
+
+
+def go_on(paths: Sequence[str | Path], *, net: AnyNet | None = None, quiet: bool = False) -> Group:
+    """Bring runs to their ends from wherever they are."""
+    check_alone()
+    home = SeedFolder(Path(paths[0])) if len(paths) == 1 else None
+    home = home if home and home.exists() else None
+    places = dict.fromkeys(folder.path for path in paths for folder in runs_in(Path(path)))
+    folders = [*map(RunFolder, places)]
+    runs = [*map(stored_config, folders)]  # an error, if one is no run
+    for run in runs:
+        nets.stand_in(run.net, net)
+    with ExitStack() as held, saying(again(home, folders)):
+        for folder in folders:
+            held.enter_context(folder.held())
+        return completed(home, jobs_of(runs, folders, quiet=quiet))
+
+
+def completed(home: SeedFolder | None, jobs: list[Job]) -> Group:
+    group = Group(jobs, complete_all(jobs))
+    if home is not None:
+        home.write(group.summary())
+    return group
+
+
+def jobs_of(runs: Sequence[Run], folders: Sequence[RunFolder], *, quiet: bool) -> list[Job]:
+    """The runs share the screen, where each is known by its seed, or else by its folder."""
+    screen = Screen(quiet=quiet)
+    distinct = len({run.seed for run in runs}) == len(runs)
+    names = [
+        f"seed {r.seed}" if distinct else str(f.path) for r, f in zip(runs, folders, strict=True)
+    ]
+    return [
+        Job(run, folder, Progress(folder.log, screen=screen, name=name))
+        for run, folder, name in zip(runs, folders, names, strict=True)
+    ]
+
+
+def check_alone() -> None:
+    if launch.processes() > 1:
+        raise UsageError(
+            "several seeds train in one process. Start them without torchrun, or give it one seed "
+            "a command (--seed)."
+        )
+
+
+def usual_folder(run: Run) -> RunFolder:
+    """Where `train` would put the run; those that start from one and the same get their seed."""
+    path = default_folder(run)
+    return RunFolder(path if run.from_ is None else path.with_name(f"{path.name}-s{run.seed}"))
+
+
+def refuse_begun(home: SeedFolder | None, folders: Sequence[RunFolder], *, overwrite: bool) -> None:
+    begun = [folder for folder in folders if folder.record.exists() and folder.begun()]
+    if begun and not overwrite:
+        raise UsageError(
+            f"{begun[0].path} is there already. `{again(home, begun)}` goes on with what is not "
+            "finished, --overwrite deletes it."
+        )
+
+
+def again(home: SeedFolder | None, folders: Sequence[RunFolder]) -> str:
+    """The command that goes on with all."""
+    paths = [home.path] if home is not None else [folder.path for folder in folders]
+    return shlex.join(["tamatch", "resume", *map(str, paths)])
+
+
+@contextmanager
+def saying(command: str) -> Iterator[None]:
+    """What stops one of them stops all: say how to go on with all."""
+    try:
+        yield
+    except Stopped as stopped:
+        number = stopped.exit_code - 128
+        raise Stopped(number, f"stopped; all is saved. `{command}` goes on from there.") from None
+    except StorageError as error:
+        raise StorageError(f"{error} When there is room again, `{command}` goes on.") from error

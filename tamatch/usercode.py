@@ -1,0 +1,87 @@
+"""Code of the user's own: imported from a file, and blamed by its line where it fails."""
+
+from __future__ import annotations
+
+import re
+import sys
+import sysconfig
+import traceback
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from .errors import TamatchError, UsageError
+
+IN_A_FILE = re.compile(r".+\.py:\w+")  # FILE.py:NAME
+REASON = 300  # characters of what an exception says
+PACKAGES = {"site-packages", "dist-packages"}
+OURS, PYTHONS = Path(__file__).parent, Path(sysconfig.get_path("stdlib"))
+
+_imported: dict[Path, tuple[bytes, ModuleType]] = {}  # with the text that was run
+
+
+def find(option: str, name: str) -> Any:
+    """What FILE.py:NAME names, or None if the file has nothing of that name.
+
+    The file is run as Python code, with the user's rights; again only if it has changed.
+    """
+    file, _, attribute = name.rpartition(":")
+    if not Path(file).is_file():
+        raise UsageError(f"{option} {name}: there is no file {file}.")
+    with blaming(f"{option} {name}", "importing the file"):
+        return getattr(imported(Path(file).resolve()), attribute, None)
+
+
+def imported(file: Path) -> ModuleType:
+    """The file as a module. Modules that lie beside it can be imported by it."""
+    content = file.read_bytes()
+    if file not in _imported or _imported[file][0] != content:
+        # others may look the module up by its name, which must not be that of another module
+        name = f"_own_{file.stem}_{zlib.crc32(bytes(file)):08x}"
+        spec = spec_from_file_location(name, file)
+        assert spec is not None and spec.loader is not None
+        module = sys.modules[name] = module_from_spec(spec)
+        sys.path.insert(0, str(file.parent))
+        try:
+            spec.loader.exec_module(module)
+        finally:
+            sys.path.remove(str(file.parent))
+        _imported[file] = content, module
+    return _imported[file][1]
+
+
+@contextmanager
+def blaming(what: str, doing: str) -> Iterator[None]:
+    """Turn whatever the user's code raises in here into one line that says where it was raised."""
+    try:
+        yield
+    except TamatchError:
+        raise
+    except (Exception, SystemExit) as error:
+        place = where(error)
+        told = " ".join(str(error).split())[:REASON].rstrip(".")
+        reason = f"{place + ': ' if place else ''}{type(error).__name__}: {told}"
+        raise UsageError(f"{what}: {doing} failed ({reason}).") from error
+
+
+def where(error: BaseException) -> str:
+    """File and line of the innermost code that is neither ours nor that of an installed package."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{Path(error.filename).name}, line {error.lineno}"
+    return innermost(traceback.extract_tb(error.__traceback__))
+
+
+def innermost(frames: traceback.StackSummary) -> str:
+    """The same of any stack; empty if there is no such code in it."""
+    theirs = [f for f in frames if is_theirs(f.filename)]
+    return f"{Path(theirs[-1].filename).name}, line {theirs[-1].lineno}" if theirs else ""
+
+
+def is_theirs(file: str) -> bool:
+    path = Path(file)
+    installed = PACKAGES & {*path.parts} or PYTHONS in path.parents
+    return not (installed or OURS in path.parents or file.startswith("<frozen"))

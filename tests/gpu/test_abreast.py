@@ -1,0 +1,203 @@
+"""On a GPU: several engines in one graph, each as if it were alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import torch
+
+import tamatch
+from tamatch.abreast import Abreast
+from tamatch.build import engine_of, split_plan
+from tamatch.config import configure
+from tamatch.data import load, make_split
+from tamatch.engine import WARM_STEPS, Engine
+from tamatch.hardware import prepare
+from tamatch.room import NoRoom, noticing
+from tamatch.together import advance
+from tamatch.training import Training
+from tests.contract.test_contract import assert_equal
+from tests.faults.runs import DOZEN
+from tests.gpu.test_capture import run
+from tests.processes import fingerprint
+from tests.tiny import tiny_engine
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+SEEDS = (0, 1, 2)
+DRAWING = ("mixmatch", "remixmatch", "vat")  # from torch's generator, inside the step
+USUAL = {"net": "wrn_28_2", "size": 32, "device": "cuda", "batch": 64, "unlabelled": 128}
+
+
+class Bare:
+    """A training without a folder, as far as a step needs one."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.told: list[int] = []
+
+    def advance(self) -> None:
+        self.engine.advance()
+
+    def make_room(self) -> None:
+        self.told.append(self.engine.done)
+        assert self.engine.make_room()
+
+
+def together(engines: Sequence[Engine], steps: int, abreast: Abreast | None = None) -> list[Bare]:
+    """So many steps of each, on the stream that their trainings share."""
+    bare, abreast = [Bare(engine) for engine in engines], abreast or Abreast()
+    with ExitStack() as around:
+        for engine in engines:
+            around.enter_context(engine.running())
+        for _ in range(steps):
+            advance(abreast, cast("list[Training]", bare))
+    torch.cuda.synchronize()
+    return bare
+
+
+def tiny(name: str, seed: int, *, graph: bool = True) -> Engine:
+    return tiny_engine(name, seed, device="cuda", graph=graph)
+
+
+@pytest.fixture
+def same_kernels() -> None:
+    """What `--deterministic` sets."""
+    prepare("fp32", deterministic=True)
+
+
+@pytest.mark.parametrize("name", ["tamatch", "fixmatch", "comatch", *DRAWING])
+def test_each_equals_its_eager_run_alone(name: str, same_kernels: None) -> None:
+    abreast, engines = Abreast(), [tiny(name, seed) for seed in SEEDS]
+    together(engines, 12, abreast)
+    assert abreast.graph is not None and all(engine.graph is None for engine in engines)
+    for seed, engine in zip(SEEDS, engines, strict=True):
+        assert_equal(run(tiny(name, seed, graph=False), 12).state_dict(), engine.state_dict())
+
+
+@pytest.mark.parametrize("name", ["tamatch", "mixmatch"])
+def test_without_a_graph(name: str, same_kernels: None) -> None:
+    engines = [tiny(name, seed, graph=False) for seed in SEEDS]
+    together(engines, 8)
+    for seed, engine in zip(SEEDS, engines, strict=True):
+        assert_equal(run(tiny(name, seed, graph=False), 8).state_dict(), engine.state_dict())
+
+
+@pytest.mark.parametrize("name", ["tamatch", "mixmatch"])
+def test_the_group_may_change(name: str, same_kernels: None) -> None:
+    """The last goes alone first; then all together; then the first leaves."""
+    engines, abreast = [tiny(name, seed) for seed in SEEDS], Abreast()
+    together(engines[2:], 6, abreast)
+    assert abreast.graph is None and engines[2].graph is not None
+    for engine in engines[:2]:
+        run(engine, 6)
+    together(engines, 6, abreast)
+    assert abreast.engines == engines
+    together(engines[1:], 6, abreast)
+    assert abreast.engines == engines[1:]
+    for seed, engine in zip(SEEDS, engines, strict=True):
+        steps = 12 if seed == 0 else 18
+        assert_equal(run(tiny(name, seed, graph=False), steps).state_dict(), engine.state_dict())
+
+
+@pytest.mark.parametrize("name", ["tamatch", "vat"])
+def test_no_room_to_capture(name: str, same_kernels: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second engine fails in the middle of the recording; nothing of it is left."""
+    engines, whole, failed = [tiny(name, seed) for seed in SEEDS], Engine.learn, []
+
+    def learn(engine: Engine, batch: Any) -> None:
+        if torch.cuda.is_current_stream_capturing() and engine is engines[1] and not failed:
+            failed.append(engine.done)
+            with noticing():
+                raise torch.OutOfMemoryError("CUDA out of memory.")
+        whole(engine, batch)
+
+    monkeypatch.setattr(Engine, "learn", learn)
+    bare = together(engines, 12)
+    monkeypatch.undo()
+    assert failed == [WARM_STEPS] and all(b.told == [WARM_STEPS] for b in bare)
+    for seed, engine in zip(SEEDS, engines, strict=True):
+        alone, found = run(tiny(name, seed, graph=False), 12).state_dict(), engine.state_dict()
+        assert found.pop("recomputes") and not alone.pop("recomputes")
+        assert_equal(alone, found)
+
+
+def test_the_user_s_random_numbers_go_on(same_kernels: None) -> None:
+    torch.manual_seed(5)
+    wanted = torch.rand(3, device="cuda")
+    torch.manual_seed(5)
+    together([tiny("mixmatch", seed) for seed in SEEDS], 8)
+    assert torch.equal(torch.rand(3, device="cuda"), wanted)
+
+
+def usual(seed: int, **settings: Any) -> Engine:
+    chosen = configure({**USUAL, "seed": seed, **settings})
+    data = load("digits", None, chosen.size)
+    return engine_of(chosen, data, make_split(data, split_plan(chosen)))
+
+
+def weights(engine: Engine) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in engine.method.net.parameters()])
+
+
+def test_three_usual_runs_in_half_precision() -> None:
+    """Near each run alone after 50 steps, within 80 GB, and faster than one after the other."""
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    engines, abreast = [usual(seed, precision="bf16") for seed in SEEDS], Abreast()
+    together(engines, 50, abreast)
+    assert abreast.graph is not None
+    assert torch.cuda.max_memory_reserved() < 80e9
+    print(f"\nthree WRN-28-2: {torch.cuda.max_memory_reserved() / 2**30:.2f} GiB")
+    for seed, engine in zip(SEEDS, engines, strict=True):
+        alone = weights(run(usual(seed, precision="bf16"), 50))
+        far = float((weights(engine) - alone).norm() / alone.norm())
+        print(f"seed {seed}: {far:.2e} from its run alone")
+        assert far < 1e-2
+    first, second = weights(engines[0]), weights(engines[1])
+    assert float((first - second).norm() / first.norm()) > 0.1
+    began = time.perf_counter()
+    together(engines, 200, abreast)
+    each = (time.perf_counter() - began) / 200 / len(SEEDS)
+    alone_for = usual(0, precision="bf16")
+    run(alone_for, 20)
+    began = time.perf_counter()
+    run(alone_for, 200)
+    one = (time.perf_counter() - began) / 200
+    print(f"a step: {1000 * each:.2f} ms abreast, {1000 * one:.2f} ms alone")
+    assert each < one
+
+
+def test_real_runs(tmp_path: Path) -> None:
+    """Folders, tests, checkpoints and baselines, all of it on the device."""
+    options = {
+        **DOZEN, "device": "cuda", "method": "mixmatch", "deterministic": True,
+        "precision": "fp32", "baseline": "supervised",
+    }  # fmt: skip
+    made = tamatch.train_seeds(SEEDS, out=tmp_path / "all", quiet=True, **options)
+    for seed, finished in zip(SEEDS, made, strict=True):
+        own = tamatch.train(out=tmp_path / f"{seed}", quiet=True, seed=seed, **options)
+        assert fingerprint(finished.path) == fingerprint(own.path)
+        assert fingerprint(finished.path / "baseline") == fingerprint(own.path / "baseline")
+
+
+def test_too_many_for_the_device(tmp_path: Path) -> None:
+    options = {
+        **DOZEN, **USUAL, "batch": 128, "unlabelled": 512, "precision": "fp32", "compile": False,
+    }  # fmt: skip
+    total = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.empty_cache()
+    torch.cuda.set_per_process_memory_fraction(5 * 2**30 / total)
+    try:
+        with pytest.raises(NoRoom, match=r"too little memory for 8 runs abreast.*at a time"):
+            tamatch.train_seeds(range(8), out=tmp_path / "all", quiet=True, **options)
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)

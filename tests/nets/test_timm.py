@@ -1,0 +1,92 @@
+"""Nets of timm, by a stand-in that has its interface: the real one is not among our packages."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import tamatch
+from tamatch import nets
+from tamatch.errors import UsageError
+from tamatch.nets.timm_net import TimmNet
+from tests.nets.foreign import Block
+from tests.tiny import tiny_engine
+
+
+class Pooled(nn.Module):
+    """A convolutional net without its classifier; like timm's, it knows its layers' order."""
+
+    num_features = 99  # before the classifier's own hidden layer: not the length of the output
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.block = nn.Conv2d(3, 8, 3), Block(8, 16, 2)
+
+    def forward(self, images: Tensor) -> Tensor:
+        out: Tensor = self.block(self.stem(images)).mean((2, 3))
+        return out
+
+    def group_matcher(self, *, coarse: bool) -> dict[str, int]:
+        return {"stem": 0, "block": 1}
+
+
+def create_model(name: str, *, pretrained: bool, num_classes: int, **options: int) -> nn.Module:
+    assert not pretrained and num_classes == 0
+    if name == "pooled" and "img_size" in options:
+        raise TypeError("unexpected keyword argument 'img_size'")
+    if name == "patches":
+        side = options["img_size"] // 16
+        return nn.Sequential(nn.Conv2d(3, 8, 16, 16), nn.Flatten(), nn.Linear(8 * side**2, 12))
+    return Pooled()
+
+
+def group_parameters(model: nn.Module, matcher: dict[str, int], *, reverse: bool) -> Any:
+    assert reverse
+    return {n: matcher[n.split(".")[0]] for n, _ in model.named_parameters()}
+
+
+@pytest.fixture(autouse=True)
+def timm(monkeypatch: pytest.MonkeyPatch) -> None:
+    timm, models = ModuleType("timm"), ModuleType("timm.models")
+    names = ["pooled", "patches"]
+    own: dict[str, Any] = {"create_model": create_model, "__version__": "9.9"}
+    own |= {"is_model": names.__contains__, "list_models": lambda: names}
+    vars(timm).update(own)
+    vars(models).update(group_parameters=group_parameters)
+    monkeypatch.setitem(sys.modules, "timm", timm)
+    monkeypatch.setitem(sys.modules, "timm.models", models)
+
+
+def test_the_features_are_what_comes_out() -> None:
+    net = nets.build("timm/pooled", 7, 8)
+    assert isinstance(net, TimmNet) and net.training
+    out = net(torch.randn(2, 3, 8, 8))
+    assert out.logits.shape == (2, 7) and out.features.shape == (2, net.width) == (2, 16)
+    assert torch.equal(out.logits, net.head(out.features))
+    assert nets.build("timm/patches", 7, 32).width == 12
+
+
+def test_its_layers_and_its_weights_have_timms_names() -> None:
+    net = nets.build("timm/pooled", 7, 8)
+    assert net.depth_of("model.stem.weight") == (0, 2) and net.depth_of("head.bias") == (2, 2)
+    assert "stem.weight" in net.loadable().state_dict()
+
+
+def test_what_timm_cannot_build_is_told_in_one_line() -> None:
+    with pytest.raises(UsageError, match=r"--net timm/patches: a net for 8 × 8 pixels failed \("):
+        nets.build("timm/patches", 7, 8)
+    with pytest.raises(UsageError, match=r"timm 9.9 has no net 'poled'; did you mean timm/pooled"):
+        nets.build("timm/poled", 7, 8)
+
+
+def test_it_trains_and_is_found_again_without_being_named(tmp_path: Path) -> None:
+    tiny_engine("simmatch", net="timm/pooled").advance()
+    small = {"steps": 2, "batch": 4, "unlabelled": 4, "baseline": "none", "quiet": True}
+    run = tamatch.train(net="timm/pooled", out=tmp_path / "run", **small)
+    assert tamatch.load(run.path).facts.net == "timm/pooled"
