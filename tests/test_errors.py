@@ -333,6 +333,7 @@ COMMANDS = [
     ("bench digits --methods fixmach", 2,
      "--methods fixmach is unknown. Perhaps you meant fixmatch or defixmatch or mixmatch."),
     ("bench digits --seeds a", 2, "--seeds takes whole numbers with commas, got 'a'."),
+    ("bench digits --abreast 0", 2, "--abreast must be at least 1, got 0."),
     ("bench digits --cell 3/2", 2, "--cell takes K/N with K from 1 to N, got '3/2'."),
     ("bench digits --scale x", 2, "--scale takes a fraction such as 1/8, got 'x'."),
     ("bench digits --scale 2", 2, "--scale 2 is not between nothing and the full length of a run."),

@@ -52,6 +52,7 @@ class Result:
     per_class: Vectors | None = None  # accuracy of each class, in percent
     p_model: Vectors | None = None
     p_target: Vectors | None = None
+    abreast: int = 1  # runs that shared the device; `seconds` are those of all together
 
 
 def record(cell: Cell, folder: RunFolder) -> Result:

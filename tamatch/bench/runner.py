@@ -1,20 +1,23 @@
-"""Makes the results that are missing, one run after the other in this process."""
+"""Makes the results that are missing, in this process: one run after the other, or some abreast."""
 
 from __future__ import annotations
 
 import dataclasses
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from ..config import configure
-from ..errors import NumericError, UsageError
+from ..config import Run, configure
+from ..errors import NumericError, StorageError, UsageError
 from ..folder import RunFolder
 from ..lock import Locked, locked
-from ..run import resume, stored_config, train
+from ..progress import Progress, Screen
+from ..run import Finished, Job, begin, complete_all, stored_config
 from ..signals import Stopped
 from .budget import Budget
 from .cells import Cell
@@ -32,6 +35,7 @@ class Workshop:
     runs: Path  # folders of unfinished runs
     machine: dict[str, Any]  # the options of MACHINE that were given
     keep: bool = False  # the folders of finished runs too
+    abreast: int = 1  # runs at the same time
 
     def fill(self, cells: Sequence[Cell], minutes: float | None = None) -> int:
         """Make the missing cells; those that others are making are left to them.
@@ -39,62 +43,120 @@ class Workshop:
         Returns an exit code. A run that leaves the numbers it can go on from is reported and the
         next one begins; stopped by a signal or by the budget, the same call goes on later.
         """
-        status = 0
+        status, begun = 0, 0
         missing = [cell for cell in cells if not self.store.has(cell)]
         with Budget(minutes) as budget:
-            for number, cell in enumerate(missing, 1):
+            for group in grouped(missing, self.abreast):
                 if budget.spent:
                     break
-                say(f"[{number}/{len(missing)}] {cell.name}")
+                for cell in group:
+                    begun += 1
+                    say(f"[{begun}/{len(missing)}] {cell.name}")
                 try:
-                    self.make(cell)
-                except Locked as error:
-                    say(str(error))
-                except NumericError as error:
-                    say(f"{cell.name}: {error}")
-                    status = error.exit_code
+                    status = max(status, self.make(group))
                 except Stopped as stopped:
                     if not budget.spent:
-                        raise self.to_be_continued(cell, stopped) from None
+                        raise to_be_continued(group, stopped) from None
         if budget.spent:
             left = sum(not self.store.has(cell) for cell in cells)
             say(f"The time is up: {left} of {len(cells)} runs are left. The same command goes on.")
         return status
 
-    def make(self, cell: Cell) -> None:
-        """Bring one run to its end, from wherever it is, and store its result."""
-        lock = self.runs / f"{cell.name}.lock"
-        with locked(lock, cell.name):
-            if self.store.has(cell):  # since we looked
-                return
-            folder = RunFolder(self.runs / cell.name)
-            self.train(cell, folder)
-            self.store.write(cell, record(cell, folder))
-            if not self.keep:
-                shutil.rmtree(folder.path)
+    def make(self, group: Sequence[Cell]) -> int:
+        """Bring some runs to their ends, from wherever they are, and store their results."""
+        status = 0
+        with ExitStack() as held:
+            cells = [cell for cell in group if self.take(cell, held)]
+            screen, several = Screen(), len(cells) > 1
+            jobs = [self.job(cell, screen, held, named=several) for cell in cells]
+            for cell, job, end in zip(cells, jobs, self.ends(jobs), strict=True):
+                if isinstance(end, NumericError):
+                    say(f"{cell.name}: {end}")
+                    status = end.exit_code
+                    continue
+                found = record(cell, job.folder)
+                self.store.write(cell, dataclasses.replace(found, abreast=len(cells)))
+                if not self.keep:
+                    shutil.rmtree(job.folder.path)
+        return status
 
-    def train(self, cell: Cell, folder: RunFolder) -> None:
-        options = {**cell.options, **self.machine}
+    def take(self, cell: Cell, held: ExitStack) -> bool:
+        """Is the cell still to be made, and by us?"""
+        try:
+            held.enter_context(locked(self.runs / f"{cell.name}.lock", cell.name))
+        except Locked as error:
+            say(str(error))
+            return False
+        return not self.store.has(cell)  # it may have come in since we looked
+
+    def job(self, cell: Cell, screen: Screen, held: ExitStack, *, named: bool) -> Job:
+        """A run that has begun, or begins now."""
+        folder, wanted = RunFolder(self.runs / cell.name), self.run(cell)
         if not folder.record.exists():
-            train(out=folder.path, **options)
-            return
-        begun, wanted = (
-            {k: v for k, v in dataclasses.asdict(run).items() if k not in MACHINE}
-            for run in (stored_config(folder), configure(options))
-        )
-        other = [name for name in wanted if begun[name] != wanted[name]]
-        if other:
-            raise UsageError(
-                f"{folder.path} was begun with other settings ({', '.join(other)}). "
-                "Delete it to start that run again."
-            )
-        resume(folder.path)
+            held.enter_context(folder.taken(overwrite=False))
+            begin(wanted, folder)
+        else:
+            held.enter_context(folder.held())
+            wanted = begun_like(folder, wanted)
+        name = cell.name if named else ""
+        return Job(wanted, folder, Progress(folder.log, screen=screen, name=name))
 
-    def to_be_continued(self, cell: Cell, stopped: Stopped) -> Stopped:
-        return Stopped(
-            stopped.exit_code - 128,
-            f"stopped in {cell.name}; all is saved, the same command goes on.",
+    def run(self, cell: Cell) -> Run:
+        return configure({**cell.options, **self.machine})
+
+    def ends(self, jobs: Sequence[Job]) -> list[Finished | NumericError]:
+        if not jobs:
+            return []
+        try:
+            return complete_all(jobs)
+        except NumericError as error:  # of a run that was alone
+            return [error]
+        except StorageError as error:
+            raise StorageError(
+                f"{error} When there is room again, the same command goes on."
+            ) from error
+
+
+def grouped(cells: Sequence[Cell], size: int) -> Iterator[Sequence[Cell]]:
+    """The cells that are made at the same time: seeds of one row first, then rows of one setting.
+
+    One at a time, they keep their order, in which the first full table comes early.
+    """
+    if size == 1:
+        yield from ([cell] for cell in cells)
+        return
+    rows = [*dict.fromkeys((cell.setting, cell.row) for cell in cells)]
+    settings = [*dict.fromkeys(setting for setting, _ in rows)]
+    ordered = sorted(
+        cells, key=lambda c: (settings.index(c.setting), rows.index((c.setting, c.row)))
+    )
+    for _, same in groupby(ordered, key=lambda cell: cell.setting):
+        listed = [*same]
+        yield from (listed[i : i + size] for i in range(0, len(listed), size))
+
+
+def begun_like(folder: RunFolder, wanted: Run) -> Run:
+    """The run in a folder; an error if its settings are not those of the one that is wanted."""
+    begun = stored_config(folder)
+    there, asked = (
+        {k: v for k, v in dataclasses.asdict(run).items() if k not in MACHINE}
+        for run in (begun, wanted)
+    )
+    other = [name for name in asked if there[name] != asked[name]]
+    if other:
+        raise UsageError(
+            f"{folder.path} was begun with other settings ({', '.join(other)}). "
+            "Delete it to start that run again."
         )
+    return begun
+
+
+def to_be_continued(cells: Sequence[Cell], stopped: Stopped) -> Stopped:
+    more = f" and {len(cells) - 1} more" if len(cells) > 1 else ""
+    return Stopped(
+        stopped.exit_code - 128,
+        f"stopped in {cells[0].name}{more}; all is saved, the same command goes on.",
+    )
 
 
 def say(text: str) -> None:

@@ -7,6 +7,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..errors import UsageError
 from . import figures
 from .cells import Cell, Plan
 from .choose import restricted, scale_of, seeds, share
@@ -35,6 +36,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     how.add_argument("--list", action="store_true", help="print the runs, and make none")
     how.add_argument("--show", action="store_true", help="show the results, and make none")
     how.add_argument("--minutes", type=float, help="stop after this time; run again to go on")
+    how.add_argument(
+        "--abreast", type=int, metavar="N", default=1,
+        help="runs at the same time, in one process; pays on a GPU (default: 1)",
+    )  # fmt: skip
     how.add_argument("--root", help="folder that holds the data set")
     if plan.pretrained:
         how.add_argument("--weights", help="file of pre-trained weights that the net starts from")
@@ -80,6 +85,8 @@ def about_scale(cells: Sequence[Cell]) -> list[str]:
 
 
 def make(cells: Sequence[Cell], store: Store, arguments: Namespace) -> int:
+    if arguments.abreast < 1:
+        raise UsageError(f"--abreast must be at least 1, got {arguments.abreast}.")
     if all(store.has(cell) for cell in cells):
         return 0
     from .runner import MACHINE, Workshop
@@ -87,7 +94,9 @@ def make(cells: Sequence[Cell], store: Store, arguments: Namespace) -> int:
     print("\n".join(about_scale(cells)), file=sys.stderr)
     given = {name: getattr(arguments, name, None) for name in MACHINE}
     machine = {name: value for name, value in given.items() if value is not None}
-    workshop = Workshop(store, arguments.runs, machine, keep=arguments.keep_runs)
+    workshop = Workshop(
+        store, arguments.runs, machine, keep=arguments.keep_runs, abreast=arguments.abreast
+    )
     return workshop.fill(cells, arguments.minutes)
 
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -23,6 +24,8 @@ from tamatch.bench.settings import DIGITS
 from tamatch.bench.store import Store
 from tamatch.errors import NumericError, UsageError
 from tamatch.lock import locked
+from tamatch.run import Finished, Job
+from tamatch.signals import Stopped
 from tamatch.training import Training
 from tests.bench.made import result, small_recipes
 
@@ -31,7 +34,7 @@ WHOLE = Cell("digits", DIGITS, "fixmatch", 0, Fraction(24, 1200))
 
 def same(result: Result) -> Result:
     """Without what differs between two equal runs."""
-    return dataclasses.replace(result, seconds=0.0, made={})
+    return dataclasses.replace(result, seconds=0.0, made={}, abreast=0)
 
 
 @pytest.fixture
@@ -78,11 +81,71 @@ def test_a_spent_budget_stops_and_the_next_call_goes_on(
     assert stopped["status"] == "stopped" and 0 < stopped["step"] < 24
     assert not (workshop.runs / cells[1].name).exists()
     with monkeypatch.context() as resumed:
-        resumed.setattr(runner, "train", lambda **options: pytest.fail("began again"))
+        resumed.setattr(runner, "begin", lambda *given: pytest.fail("began again"))
         assert workshop.fill(cells[:1]) == 0
     uninterrupted = dataclasses.replace(workshop, store=Store(tmp_path / "again"))
     uninterrupted.fill(cells[:1])
     assert same(workshop.store.read(WHOLE)) == same(uninterrupted.store.read(WHOLE))
+
+
+def test_runs_abreast_have_the_results_of_runs_alone(
+    workshop: Workshop, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two seeds of one method and one of another, which draws random numbers in its steps."""
+    cells = [dataclasses.replace(WHOLE, seed=seed) for seed in (0, 1)]
+    cells.append(dataclasses.replace(WHOLE, method="mixmatch"))
+    workshop.fill(cells)
+    assert all(workshop.store.read(cell).abreast == 1 for cell in cells)
+    some = dataclasses.replace(workshop, store=Store(tmp_path / "abreast"), abreast=3)
+    capsys.readouterr()
+    assert some.fill(cells) == 0
+    assert f"[3/3] {cells[2].name}" in capsys.readouterr().err
+    for cell in cells:
+        found = some.store.read(cell)
+        assert found.abreast == 3
+        assert same(found) == same(workshop.store.read(cell))
+    assert not [p for p in workshop.runs.rglob("*") if p.is_file()]
+
+
+def test_runs_abreast_are_stopped_together_and_go_on(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cells = [dataclasses.replace(WHOLE, seed=seed) for seed in (0, 1)]
+    both, log = dataclasses.replace(workshop, abreast=2), Training.log
+
+    def stop(self: Training) -> None:
+        if self.engine.done == 5 and self.run.seed == 0:  # a second signal ends the process
+            os.kill(os.getpid(), signal.SIGTERM)
+        log(self)
+
+    with monkeypatch.context() as patch, pytest.raises(Stopped, match=r"and 1 more; all is saved"):
+        patch.setattr(Training, "log", stop)
+        both.fill(cells)
+    assert both.fill(cells) == 0
+    alone = dataclasses.replace(workshop, store=Store(tmp_path / "alone"))
+    alone.fill(cells)
+    for cell in cells:
+        assert same(both.store.read(cell)) == same(alone.store.read(cell))
+
+
+def test_one_that_another_process_makes_is_left_out_of_the_group(workshop: Workshop) -> None:
+    cells = [dataclasses.replace(WHOLE, seed=seed) for seed in (0, 1)]
+    with locked(workshop.runs / f"{cells[0].name}.lock", cells[0].name):
+        assert dataclasses.replace(workshop, abreast=2).fill(cells) == 0
+    assert [workshop.store.has(cell) for cell in cells] == [False, True]
+    assert workshop.store.read(cells[1]).abreast == 1
+
+
+def test_seeds_of_a_row_go_together() -> None:
+    cells = PLANS["lt"].cells("lt", (0, 1, 2))
+    assert [group[0] for group in runner.grouped(cells, 1)] == cells
+    for size in (2, 3, 5):
+        groups = [*runner.grouped(cells, size)]
+        assert sorted(c.name for group in groups for c in group) == sorted(c.name for c in cells)
+        assert all(len({c.setting for c in group}) == 1 for group in groups)
+        assert max(map(len, groups)) == size
+    first = next(iter(runner.grouped(cells, 3)))
+    assert [cell.seed for cell in first] == [0, 1, 2] and len({c.row for c in first}) == 1
 
 
 def test_ctrl_c_keeps_what_was_done(tmp_path: Path) -> None:
@@ -115,22 +178,29 @@ def test_a_run_finished_in_the_meantime_is_not_made_again(
 ) -> None:
     looks = iter([False, True, True])
     monkeypatch.setattr(Store, "has", lambda self, cell: next(looks))
-    monkeypatch.setattr(runner, "train", lambda **options: pytest.fail("trained"))
+    monkeypatch.setattr(runner, "complete_all", lambda jobs: pytest.fail("trained"))
     assert workshop.fill([WHOLE]) == 0
 
 
+@pytest.mark.parametrize("abreast", [1, 2, 3])
 def test_a_failing_run_does_not_hold_up_the_others(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, abreast: int
 ) -> None:
     cells = PLANS["digits"].cells("digits", (0,))[:3]
 
-    def train(self: Workshop, cell: Cell, folder: object) -> None:
-        if cell is cells[1]:
-            raise NumericError("the loss is nan")
+    def ends(jobs: Sequence[Job]) -> list[Finished | NumericError]:
+        bad = NumericError("the loss is nan")
+        found = [bad if j.run.method == cells[1].method else fine(j) for j in jobs]
+        if found == [bad]:
+            raise bad
+        return found
 
-    monkeypatch.setattr(Workshop, "train", train)
+    def fine(job: Job) -> Finished:
+        return Finished(job.folder.path, {})
+
+    monkeypatch.setattr(runner, "complete_all", ends)
     monkeypatch.setattr(runner, "record", lambda cell, folder: result(cell))
-    kept = dataclasses.replace(workshop, keep=True)
+    kept = dataclasses.replace(workshop, keep=True, abreast=abreast)
     assert kept.fill(cells) == 4
     assert [kept.store.has(cell) for cell in cells] == [True, False, True]
 

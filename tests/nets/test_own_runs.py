@@ -142,6 +142,7 @@ def test_no_record_can_name_code_that_is_run(
     assert Path("run/folds/2-of-2/model").is_dir()
     Path("run/model/model.json").write_text(json.dumps({**facts, "size": 10**6}))
     assert main(["predict", "run", "photos/cat", "--net", "models.py:SmallCNN"]) == 3
+    assert "(images of 1000000 pixels)" in capsys.readouterr().err
     main(["train", "--net", "evil.py:SmallCNN", "--steps", "1", "--out", "meant"])
     assert Path("executed").exists()
 
