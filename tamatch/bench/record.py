@@ -93,10 +93,11 @@ def origin(run: dict[str, Any]) -> dict[str, Any]:
 def commit() -> str | None:
     """The commit of the source tree, `+` if the package was changed since; None without git.
 
-    A copy without its history is told the commit by the variable TAMATCH_COMMIT.
+    A copy without its history is told the commit by the variable TAMATCH_COMMIT. It may lie in the
+    ignored folder of a repository that it is no part of.
     """
     head = git("rev-parse", "HEAD")
-    if head is None:
+    if head is None or git("ls-files", "--error-unmatch", "__init__.py") is None:
         return os.environ.get("TAMATCH_COMMIT")
     return head + ("+" if git("status", "--porcelain", "--", ".") else "")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -141,6 +142,21 @@ def test_the_code_is_named() -> None:
     assert len(source_digest()) == 64 and source_digest() == source_digest()
     found = commit()
     assert found is None or len(found.rstrip("+")) == 40
+
+
+def test_a_copy_is_no_part_of_the_repository_around_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "ignored" / "tamatch"
+    copy.mkdir(parents=True)
+    (copy / "__init__.py").touch()
+    (tmp_path / ".gitignore").write_text("ignored\n")
+    who = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
+    for words in (["init", "-q"], ["add", "."], [*who, "commit", "-q", "-m", "x"]):
+        subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
+    monkeypatch.setattr("tamatch.bench.record.PACKAGE", copy)
+    monkeypatch.delenv("TAMATCH_COMMIT", raising=False)
+    assert commit() is None
 
 
 def test_a_copy_without_history_is_told_its_commit(monkeypatch: pytest.MonkeyPatch) -> None:
