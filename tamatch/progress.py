@@ -13,6 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
+from rich.table import Column
 
 from .files import append_line
 
@@ -40,7 +41,7 @@ class Screen:
             return
         columns = (
             BarColumn(20), MofNCompleteColumn(), TimeRemainingColumn(compact=True),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", table_column=Column()),  # it may take two lines
         )  # fmt: skip
         with Bar(*columns, console=self.console) as self.bar:
             try:

@@ -120,7 +120,7 @@ def start(
         raise UsageError("--seed and --seeds say the same thing twice: give one of them.")
     home = SeedFolder(Path(out)) if out else None
     folders = home.runs(numbers) if home else [*map(usual_folder, runs)]
-    with ExitStack() as held, saying(again(home, folders)):
+    with ExitStack() as held, saying(home, folders):
         if home is not None:
             home.claim(numbers)
         refuse_begun(home, folders, overwrite=overwrite)
@@ -145,7 +145,7 @@ def go_on(paths: Sequence[str | Path], *, net: AnyNet | None = None, quiet: bool
     runs = [*map(stored_config, folders)]  # an error, if one is no run
     for run in runs:
         nets.stand_in(run.net, net)
-    with ExitStack() as held, saying(again(home, folders)):
+    with ExitStack() as held, saying(home, folders):
         for folder in folders:
             held.enter_context(folder.held())
         return completed(home, jobs_of(runs, folders, quiet=quiet))
@@ -201,12 +201,15 @@ def again(home: SeedFolder | None, folders: Sequence[RunFolder]) -> str:
 
 
 @contextmanager
-def saying(command: str) -> Iterator[None]:
+def saying(home: SeedFolder | None, folders: Sequence[RunFolder]) -> Iterator[None]:
     """What stops one of them stops all: say how to go on with all."""
+    command = again(home, folders)
     try:
         yield
     except Stopped as stopped:
         number = stopped.exit_code - 128
         raise Stopped(number, f"stopped; all is saved. `{command}` goes on from there.") from None
     except StorageError as error:
-        raise StorageError(f"{error} When there is room again, `{command}` goes on.") from error
+        begun = all(folder.record.exists() for folder in folders)
+        then = f"`{command}` goes on" if begun else "try again"
+        raise StorageError(f"{error} When there is room again, {then}.") from error

@@ -16,7 +16,7 @@ import tamatch
 from tamatch import automatic, checkpoint, cli, run, seeds, shelf
 from tamatch.choose import Speed
 from tamatch.engine import Engine
-from tamatch.errors import UsageError
+from tamatch.errors import StorageError, UsageError
 from tamatch.files import read_json
 from tamatch.folder import RunFolder
 from tamatch.progress import Progress
@@ -257,6 +257,24 @@ def test_room_is_made_for_the_one_that_has_none(
     assert "ran out of memory in step 5" in (home / "s0" / "log.txt").read_text()
     assert "ran out of memory" not in (home / "s3" / "log.txt").read_text()
     assert all(fingerprint(home / f"s{s}")["rows"] == alone[s]["rows"] for s in PAIR)
+
+
+def test_a_full_disk_names_the_command_for_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: dict[int, dict[str, Any]]
+) -> None:
+    home, save = tmp_path / "both", checkpoint.save
+
+    def full(folder: Path, step: int, state: Any) -> Path:
+        if step == 8 and "s3" in folder.parts:
+            raise StorageError("no space left.")
+        return save(folder, step, state)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "save", full)
+        with pytest.raises(StorageError, match=f"again, `tamatch resume {home}` goes on"):
+            tamatch.train_seeds(PAIR, out=home, quiet=True, **DOZEN)
+    tamatch.resume_seeds(home, quiet=True)
+    assert ends(home) == alone
 
 
 def test_without_out_each_has_its_usual_folder(

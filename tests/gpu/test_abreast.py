@@ -176,6 +176,18 @@ def test_three_usual_runs_in_half_precision() -> None:
     assert each < one
 
 
+def test_compiled_transformers() -> None:
+    """Their stochastic depth draws random numbers inside compiled code."""
+    small = {"net": "vit_tiny_p2_32", "optimizer": "adamw", "lr": 1e-4, "precision": "bf16"}
+    small |= {"batch": 8, "unlabelled": 8}
+    engines, abreast = [usual(seed, **small) for seed in SEEDS], Abreast()
+    together(engines, 20, abreast)
+    assert abreast.graph is not None
+    for seed, engine in zip(SEEDS, engines, strict=True):
+        alone = weights(run(usual(seed, **small), 20))
+        assert float((weights(engine) - alone).norm() / alone.norm()) < 1e-2
+
+
 def test_real_runs(tmp_path: Path) -> None:
     """Folders, tests, checkpoints and baselines, all of it on the device."""
     options = {

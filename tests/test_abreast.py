@@ -1,0 +1,149 @@
+"""How several engines are captured together, told by stand-ins for what a GPU has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from tamatch.abreast import Abreast, apart
+from tamatch.room import NoRoom
+from tests.tiny import tiny_engine
+
+Events = list[str]
+
+
+class Stream:
+    def __init__(self, name: str, told: Events) -> None:
+        self.name, self.told = name, told
+
+    def wait_stream(self, other: Stream) -> None:
+        self.told.append(f"{self.name} waits for {other.name}")
+
+
+class Default:
+    """Torch's default generator: which state it has, and when it was changed."""
+
+    def __init__(self) -> None:
+        self.state: Any = "the user's"
+
+    def graphsafe_get_state(self) -> Any:
+        return self.state
+
+    def graphsafe_set_state(self, state: Any) -> None:
+        self.state = state
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Events:
+    events: Events = []
+    current = [Stream("main", events)]
+
+    class Graph:
+        def __init__(self) -> None:
+            self.generators: list[Any] = []
+
+        def register_generator_state(self, generator: Any) -> None:
+            self.generators.append(generator)
+
+        def replay(self) -> None:
+            events.append("replay")
+
+    @contextmanager
+    def recording(graph: Graph, stream: Stream) -> Iterator[None]:
+        events.append(f"capture {len(graph.generators)} on {stream.name}")
+        yield
+        events.append("captured")
+
+    @contextmanager
+    def on(stream: Stream) -> Iterator[None]:
+        current.append(stream)
+        yield
+        current.pop()
+
+    for name, stand_in in {
+        "CUDAGraph": Graph, "graph": recording, "stream": on, "synchronize": lambda: None,
+        "current_stream": lambda: current[-1], "default_generators": {None: Default()},
+    }.items():  # fmt: skip
+        monkeypatch.setattr(torch.cuda, name, stand_in)
+    return events
+
+
+def engine(name: str, told: Events, *, fails: bool = False) -> Any:
+    def state() -> Any:
+        return torch.cuda.default_generators[None].state  # type: ignore[call-overload]
+
+    def step() -> None:
+        told.append(f"{name} on {torch.cuda.current_stream().name}")  # type: ignore[attr-defined]
+        made.drew_from.append(state())
+        if fails:
+            raise NoRoom("no room")
+
+    made = SimpleNamespace(
+        device="cpu", stream=Stream(name, told), graph=None, warm=True, done=7, step=step,
+        guard=SimpleNamespace(remember=lambda: None), drew_from=[], seeded=[],
+        turn_to=lambda step: made.seeded.append((step, state())),
+    )  # fmt: skip
+    return made
+
+
+def test_all_branches_are_forked_first_and_joined_last(told: Events) -> None:
+    abreast, engines = Abreast(), [engine("one", told), engine("two", told)]
+    abreast.replay(engines)
+    assert told == [
+        "capture 2 on main", "one waits for main", "two waits for main", "one on one", "two on two",
+        "main waits for one", "main waits for two", "captured", "replay",
+    ]  # fmt: skip
+    abreast.replay(engines)
+    assert told[-2:] == ["replay", "replay"] and [e.done for e in engines] == [9, 9]
+
+
+def test_each_draws_from_its_own_generator_and_the_user_s_comes_back(told: Events) -> None:
+    abreast, engines = Abreast(), [engine("one", told), engine("two", told)]
+    abreast.replay(engines)
+    own = [e.drew_from[0] for e in engines]
+    assert all(isinstance(state, torch.Generator) for state in own) and own[0] is not own[1]
+    assert [e.seeded for e in engines] == [[(7, own[0])], [(7, own[1])]]  # before the replay
+    assert torch.cuda.default_generators[None].state == "the user's"  # type: ignore[call-overload]
+
+
+def test_a_failed_recording_is_joined_and_forgotten(told: Events) -> None:
+    abreast, engines = Abreast(), [engine("one", told), engine("two", told, fails=True)]
+    with pytest.raises(NoRoom):
+        abreast.replay(engines)
+    assert told[-2:] == ["main waits for one", "main waits for two"]
+    assert abreast.graph is None and [e.done for e in engines] == [7, 7]
+    assert torch.cuda.default_generators[None].state == "the user's"  # type: ignore[call-overload]
+
+
+def test_another_group_is_captured_anew(told: Events) -> None:
+    abreast, engines = Abreast(), [engine(name, told) for name in ("one", "two", "three")]
+    abreast.replay(engines)
+    abreast.replay(engines[1:])
+    assert [line for line in told if line.startswith("capture ")] == [
+        "capture 3 on main", "capture 2 on main"
+    ]  # fmt: skip
+    assert [e.done for e in engines] == [8, 9, 9]
+
+
+def test_eager_steps_wait_for_each_other(told: Events) -> None:
+    """cuDNN measures its kernels then, and nothing may disturb it."""
+    for name in ("one", "two"):
+        made = engine(name, told)
+        with apart(made):
+            made.step()
+    assert told == [
+        "one waits for main", "one on one", "main waits for one",
+        "two waits for main", "two on two", "main waits for two",
+    ]  # fmt: skip
+
+
+def test_ready_are_several_warm_engines() -> None:
+    cold, warm = tiny_engine("fixmatch"), tiny_engine("fixmatch", graph=True)
+    warm.eager_steps = 3
+    assert Abreast.ready([warm, warm])
+    assert not Abreast.ready([warm]) and not Abreast.ready([warm, cold]) and not Abreast.ready([])
