@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -26,7 +27,7 @@ class Method(nn.Module):
     """
 
     views: ClassVar[Views] = Views()
-    compiles: ClassVar[bool] = False  # whether `forward` is fit for it, all but `predict`
+    compiles: ClassVar[bool] = False  # whether this class's `forward` is fit for torch.compile
     skipped: Tensor | None = None  # 1.0, on the device, while the engine finds a step bad
 
     def __init__(
@@ -42,8 +43,10 @@ class Method(nn.Module):
 
     def accelerate(self) -> None:
         """Become fast on a GPU, beside the net; changes no state, and results by rounding alone."""
-        if self.compiles and dist.alone():
+        author = next(c for c in type(self).__mro__ if "forward" in vars(c))
+        if vars(author).get("compiles", False) and dist.alone():
             # The net is fast in a way of its own; what follows are a hundred tiny kernels.
+            warnings.filterwarnings("ignore", "The .grad attribute")  # torch's compiler reads it
             self.predict = torch.compiler.disable(self.predict)  # type: ignore
             self.forward = torch.compile(self.forward, dynamic=False)  # type: ignore[method-assign]
 

@@ -19,6 +19,7 @@ class DeFixMatch(FixMatch):
     """
 
     views = Views(x=("weak", "strong"))
+    compiles = True
 
     def __init__(
         self,

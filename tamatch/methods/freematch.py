@@ -21,6 +21,8 @@ class FreeMatch(FixMatch):
     `parity="usb"` starts τ̃, p̃ and h̃ at 1 and computes L_f from the first two images alone.
     """
 
+    compiles = True
+
     def __init__(
         self,
         net: nn.Module,

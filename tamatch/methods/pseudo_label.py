@@ -19,6 +19,7 @@ class PseudoLabel(FixMatch):
     """
 
     views = Views(u=("weak",))
+    compiles = True
 
     def __init__(
         self,

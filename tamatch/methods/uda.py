@@ -19,6 +19,8 @@ class UDA(FixMatch):
     sharpen: q = p^w.
     """
 
+    compiles = True
+
     def __init__(
         self,
         net: nn.Module,

@@ -1,0 +1,54 @@
+"""Which methods are compiled on a GPU, and that compiled ones do the same."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+
+from tamatch.methods.fixmatch import FixMatch
+from tamatch.types import Batch, Loss
+from tests.tiny import tiny_engine, tiny_method
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the compiler's front alone: no code is generated."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("name", ["tamatch", "flexmatch", "uda"])
+def test_a_compiled_method_is_the_method(name: str) -> None:
+    """On a CPU torch's compiler loses changes of scalars; tests/gpu has the methods with some."""
+    plain, fast = tiny_engine(name), tiny_engine(name)
+    fast.method.accelerate()
+    for engine in (plain, fast):
+        with engine.running():
+            for _ in range(3):
+                engine.advance()
+    found = fast.method.state_dict()
+    for key, value in plain.method.state_dict().items():
+        torch.testing.assert_close(found[key], value, rtol=1e-4, atol=1e-6, msg=key)
+
+
+class WithOwnForward(FixMatch):
+    def forward(self, batch: Batch) -> Loss:
+        return super().forward(batch)
+
+
+class WithOwnParts(FixMatch):
+    pass
+
+
+@pytest.mark.parametrize(("author", "expected"), [(WithOwnForward, False), (WithOwnParts, True)])
+def test_a_forward_that_says_nothing_is_left_alone(
+    author: type[FixMatch], expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(torch, "compile", lambda work, **_: asked.append(work) or work)
+    like = tiny_method("fixmatch")
+    author(like.net, like.task).accelerate()
+    assert bool(asked) == expected
