@@ -26,7 +26,7 @@ from .recipes import PROTOCOLS
 from .seedfolder import SeedFolder, read_seeds, runs_in
 
 if TYPE_CHECKING:
-    from .seeds import Group
+    from .group import Group
 
 COMMON = (
     "data", "root", "labels", "from_", "method", "net", "labels_per_class", "steps", "seed", "lr",

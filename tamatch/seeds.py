@@ -1,21 +1,20 @@
-"""One configuration with several seeds: the runs train abreast and are summed up together."""
+"""One configuration with several seeds: runs that begin, train and go on together."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
 from . import launch, nets
 from .automatic import decide
 from .config import Run, configure, stated
-from .errors import NumericError, StorageError, UsageError
-from .files import read_json
+from .errors import StorageError, UsageError
 from .folder import RunFolder
+from .group import Group
 from .progress import Progress, Screen
 from .run import Finished, Job, begin, complete_all, default_folder, stored_config, tell
 from .seedfolder import SeedFolder, read_seeds, runs_in
@@ -23,8 +22,6 @@ from .signals import Stopped
 
 if TYPE_CHECKING:
     from .nets import AnyNet
-
-FIGURES = {"error": "test error", "baseline_error": "supervised", "utilization": "unlabelled used"}
 
 
 def train_seeds(
@@ -37,8 +34,10 @@ def train_seeds(
     `out`, the one that `train` would give it. A run that leaves the finite numbers ends alone, and
     its `NumericError` is raised when the others are finished.
     """
-    given = {"out": out, "overwrite": overwrite, "config": config, "time": time, "quiet": quiet}
-    return start(seeds, options, **given).finished()  # type: ignore[arg-type]
+    group = start(
+        seeds, options, out=out, overwrite=overwrite, config=config, time=time, quiet=quiet
+    )
+    return group.finished()
 
 
 def resume_seeds(
@@ -46,64 +45,6 @@ def resume_seeds(
 ) -> list[Finished]:
     """Go on with stopped runs, abreast. A path is that of a run, or the `out` of several seeds."""
     return go_on(paths, net=net, quiet=quiet).finished()
-
-
-@dataclass(frozen=True)
-class Group:
-    """Runs that were trained together, and what became of each."""
-
-    jobs: list[Job]
-    ends: list[Finished | NumericError]
-
-    def finished(self) -> list[Finished]:
-        """All of them; the first error, if there is one."""
-        for job, end in zip(self.jobs, self.ends, strict=True):
-            if isinstance(end, NumericError):
-                raise NumericError(f"{job.progress.name}: {end}")
-        return [end for end in self.ends if isinstance(end, Finished)]
-
-    def summary(self) -> dict[str, Any]:
-        """The figures of each run, and mean and standard deviation over those that ended."""
-        runs = [figures(job, end) for job, end in zip(self.jobs, self.ends, strict=True)]
-        over = {name: spread([run[name] for run in runs if name in run]) for name in FIGURES}
-        return {"seeds": [run["seed"] for run in runs], "runs": runs, **over, "ddof": 1}
-
-    def table(self) -> list[tuple[str, ...]]:
-        """The same for people, header first; what no run has is left out."""
-        found = self.summary()
-        names = [name for name in FIGURES if found[name] is not None]
-        scale = {name: 100.0 if name == "utilization" else 1.0 for name in names}  # to percent
-        rows = [("", *(FIGURES[name] for name in names))]
-        for job, run in zip(self.jobs, found["runs"], strict=True):
-            cells = (words(run.get(name), scale[name]) for name in names)
-            rows.append((job.progress.name, *(("failed",) if "failed" in run else cells)))
-        over = (f"{words(**found[name], scale=scale[name])}" for name in names)
-        return [*rows, ("mean ± std (n − 1)", *over)]
-
-
-def figures(job: Job, end: Finished | NumericError) -> dict[str, Any]:
-    row: dict[str, Any] = {"seed": job.run.seed, "run": job.folder.path.name}
-    if isinstance(end, NumericError):
-        return {**row, "failed": str(end)}
-    row |= {"error": end.result["error_last"], "utilization": end.result["utilization"]}
-    if job.run.baseline == "supervised":
-        row["baseline_error"] = read_json(job.folder.baseline.result)["error_last"]
-    return row
-
-
-def spread(values: Sequence[float | None]) -> dict[str, float | None] | None:
-    """Mean and standard deviation (n − 1) of what was measured."""
-    known = [value for value in values if value is not None]
-    if not known:
-        return None
-    return {"mean": mean(known), "std": stdev(known) if len(known) > 1 else None}
-
-
-def words(mean: float | None, scale: float, std: float | None = None) -> str:
-    """A percentage, with its spread where there is one."""
-    if mean is None:
-        return "–"
-    return f"{scale * mean:.2f}{'' if std is None else f' ± {scale * std:.2f}'} %"
 
 
 def start(
