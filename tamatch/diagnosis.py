@@ -9,10 +9,27 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from . import dist
+from .engine import Engine
+from .guard import ALLOWED
 from .methods.base import Method
+from .nets.base import uncompiled
 from .types import Batch
 
 Named = Iterable[tuple[str, Tensor]]
+
+
+def explain(engine: Engine) -> str:
+    """Which step froze the run and why; it is replayed, and the engine ends with it."""
+    step = engine.done - int(engine.guard.count) + ALLOWED  # each step since then was counted
+    if not dist.alone():  # where one process stops to look, the others would wait for ever
+        return f"step {step:,} (resumed in one process, the run names the value)"
+    engine.at.fill_(step)
+    engine.turn_to(step)
+    engine.source.prepare(step)  # nothing is learned ahead of it
+    with uncompiled(engine.device), engine.precision():
+        found = first_bad(engine.method, engine.batch(engine.at))
+    return f"step {step:,}: {found or 'a value that was finite when the step was replayed'}"
 
 
 def first_bad(method: Method, batch: Batch) -> str | None:

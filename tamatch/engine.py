@@ -15,8 +15,7 @@ from . import dist
 from .ahead import Ahead
 from .augment import Augment
 from .batches import Batches
-from .diagnosis import first_bad
-from .guard import ALLOWED, Guard
+from .guard import Guard
 from .meter import Meter
 from .methods.base import Method
 from .nets.base import uncompiled
@@ -111,14 +110,20 @@ class Engine:
     def warm(self) -> bool:
         return self.use_graph and self.eager_steps >= WARM_STEPS
 
-    def make_room(self) -> bool:
-        """Undo a step that had no room, and recompute activations from now on; False if in vain."""
-        if dist.world() > 1 or not recompute(self.method):  # the others cannot undo theirs
-            return False
+    def make_room(self) -> str | None:
+        """Undo a step that had no room, and take less from now on; says how, None if in vain."""
+        if dist.world() > 1:  # the others cannot undo theirs
+            return None
+        if recompute(self.method):
+            how = "activations are recomputed: that takes less memory"
+        elif self.graph is not None:  # it was being recorded: replaying takes no memory
+            self.use_graph, how = False, "steps are not recorded as a CUDA graph, which has no room"
+        else:
+            return None
         self.optimizer.zero_grad()
         self.guard.put_back()
         self.graph, self.eager_steps = None, 0  # warm up anew
-        return True
+        return how
 
     def turn_to(self, step: int) -> None:
         """What the host does for a step before it begins."""
@@ -152,18 +157,6 @@ class Engine:
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph, stream=self.stream):
             self.step()
-
-    def explain(self) -> str:
-        """Which step froze the run and why; it is replayed, and the engine ends with it."""
-        step = self.done - int(self.guard.count) + ALLOWED  # each step since then was counted
-        if not dist.alone():  # where one process stops to look, the others would wait for ever
-            return f"step {step:,} (resumed in one process, the run names the value)"
-        self.at.fill_(step)
-        self.turn_to(step)
-        self.source.prepare(step)  # nothing is learned ahead of it
-        with uncompiled(self.device), self.precision():
-            found = first_bad(self.method, self.batch(self.at))
-        return f"step {step:,}: {found or 'a value that was finite when the step was replayed'}"
 
     @torch.no_grad()
     def probabilities(self, images: Tensor | OnHost, of: nn.Module | None = None) -> Tensor:

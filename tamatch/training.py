@@ -14,7 +14,7 @@ import numpy as np
 from . import assess, checkpoint
 from .conditions import compare, conditions
 from .config import Run
-from .diagnosis import overflow
+from .diagnosis import explain, overflow
 from .engine import Engine
 from .errors import DataError, NumericError
 from .events import Events
@@ -121,11 +121,12 @@ class Training:
 
     def make_room(self) -> None:
         """After a step that had none: take less memory from now on, or say that it is in vain."""
-        if not self.engine.make_room():
+        how = self.engine.make_room()
+        if how is None:
             raise self.too_large()
         self.progress.say(
             f"{self.engine.device} ran out of memory in step {self.engine.done:,}. From here on "
-            "activations are recomputed: that takes less memory and more time, with equal results."
+            f"{how}. It takes more time, with equal results."
         )
 
     def too_large(self, runs: int = 1) -> NoRoom:
@@ -164,7 +165,7 @@ class Training:
         if self.bad_steps > ALLOWED:
             raise NumericError(
                 f"{ALLOWED + 1} steps gave values that are not finite; the last one was "
-                f"{self.engine.explain()}. The newest checkpoint is from before it. If the images "
+                f"{explain(self.engine)}. The newest checkpoint is from before it. If the images "
                 "are sound, the learning rate is likely too high: start again with a smaller --lr."
             )
         if self.bad_steps > before:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 import tamatch
 from tamatch import checkpoint, cli, optim
-from tamatch.diagnosis import overflow
+from tamatch.diagnosis import explain, overflow
 from tamatch.engine import Engine
 from tamatch.errors import NumericError
 from tamatch.guard import ALLOWED, Guard
@@ -149,7 +149,7 @@ def test_one_too_many_freezes_the_run_and_is_explained(way: str) -> None:
     before = state(run(engine, 2))
     run(engine, ALLOWED + 4)
     assert_equal(before, state(engine))
-    assert engine.explain().startswith(f"step {2 + ALLOWED}: {way}")
+    assert explain(engine).startswith(f"step {2 + ALLOWED}: {way}")
 
 
 def test_after_the_freeze_even_a_good_step_does_nothing() -> None:
@@ -164,7 +164,7 @@ def test_the_first_bad_layer_is_named() -> None:
     layer = engine.method.get_submodule("net.stages.0.0.conv1")
     layer.register_forward_hook(lambda module, given, out: out * torch.nan)
     run(engine, ALLOWED + 1)
-    assert engine.explain().endswith(": output of net.stages.0.0.conv1")
+    assert explain(engine).endswith(": output of net.stages.0.0.conv1")
 
 
 def test_a_step_that_was_bad_once_only_is_told_so() -> None:
@@ -172,7 +172,7 @@ def test_a_step_that_was_bad_once_only_is_told_so() -> None:
     spoil_loss(engine, bad)
     run(engine, 4)
     bad.clear()
-    assert "step 3: a value that was finite when the step was replayed" in engine.explain()
+    assert "step 3: a value that was finite when the step was replayed" in explain(engine)
 
 
 def test_bad_for_one_process_is_bad_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
