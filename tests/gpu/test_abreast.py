@@ -192,7 +192,7 @@ def test_real_runs(tmp_path: Path) -> None:
     """Folders, tests, checkpoints and baselines, all of it on the device."""
     options = {
         **DOZEN, "device": "cuda", "method": "mixmatch", "deterministic": True,
-        "precision": "fp32", "baseline": "supervised",
+        "precision": "fp32", "compile": False, "baseline": "supervised",
     }  # fmt: skip
     made = tamatch.train_seeds(SEEDS, out=tmp_path / "all", quiet=True, **options)
     for seed, finished in zip(SEEDS, made, strict=True):
