@@ -58,10 +58,10 @@ def begin(trainings: Sequence[Training]) -> None:
     """What comes before the steps, and whether memory will suffice for all together."""
     for training in trainings:
         training.begin()
-    needs = [training.memory for training in trainings]
-    lead = trainings[0]
+    lead, needs = trainings[0], [training.memory for training in trainings]
     if message := scarce(needs, lead.engine.device):
-        lead.progress.say(message)
+        say = lead.progress.say if len(trainings) == 1 else lead.progress.screen.say
+        say(message)
 
 
 def advance(abreast: Abreast, trainings: Sequence[Training]) -> None:

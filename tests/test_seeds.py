@@ -277,6 +277,19 @@ def test_a_full_disk_names_the_command_for_all(
     assert ends(home) == alone
 
 
+def test_memory_is_estimated_for_all_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tamatch.memory.memory", lambda device: 2**20)
+    tamatch.train_seeds(PAIR, out=tmp_path / "both", **{**DOZEN, "steps": 2})
+    told = [line for line in capsys.readouterr().err.splitlines() if "of memory" in line]
+    records = [read_json(tmp_path / "both" / f"s{seed}" / "run.json") for seed in PAIR]
+    total = sum(record["memory"]["total"] for record in records) / 2**30
+    assert told == [
+        f"Training 2 runs abreast takes about {total:.2f} GiB of memory; cpu has 0.00 GiB left."
+    ]
+
+
 def test_without_out_each_has_its_usual_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
