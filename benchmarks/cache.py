@@ -3,14 +3,16 @@
     python benchmarks/cache.py [COUNT] [SIDE] [ROUNDS]
 
 writes COUNT (default 100,000) small JPEGs into a temporary folder. In each round they are decoded
-with Pillow alone to arrays in two processes, then by `decode_all` and by `check`, each from an
-empty cache: a machine that is busy with other work slows all three.
+with Pillow alone to arrays in two processes, by `decode_all` and by `check`, each from an empty
+cache and every second round in the opposite order: a machine that is busy with other work, or
+with writing the last one's cache to disk, slows all three alike.
 """
 
 from __future__ import annotations
 
 import os
 import resource
+import shutil
 import sys
 import tempfile
 import time
@@ -75,6 +77,13 @@ def in_processes(work: Callable[[Any], None], jobs: list[Any]) -> None:
     pool.join()
 
 
+def use_cache(place: str, task: str, empty: bool) -> None:
+    folder = Path(place) / f"cache of {task}"
+    if empty:
+        shutil.rmtree(folder, ignore_errors=True)
+    os.environ["TAMATCH_CACHE"] = str(folder)
+
+
 def main(count: int, side: int, rounds: int) -> None:
     with tempfile.TemporaryDirectory() as place:
         root = Path(place) / "images"
@@ -94,8 +103,8 @@ def main(count: int, side: int, rounds: int) -> None:
         walls: dict[str, list[float]] = {name: [] for name in tasks}
         cpus: dict[str, list[float]] = {name: [] for name in tasks}
         for number in range(1, rounds + 1):
-            for name, work in tasks.items():
-                os.environ["TAMATCH_CACHE"] = str(Path(place) / f"cache-{name}-{number}")
+            for name, work in list(tasks.items())[:: 1 if number % 2 else -1]:
+                use_cache(place, name, empty=True)
                 taken, used = timed(work)
                 walls[name].append(taken)
                 cpus[name].append(used)
@@ -113,6 +122,7 @@ def main(count: int, side: int, rounds: int) -> None:
                 f"{name}: {by_wall:.0%} of bare Pillow's rate, {by_cpu:.0%} by CPU time, "
                 f"medians of {rounds} rounds"
             )
+        use_cache(place, "check", empty=False)
         again, _ = timed(lambda: check(root, size=side))
         print(f"check, from the cache: {count / again:,.0f} images/s")
 
