@@ -340,6 +340,9 @@ COMMANDS = [
     ("bench digits --scale 1/2 --steps 3", 2,
      "--scale and --steps say the same thing twice: give one of them."),
     ("bench speed --works nothing", 2, "--works nothing: known are <any>."),
+    ("bench speed --reference .", 2,
+     "--reference <any>: there is no train.py. Give the folder of a checkout "
+     "of the reference benchmark (github.com/microsoft/Semi-supervised-learning)."),
     ("bench augment --sizes 4", 2, "--sizes takes whole numbers from 8 on, with commas; got '4'."),
 ]  # fmt: skip
 
@@ -481,6 +484,7 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     "images of each of": (
         "data/test_cifar.py::test_unpacked_binary_files_are_checked_by_their_content"
     ),
+    "ended with exit code": "bench/test_reference.py::test_a_program_that_fails_is_quoted",
     "is cut off": "data/test_cifar.py::test_unpacked_binary_files_are_checked_by_their_content",
     "the image cache": "data/test_data_cache.py::test_a_full_disk_is_one_sentence",
     "gave a file with the MD5": (

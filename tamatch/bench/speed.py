@@ -7,6 +7,7 @@ import json
 import platform
 import tempfile
 import time
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from ..data.dataset import Pixels
 from ..errors import UsageError
 from ..methods import METHODS
 from ..timing import timed, wait
+from . import reference
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -55,6 +57,8 @@ class Speed:
     ms_augment: float  # gathering and augmenting alone, in its own graph
     seconds_to_first_steps: float  # compile, warm-up and capture
     peak_gib: float
+    busy: float | None  # share of a step in which a kernel runs; None on a CPU
+    ms_reference: float | None = None  # a step of the reference benchmark's FixMatch
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,6 +70,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--images", default="device", help="where they live: device or stream")
     parser.add_argument("--compile", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--graph", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument(
+        "--reference", type=Path, metavar="DIR", help="a checkout of USB, to be timed beside"
+    )
+    parser.add_argument("--root", type=Path, default=Path("data"), help="the data of --reference")
     parser.add_argument("--out", type=Path, help="also write the figures as JSON")
 
 
@@ -76,26 +84,40 @@ def run(arguments: argparse.Namespace) -> int:
     methods = list(METHODS) if arguments.methods == "all" else arguments.methods.split(",")
     if unknown := [w for w in works if w not in WORKS]:
         raise UsageError(f"--works {unknown[0]}: known are {', '.join(WORKS)}.")
+    if arguments.reference:
+        reference.program_of(arguments.reference)  # before all that takes time
     names = ("device", "precision", "images", "compile", "graph")
     switches = {name: getattr(arguments, name) for name in names}
-    print(f"{'work':22} {'method':22} ms/step  images/s  augment ms  first steps s  peak GiB")
+    print(heading())
     found: list[Speed] = []
     for work in works:
         for method in methods:
             speed = measure(work, method, arguments.steps, switches)
+            if arguments.reference and method == methods[0] and work in reference.WORKS:
+                of = (arguments.reference, work, arguments.root, arguments.steps)
+                speed = replace(speed, ms_reference=reference.measure(*of))
             found.append(speed)
-            print(
-                f"{work:22} {method:22} {speed.ms_per_step:7.3f} {speed.images_per_second:9,.0f} "
-                f"{speed.ms_augment:11.3f} {speed.seconds_to_first_steps:14.1f} "
-                f"{speed.peak_gib:9.2f}",
-                flush=True,
-            )
+            print(line(speed), flush=True)
     if arguments.out:
         name = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.processor()
         facts = {"machine": name, "torch": torch.__version__, "switches": switches}
         rows = [asdict(speed) for speed in found]
         arguments.out.write_text(json.dumps({**facts, "speeds": rows}, indent=1) + "\n")
     return 0
+
+
+def heading() -> str:
+    return f"{'work':22} {'method':22} ms/step  images/s  augment ms  first steps s  peak GiB  busy"
+
+
+def line(speed: Speed) -> str:
+    busy = "    –" if speed.busy is None else f"{speed.busy:5.0%}"
+    beside = "" if speed.ms_reference is None else f"  reference {speed.ms_reference:.1f} ms/step"
+    return (
+        f"{speed.work:22} {speed.method:22} {speed.ms_per_step:7.3f} "
+        f"{speed.images_per_second:9,.0f} {speed.ms_augment:11.3f} "
+        f"{speed.seconds_to_first_steps:14.1f} {speed.peak_gib:9.2f} {busy}{beside}"
+    )
 
 
 def measure(name: str, method: str, steps: int, switches: dict[str, Any]) -> Speed:
@@ -119,11 +141,32 @@ def measure(name: str, method: str, steps: int, switches: dict[str, Any]) -> Spe
         first = timed(engine, 5)
         blocks = [timed(engine, max(1, steps // 20)) for _ in range(20)]
         ms_augment = augment_alone(engine, max(1, steps // 10))
+        peak = torch.cuda.max_memory_allocated() / 2**30 if cuda else float("nan")
+        working = ms_of_kernels(engine, 10) if cuda else None
     ms = 1000 * float(np.median(blocks)) / max(1, steps // 20)
     views = engine.method.views
     images = config.batch * len(views.x) + config.unlabelled * len(views.u)
-    peak = torch.cuda.max_memory_allocated() / 2**30 if cuda else float("nan")
-    return Speed(name, method, ms, 1000 * images / ms, ms_augment, first, peak)
+    busy = None if working is None else min(1.0, working / ms)
+    return Speed(name, method, ms, 1000 * images / ms, ms_augment, first, peak, busy)
+
+
+def ms_of_kernels(engine: Engine, steps: int) -> float:
+    """Milliseconds of a step in which at least one kernel runs."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as seen:
+        timed(engine, steps)
+    spans = [e.time_range for e in seen.events() if e.device_type.name == "CUDA"]
+    return covered((span.start, span.end) for span in spans) / 1000 / steps
+
+
+def covered(spans: Iterable[tuple[float, float]]) -> float:
+    """The length of a union of intervals."""
+    total, reached = 0.0, float("-inf")
+    for start, end in sorted(spans):
+        total += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return total
 
 
 def augment_alone(engine: Engine, repeats: int) -> float:
