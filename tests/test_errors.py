@@ -18,7 +18,7 @@ import pytest
 import torch
 
 import tamatch
-from tamatch import errors, hardware, launch
+from tamatch import errors, export, hardware, launch
 from tamatch.cli import main
 from tamatch.data.layout import list_images
 from tamatch.errors import TamatchError
@@ -422,7 +422,7 @@ CALLS: list[tuple[Callable[[], object], str]] = [
     (predict("images/broken.png"),
      "images/broken.png cannot be read: not an image in the formats JPEG, PNG, WEBP, BMP, TIFF, "
      "GIF."),
-    (lambda: tamatch.export.export("runs/photos", "tflite"),  # type: ignore[attr-defined]
+    (lambda: export.export("runs/photos", "tflite"),  # type: ignore[arg-type]
      "--format takes onnx, pt2, safetensors; got 'tflite'."),
     (lambda: RunFolder(Path("runs/half")).cut_metrics(10**6),
      "runs/half/metrics.jsonl is shorter than its checkpoint says: lines were lost. Start the run "
