@@ -12,6 +12,7 @@ from torch import nn
 
 from . import methods, nets, optim
 from .augment import Augment, Policy
+from .compiler import accelerate
 from .config import Run, method_options
 from .data import DataSet, Progress, Split, SplitPlan, load, shares
 from .engine import Engine, Pace
@@ -78,8 +79,7 @@ def engine_of(
         with engine.precision():
             rehearse(net, run.net, data.size, device)
     if run.compile and device.type == "cuda":
-        net.accelerate()
-        method.accelerate()
+        accelerate(net, method, say)
     return engine
 
 

@@ -42,10 +42,11 @@ def own_gpu(device: torch.device) -> torch.device:
 
 
 def pick_precision(run: Run, device: torch.device) -> str:
-    """bf16 on a GPU, fp32 on a CPU, unless the user says otherwise."""
+    """bf16 on a GPU that multiplies it itself, else fp32, unless the user says otherwise."""
     if run.precision != "auto":
         return run.precision
-    return "bf16" if device.type == "cuda" else "fp32"
+    able = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    return "bf16" if able else "fp32"
 
 
 def prepare(precision: str, *, deterministic: bool = False) -> torch.dtype | None:

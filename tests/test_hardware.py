@@ -8,13 +8,24 @@ import torch
 from tamatch.build import engine_of
 from tamatch.config import configure
 from tamatch.data import SplitPlan, load, make_split
-from tamatch.hardware import prepare
+from tamatch.hardware import pick_precision, prepare
 
 
 @pytest.fixture(autouse=True)
 def switches_as_before() -> Iterator[None]:
     yield
     prepare("fp32")
+
+
+@pytest.mark.parametrize(("device", "able", "expected"), [
+    ("cpu", True, "fp32"), ("cuda", True, "bf16"), ("cuda", False, "fp32"),
+])  # fmt: skip
+def test_half_precision_is_for_gpus_that_have_it(
+    device: str, able: bool, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: able)
+    assert pick_precision(configure({}), torch.device(device)) == expected
+    assert pick_precision(configure({"precision": "tf32"}), torch.device(device)) == "tf32"
 
 
 @pytest.mark.parametrize("wanted", [True, False])

@@ -16,7 +16,7 @@ LAYERS = [
     # siblings never import each other
     {"pseudo", "nets", "augment", "data", "report", "lock", "symptoms"},
     {"methods", "recipes", "folder"},
-    {"optim", "checkpoint", "source", "meter", "config", "guard", "seedfolder"},
+    {"optim", "checkpoint", "source", "meter", "config", "guard", "seedfolder"} | {"compiler"},
     {"batches", "ahead"},
     {"engine", "exam", "hardware", "model", "progress", "conditions"},
     {"memory", "standing", "timing", "abreast", "diagnosis"},
