@@ -1,0 +1,94 @@
+"""The Triton kernels run by Triton's interpreter, on a CPU: python -m tests.gpu.interpreted.
+
+It computes in NumPy what a GPU would, program after program. Half precision and speed are for a
+real GPU to show; indices, masks and formulas are checked here.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+
+os.environ["TRITON_INTERPRET"] = "1"  # read where kernels are defined
+
+import torch
+from torch import Tensor, nn
+from triton.runtime import interpreter
+
+from tamatch import nets
+from tamatch.augment import OPERATIONS, Augment, Policy
+from tamatch.augment.kernel import render
+from tamatch.nets.kernels import narrow
+
+STRONG, WEAK = 2, 1  # how the views of a stream are numbered
+
+
+def mend() -> None:
+    """NumPy no longer makes a number of an array of one, as the interpreter expects."""
+    patch = interpreter._patch_lang_tensor
+
+    def mended(tensor: type, *scope: object) -> None:
+        patch(tensor, *scope)
+        tensor.__index__ = lambda self: int(self.handle.data.item())  # type: ignore[attr-defined]
+
+    interpreter._patch_lang_tensor = mended
+
+
+def far(one: Tensor, other: Tensor) -> float:
+    return float((one - other).norm().detach() / other.norm().detach())
+
+
+def outcome(net: nn.Module, images: Tensor, weights: Tensor) -> tuple[Tensor, ...]:
+    """Logits, gradients of images and weights, statistics."""
+    images = images.clone().requires_grad_()
+    logits = net(images).logits
+    (logits * weights).sum().backward()
+    assert images.grad is not None
+    grads = [p.grad.flatten() for p in net.parameters() if p.grad is not None]
+    return logits, images.grad, torch.cat(grads), torch.cat([b.flatten() for b in net.buffers()])
+
+
+def check_nets(name: str, size: int, count: int) -> None:
+    torch.manual_seed(0)
+    plain = nets.build(name, 10, size).to(memory_format=torch.channels_last).train()
+    fast = copy.deepcopy(plain)
+    fast.accelerate()
+    images, weights = torch.randn(count, 3, size, size), torch.randn(count, 10)
+    pairs = zip(outcome(fast, images, weights), outcome(plain, images, weights), strict=True)
+    assert all(far(mine, theirs) < 1e-4 for mine, theirs in pairs), name
+
+
+def check_views(size: int, width: int, operations: tuple[str, ...]) -> None:
+    policy = Policy(
+        size, (0.0,) * 3, (1 / 255,) * 3, vertical_flip=True, operations=operations, cutout=0.5
+    )
+    augment, step, slot = Augment(policy, 12345678901234567), torch.tensor(77), torch.arange(8) + 3
+    images = torch.randint(0, 256, (8, 3, size, width), dtype=torch.uint8)
+    for view, number in (("weak", WEAK), ("strong", STRONG)):
+        mine = render(augment, images, step, slot, 3 * 5 + number, strong=view == "strong")
+        theirs = augment(view, images, step, slot, 5)
+        assert torch.equal(mine, theirs), (size, view, operations)
+
+
+def check_narrow(inner: int, outer: int, count: int, height: int, width: int) -> None:
+    x = torch.randn(count, inner, height, width).to(memory_format=torch.channels_last)
+    grad = torch.randn(count, outer, height, width).to(memory_format=torch.channels_last)
+    weight = torch.randn(outer, inner, 3, 3).to(memory_format=torch.channels_last)
+    assert far(narrow.convolve(x, weight), torch.conv2d(x, weight, padding=1)) < 1e-5
+    expected = nn.grad.conv2d_weight(x, weight.shape, grad, padding=1)  # type: ignore[attr-defined]
+    assert far(narrow.weight_gradient(x, grad, weight), expected) < 1e-5
+
+
+def main() -> None:
+    mend()
+    for name, size, count in (("wrn_10_1", 8, 3), ("wrn_10_2", 12, 2), ("wrn_10_1_clean", 6, 5)):
+        check_nets(name, size, count)
+    for inner, outer in ((16, 16), (16, 32), (32, 32)):
+        check_narrow(inner, outer, 3, 7, 5)
+    for size, width in ((8, 8), (16, 16), (20, 23)):
+        check_views(size, width, OPERATIONS)
+    print("the interpreted kernels agree")
+
+
+if __name__ == "__main__":
+    main()
