@@ -144,10 +144,11 @@ class Engine:
             if self.stream is None:
                 yield
                 return
-            self.stream.wait_stream(torch.cuda.current_stream())
+            outside = torch.cuda.current_stream(self.device)  # which need not be the current device
+            self.stream.wait_stream(outside)
             with torch.cuda.stream(self.stream):
                 yield
-            torch.cuda.current_stream().wait_stream(self.stream)
+            outside.wait_stream(self.stream)
 
     def capture(self) -> None:
         """Record the step once; recording does not run it."""

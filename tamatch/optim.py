@@ -106,13 +106,15 @@ class GroupsAbreast(AdamW):
         streams = [torch.cuda.Stream(device) for _ in range(self.STREAMS)]  # type: ignore[no-untyped-call]
         for stream in streams:
             stream.wait_stream(here)
-        for stream, group in zip(cycle(streams), groups, strict=False):
-            self.param_groups = [group]
-            with torch.cuda.stream(stream):
-                super().step()
-        self.param_groups = groups
-        for stream in streams:
-            here.wait_stream(stream)
+        try:
+            for stream, group in zip(cycle(streams), groups, strict=False):
+                self.param_groups = [group]
+                with torch.cuda.stream(stream):
+                    super().step()
+        finally:  # a run goes on after a capture that failed, and with all its groups
+            self.param_groups = groups
+            for stream in streams:
+                here.wait_stream(stream)
 
 
 def set_lr_(optimizer: Optimizer, multiplier: Tensor) -> None:

@@ -226,15 +226,16 @@ def render(
     scratch = torch.empty(count, 3, max(size * size, LEVELS), device=images.device)
     key, second_key = (word + 2**32 for word in keys(augment.seed, address))  # always 64 bits
     positions = triton.next_power_of_2(size * size)
-    _render[(count,)](
-        images.contiguous(), out, scratch, step, slot, key, second_key,
-        table.base, table.slope, table.low, table.span, augment.randaugment.curves,
-        augment.scale, augment.shift, *images.shape[2:],
-        SIZE=size, PIXELS=size * size, POSITIONS=positions, BORDER=policy.border,
-        MIRROR=policy.horizontal_flip, TURN=policy.vertical_flip,
-        OPERATIONS=len(policy.operations), NUMBERS=table.base.shape[1],
-        ROUNDS=policy.count if strong else 0, CUTOUT=policy.cutout if strong else 0.0,
-        SCRATCH=scratch.shape[-1], num_warps=max(4, min(32, positions // 256)),
-        enable_fp_fusion=False,  # products are rounded before they are added, as Pillow does
-    )  # fmt: skip
+    with torch.cuda.device_of(images):  # Triton would take the current device
+        _render[(count,)](
+            images.contiguous(), out, scratch, step, slot, key, second_key,
+            table.base, table.slope, table.low, table.span, augment.randaugment.curves,
+            augment.scale, augment.shift, *images.shape[2:],
+            SIZE=size, PIXELS=size * size, POSITIONS=positions, BORDER=policy.border,
+            MIRROR=policy.horizontal_flip, TURN=policy.vertical_flip,
+            OPERATIONS=len(policy.operations), NUMBERS=table.base.shape[1],
+            ROUNDS=policy.count if strong else 0, CUTOUT=policy.cutout if strong else 0.0,
+            SCRATCH=scratch.shape[-1], num_warps=max(4, min(32, positions // 256)),
+            enable_fp_fusion=False,  # products are rounded before they are added, as Pillow does
+        )  # fmt: skip
     return out

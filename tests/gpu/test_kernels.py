@@ -17,6 +17,7 @@ from tamatch.build import engine_of, split_plan
 from tamatch.config import configure
 from tamatch.data import load, make_split
 from tamatch.engine import Engine
+from tamatch.memory import estimate
 from tamatch.methods import METHODS
 from tamatch.nets import parts
 from tamatch.nets.recompute import recompute
@@ -29,6 +30,7 @@ pytestmark = [
 ]
 
 triton = pytest.importorskip("triton")
+kernels = importlib.import_module("tamatch.nets.kernels")
 narrow = importlib.import_module("tamatch.nets.kernels.narrow")
 norm = importlib.import_module("tamatch.nets.kernels.norm")
 
@@ -151,6 +153,29 @@ def state_after(engine: Engine, steps: int) -> dict[str, Any]:
             engine.advance()
     torch.cuda.synchronize()
     return engine.state_dict()
+
+
+def test_maps_that_cannot_be_counted_are_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, fast = pair("wrn_10_2", 16)
+    for module in (kernels, narrow):
+        monkeypatch.setattr(module, "COUNTABLE", 0)
+    monkeypatch.delattr(kernels, "NormAct")
+    monkeypatch.delattr(narrow, "convolve")
+    images, weights = torch.randn(4, 3, 16, 16, device="cuda"), torch.randn(4, 10, device="cuda")
+    one, other = (trained(net, images, weights, torch.float32) for net in (fast, plain))
+    assert far(one, other) < 1e-5
+    assert far(statistics(fast), statistics(plain)) < 1e-6
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
+def test_another_device_than_the_current_one() -> None:
+    found = []
+    for device in ("cuda:0", "cuda:1"):
+        engine = engine_with(net="wrn_10_2", method="tamatch", device=device)
+        estimate(engine, [])  # outside of what `running` prepares
+        method = state_after(engine, 6)["method"]
+        found.append({name: value.cpu() for name, value in method.items()})
+    assert_equal(*found)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

@@ -14,7 +14,7 @@ from tamatch.nets.parts import Flow, Plain
 from .beside import Beside
 from .conv import Convolve
 from .narrow import LEAST
-from .norm import NormAct, as_rows
+from .norm import COUNTABLE, NormAct, as_rows
 from .rounded import Rounded
 
 
@@ -32,7 +32,10 @@ class Fused(Plain):
 
     def norm(self, norm: nn.BatchNorm2d, flow: Flow) -> tuple[Tensor, Tensor]:
         branch, skip = flow
-        x, h = NormAct.apply(branch, skip, norm.weight, norm.bias, norm)
+        if branch.numel() > COUNTABLE:
+            return super().norm(norm, flow)
+        with torch.cuda.device_of(branch):  # Triton would take the current device
+            x, h = NormAct.apply(branch, skip, norm.weight, norm.bias, norm)
         return branch if x is None else x, h
 
     def conv(self, conv: nn.Conv2d, x: Tensor) -> Tensor:
@@ -41,7 +44,8 @@ class Fused(Plain):
         if conv.bias is not None:  # the first layer; its gradient is cut to size before it is kept
             x, weight = widened(x.to(self.dtype), weight, conv.bias)
             beside = None
-        y: Tensor = Convolve.apply(x, weight, conv.stride[0], conv.padding[0], beside)
+        with torch.cuda.device_of(x):
+            y: Tensor = Convolve.apply(x, weight, conv.stride[0], conv.padding[0], beside)
         return y
 
 

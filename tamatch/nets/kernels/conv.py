@@ -27,7 +27,7 @@ class Convolve(Function):
     ) -> Tensor:
         ctx.save_for_backward(x, weight)
         ctx.geometry = ([stride] * 2, [padding] * 2, [1, 1], False, [0, 0], 1)
-        ctx.narrow, ctx.beside = narrow.fits(weight, stride), beside
+        ctx.narrow, ctx.beside = narrow.fits(x, weight, stride), beside
         if ctx.narrow and weight.shape[1] == narrow.LEAST:
             return narrow.convolve(x, weight)
         return torch.conv2d(x, weight, None, stride, padding)

@@ -11,16 +11,18 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .norm import processors
+from .norm import COUNTABLE, processors
 
 LEAST, MOST = 16, 32  # channels, in and out: the tensor cores' least, and where cuDNN catches up
 
 
-def fits(weight: Tensor, stride: int) -> bool:
+def fits(x: Tensor, weight: Tensor, stride: int) -> bool:
     """Whether these kernels do this convolution."""
     outer, inner, *side = weight.shape
     half = weight.element_size() == 2  # others the tensor cores would round
-    return half and stride == 1 and side == [3, 3] and {outer, inner} <= {LEAST, MOST}
+    countable = x.numel() // inner * max(inner, outer) <= COUNTABLE
+    channels = {outer, inner} <= {LEAST, MOST}
+    return half and countable and channels and stride == 1 and side == [3, 3]
 
 
 @triton.jit

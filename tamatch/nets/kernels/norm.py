@@ -20,6 +20,7 @@ SLICE = 32  # channels a program works on: the fewer, the fewer sums each progra
 ELEMENTS = 16384  # of a map that a program works on at once
 WARPS = 16
 PROGRAMS = 1  # for each multiprocessor
+COUNTABLE = 2**31 - 1  # elements of a map: places in it are numbers of 32 bits
 
 
 @triton.jit
