@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import os
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ import torch
 
 from tamatch import checkpoint
 from tamatch.errors import DataError, StorageError
+from tamatch.folder import RunFolder
 
 STATE = {"weights": torch.arange(200.0), "step": 7, "nested": {"list": [1, 2]}}
 
@@ -44,6 +47,45 @@ def test_every_torn_or_changed_byte_is_noticed(tmp_path: Path, file: str) -> Non
             assert state == {"step": 1}
             assert "step_00000002" in messages[0] and "damaged" in messages[0]
             assert "step_00000001 is used instead" in messages[0]
+
+
+def test_nothing_is_named_before_it_is_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power loss may undo whatever was not yet told to reach the disk, in any order."""
+    done: list[tuple[str, int]] = []  # what happened to which file or folder
+
+    def sync(handle: int) -> None:
+        done.append(("synced", os.fstat(handle).st_ino))
+
+    def noted(move: Callable[[Path, Path], Path]) -> Callable[[Path, Path], Path]:
+        def noting(path: Path, target: Path) -> Path:
+            done.append(("named", path.stat().st_ino))
+            return move(path, target)
+
+        return noting
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(Path, "rename", noted(Path.rename))
+    monkeypatch.setattr(Path, "replace", noted(Path.replace))
+    final = checkpoint.save(tmp_path / "checkpoints", 7, STATE)
+    folder, home = (path.stat().st_ino for path in (final, final.parent))
+    for file in ("state.pt", "manifest.json"):
+        number = (final / file).stat().st_ino
+        assert done.index(("synced", number)) < done.index(("named", number))
+        assert ("synced", folder) in done[done.index(("named", number)) :]
+    assert done.index(("synced", folder)) < done.index(("named", folder))
+    assert done[-1] == ("synced", home)
+
+
+def test_the_metrics_that_a_checkpoint_counts_are_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, synced = RunFolder(tmp_path), []
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_ino))
+    folder.append({"step": 1})
+    assert folder.metrics_length() == folder.metrics.stat().st_size
+    assert synced == [folder.metrics.stat().st_ino]
 
 
 def test_a_half_built_checkpoint_is_not_seen(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,9 +49,10 @@ def test_draws_with_replacement_are_uniform_and_repeat_within_a_pass() -> None:
     assert np.array_equal(mine, ids[7:9, 25:50])
 
 
-def test_seeds_streams_and_passes_are_independent() -> None:
+@pytest.mark.parametrize("replacement", [False, True])
+def test_seeds_streams_and_passes_are_independent(replacement: bool) -> None:
     orders = {
-        tuple(Sampler(20, 20, seed, stream).ids(step, 1)[0])
+        tuple(Sampler(20, 20, seed, stream, replacement=replacement).ids(step, 1)[0])
         for seed in range(3)
         for stream in range(2)
         for step in range(3)

@@ -23,6 +23,17 @@ def batched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(randaugment, "PILLOW_ABOVE", 10_000)
 
 
+def test_the_operations_and_their_ranges() -> None:
+    """The benchmark's: fourteen operations, and no factor that brightens."""
+    none, factor, shift = (0, 0), (0.05, 0.95), (-0.3, 0.3)
+    assert {
+        "AutoContrast": none, "Brightness": factor, "Color": factor, "Contrast": factor,
+        "Equalize": none, "Identity": none, "Posterize": (4, 8), "Rotate": (-30, 30),
+        "Sharpness": factor, "ShearX": shift, "ShearY": shift, "Solarize": (0, 256),
+        "TranslateX": shift, "TranslateY": shift,
+    } == RANGES  # fmt: skip
+
+
 def draw(augment: RandAugment, count: int, step: int = 0) -> Tensor:
     return uniform(5, torch.tensor(step), torch.arange(count), 0, augment.draws).double()
 

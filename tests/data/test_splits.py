@@ -241,6 +241,17 @@ def test_long_tail_counts(head: int, gamma: float, counts: list[int]) -> None:
     assert long_tail(head, -gamma, 10) == counts[::-1]
 
 
+@pytest.mark.parametrize(
+    ("head", "gamma", "classes", "last"),
+    [(3000, 200, 10, 15), (500, 50, 10, 10), (500, 100, 100, 5), (100, 100, 100, 1)],
+)
+def test_the_smallest_class_is_divided_not_powered(
+    head: int, gamma: float, classes: int, last: int
+) -> None:
+    """The power of a rounded root falls just short of the whole number here."""
+    assert long_tail(head, gamma, classes)[-1] == last
+
+
 def test_long_tail_of_equal_classes_and_of_one() -> None:
     assert long_tail(7, 1, 4) == [7, 7, 7, 7]
     assert long_tail(7, 100, 1) == [7]
