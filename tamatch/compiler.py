@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .data.cache import cache_folder
+from .gpucode import obstacle
 
 if TYPE_CHECKING:
     from .methods.base import Method
@@ -18,15 +19,14 @@ PLACES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
 
 def accelerate(net: Net, method: Method, say: Callable[[str], None] | None = None) -> None:
     """Compile both, where that is possible."""
-    from torch.utils._triton import has_triton
-
-    if has_triton():
-        keep_compiled()
+    keep_compiled()
+    why = obstacle()
+    if why is None:
         net.accelerate()
         method.accelerate()
     elif say is not None:
         say(
-            "Triton is missing or does not know this GPU: steps are not compiled and take longer. "
+            f"{why}. Steps are not compiled and take longer. "
             "With --no-compile this is not said again."
         )
 

@@ -1,15 +1,18 @@
-"""Where compiled kernels are kept."""
+"""Where compiled kernels are kept, and what is done where none can be compiled."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch._dynamo
 
+from tamatch.augment import views
 from tamatch.compiler import PLACES, RUNS, accelerate, keep_compiled
+from tamatch.gpucode import obstacle
 from tamatch.nets import build
 from tests.tiny import tiny_method
 
@@ -55,9 +58,30 @@ def test_torch_looks_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert cache_dir() == str(tmp_path / "compiled" / "inductor")
 
 
-def test_without_triton_steps_are_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torch.utils._triton.has_triton", lambda: False)
+@pytest.fixture
+def asked_anew() -> Iterator[None]:
+    obstacle.cache_clear()
+    yield
+    obstacle.cache_clear()
+
+
+def broken() -> None:
+    raise RuntimeError("Failed to find C compiler. Please specify one.\nMore of it.")
+
+
+@pytest.mark.parametrize(
+    ("there", "words"),
+    [(False, "Triton is missing"), (True, "needs a C compiler .* Failed to find C compiler")],
+)
+def test_without_triton_or_what_it_needs_steps_are_as_they_are(
+    there: bool, words: str, monkeypatch: pytest.MonkeyPatch, asked_anew: None
+) -> None:
+    monkeypatch.setattr("torch.utils._triton.has_triton", lambda: there)
+    monkeypatch.setattr("torch.utils._triton.triton_backend", broken)
     net, method, said = build("wrn_10_1", 10, 8), tiny_method("fixmatch"), list[str]()
     accelerate(net, method, said.append)
-    assert "Triton is missing" in said[0]
+    assert re.search(words, said[0]) and "More of it" not in said[0]
     assert "forward" not in vars(method) and net._compiled_call_impl is None
+    views._kernel.cache_clear()
+    assert views._kernel() is None  # images are then augmented by torch's own operations
+    views._kernel.cache_clear()

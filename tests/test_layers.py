@@ -9,7 +9,7 @@ from statistics import median
 PACKAGE = Path(__file__).parents[1] / "tamatch"
 
 LAYERS = [
-    {"errors", "launch"},
+    {"errors", "launch", "gpucode"},
     {"types", "kinds", "dist", "losses", "untrusted", "npz", "usercode"},
     {"files", "stats", "options", "sampler", "signals", "room", "spreadsheet", "cut", "choose"}
     | {"trust", "likeness", "sheet", "events"},

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UsageError
+from ..gpucode import obstacle
 from .policy import Policy
 from .randaugment import RandAugment
 from .stream import uniform
@@ -26,11 +27,11 @@ class _Render(Protocol):
 
 @cache
 def _kernel() -> _Render | None:
-    """The GPU kernel; none on the platforms to which torch brings no Triton."""
-    try:
-        from .kernel import render
-    except ImportError:
+    """The GPU kernel; none where it cannot be compiled."""
+    if obstacle() is not None:
         return None
+    from .kernel import render
+
     return render
 
 

@@ -1,0 +1,20 @@
+"""Whether code for the GPU of this machine can be compiled on it."""
+
+from __future__ import annotations
+
+from functools import cache
+
+
+@cache
+def obstacle() -> str | None:
+    """What stands in the way, None if nothing does; asked only where there is a GPU."""
+    from torch.utils._triton import has_triton, triton_backend
+
+    if not has_triton():
+        return "Triton is missing or does not know this GPU"
+    try:
+        triton_backend()  # compiles the few lines of C that every kernel is started by
+    except Exception as error:  # each step of that fails in a way of its own
+        why = (str(error) or type(error).__name__).splitlines()[0]
+        return f"Triton needs a C compiler and the header files of Python: {why:.120}"
+    return None
