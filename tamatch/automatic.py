@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +20,17 @@ from .data.folder import typical_side
 from .engine import WARM_STEPS, Engine
 from .errors import UsageError
 from .exam import Exam
-from .hardware import pick_device, pick_precision
+from .hardware import native_bf16, pick_device, pick_precision
 from .progress import counting
 from .timing import timed, wait
 
 MEASURE = 2.0  # seconds of steps that are timed
 SAMPLE = 512  # images that a test is timed with
 ENDING = 10.0  # seconds for what comes before and after the training: imports, the report
-PACE = ("steps", "warmup", "ema", "log_every", "test_every", "save_every")  # follow from a time
-SHOWN = ("size", "net", "batch", "unlabelled", "steps", "precision")
+PACE = (  # what follows from a time
+    "steps", "warmup", "ema", "norm_momentum", "log_every", "test_every", "save_every",
+)  # fmt: skip
+SHOWN = ("size", "net", "batch", "unlabelled", "steps", "precision", "threads")
 NOTHING = Chosen({}, {})
 
 
@@ -85,7 +87,7 @@ def decide(
 
     # what a run to start from says of its length gives way to a time limit
     fixed = {k for k in taken if limit is None or k in user or k not in PACE}
-    device = pick_device(draft.run.device)
+    device, available = pick_device(draft.run.device), torch.get_num_threads()
     if own and "size" not in fixed:
         draft.take(size_of(own_path(draft.run.data), device))
     with counting("reading images") as count:
@@ -93,8 +95,11 @@ def decide(
     split = make_split(data, split_plan(draft.run))
     if own:
         draft.take(fitting(split, device))
-        draft.take(choose.pool_batch(draft.run.batch))
+        draft.take(choose.pool_batch(draft.run.batch, gpu=device.type == "cuda"))
         draft.take(precision_of(draft.run, device))
+    timed_run = limit is not None or "steps" not in fixed
+    if own and timed_run and available > 1 and device.type == "cpu" and "threads" not in fixed:
+        draft.take(threads_of(draft.run, data, split, available))
     if limit is not None:
         speeds = measured(draft.run, data, split, runs)
         left = choose.parse_time(limit) - ENDING - (time.perf_counter() - began)
@@ -107,7 +112,7 @@ def decide(
     settings, reasons = draft.chosen.settings, draft.chosen.reasons
     draft.given = {k: settings[k] for k in PACE if k in settings and k not in fixed} | draft.given
     told = {name: why for name, why in reasons.items() if name not in fixed}
-    return Decided(draft.run, told, f"{len(data.images):,} images on {machine(device)}")
+    return Decided(draft.run, told, f"{len(data.images):,} images on {machine(device, draft.run)}")
 
 
 def size_of(place: Path, device: torch.device) -> Chosen:
@@ -137,29 +142,37 @@ def steps_of(run: Run, data: DataSet, split: Split, device: torch.device, runs: 
     return choose.at_most(choose.CPU_SECONDS - ENDING, wanted, speeds)
 
 
+def threads_of(run: Run, data: DataSet, split: Split, available: int) -> Chosen:
+    """One thread or all of them, by doing some real steps with each."""
+    alone, together = (
+        speed_of(replace(run, threads=count), data, split).step for count in (1, available)
+    )
+    return choose.threads(available, alone, together)
+
+
 def paced(run: Run, steps: int, *, own: bool) -> Chosen:
     """What follows from the number of steps."""
     settings: dict[str, Any] = {**choose.intervals(steps)}
     if own:
-        settings["ema"] = choose.average(steps)
+        settings |= choose.averages(steps)
     else:
         settings["warmup"] = round(run.warmup * steps / run.steps)
     return Chosen(settings, {})
 
 
 def precision_of(run: Run, device: torch.device) -> Chosen:
-    """Told only: `auto` stays in the run, so that it may go on elsewhere."""
+    """A CPU's is part of the run; a GPU's is only told, so that `auto` may go on elsewhere."""
     if run.precision != "auto":
         return NOTHING
-    found = pick_precision(run, device)
-    why = "what a GPU is fastest with" if found == "bf16" else "a CPU gains nothing from less"
-    return Chosen({}, {"precision": f"{found}: {why}"})
+    if device.type == "cuda":
+        return Chosen({}, choose.precision(pick_precision(run, device), gpu=True).reasons)
+    return choose.precision("bf16" if native_bf16() else "fp32", gpu=False)
 
 
-def machine(device: torch.device) -> str:
+def machine(device: torch.device, run: Run) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    threads = torch.get_num_threads()
+    threads = run.threads or torch.get_num_threads()
     return f"{threads} CPU thread{'s' * (threads != 1)} (of {os.cpu_count()})"
 
 

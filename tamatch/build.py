@@ -20,7 +20,7 @@ from .errors import DataError, UsageError
 from .folder import RunFolder
 from .hardware import pick_device, pick_images, pick_precision, prepare
 from .model import Model
-from .nets.norm import share_norms
+from .nets.norm import set_momentum, share_norms
 from .nets.own import rehearse
 from .nets.weights import load_weights
 from .sampler import keyed
@@ -52,6 +52,8 @@ def engine_of(
             if say is not None:
                 say(f"The weights of {run.from_} are the start.")
         method = methods.get(run.method)(net, task_of(run, data, split), ema=run.ema, **run.options)
+    if run.norm_momentum is not None:
+        set_momentum(method, run.norm_momentum)
     share_norms(method)
     method.to(device)
     if device.type == "cuda" and net.channels_last:

@@ -16,18 +16,21 @@ from .errors import UsageError
 SIZES = (32, 64, 96)  # sides of the images that are ever chosen, in pixels
 CPU_SIZE = 32  # at 64 pixels a step takes almost five times as long
 
-CPU_NET, GPU_NET, GPU_NET_FEW = "wrn_16_1_clean", "wrn_28_2_clean", "wrn_16_2_clean"
+CPU_NET, GPU_NET, GPU_NET_FEW = "wrn_10_1_clean", "wrn_28_2_clean", "wrn_16_2_clean"
 FEW = 1000  # training images below which a GPU gets the smaller net
 
-LEAST_BATCH, CPU_BATCH, GPU_BATCH = 8, 16, 64
-RATIO = 3  # the labels are about three labelled batches, and an unlabelled one is three of those
+LEAST_BATCH, GPU_BATCH = 8, 64  # a CPU always has the least: many small steps beat few large ones
+PARTS = 3  # the labels are about so many labelled batches
+CPU_RATIO, GPU_RATIO = 1, 3  # unlabelled images to each labelled one
 
-CPU_STEPS, GPU_STEPS = 1500, 10_000  # for a small folder
+CPU_STEPS, GPU_STEPS = 10_000, 10_000  # for a small folder
 PASSES = 20  # a large pool is seen this often
 MOST_LONGER = 4  # but no run is longer than this many times the short one
 CPU_SECONDS = 12 * 60  # without a GPU, a run that was given no time ends after this
-LONG, LONG_EMA = 5000, 0.999  # steps from which weights are averaged for longer, and how long
-SHORT_EMA, LEAST_EMA = 0.99, 0.5
+LEAST_EMA, MOST_EMA = 0.5, 0.999  # of the averaged weights, by the length of the run
+LEAST_NORM = 0.01  # statistics that are averaged over more steps lag behind the weights
+
+CLEARLY = 0.8  # of the time of one thread that more threads must stay below
 
 TESTS, LOGS = 15, 60  # tests and log lines in a run, at most
 USABLE = 0.85  # of the time; the machine may become busier than it was when it was measured
@@ -83,15 +86,36 @@ def net(images: int, *, gpu: bool) -> Chosen:
 
 def batch(labelled: int, *, gpu: bool) -> Chosen:
     """From the number of labels: a power of two, so that a few steps see every label."""
-    wanted = 2 ** int(math.log2(max(1, labelled / RATIO)))
-    size = min(max(wanted, LEAST_BATCH), GPU_BATCH if gpu else CPU_BATCH)
+    if not gpu:
+        shown = f"{LEAST_BATCH} labelled images a step"
+        return one("batch", LEAST_BATCH, shown, "without a GPU, many small steps do most")
+    wanted = 2 ** int(math.log2(max(1, labelled / PARTS)))
+    size = min(max(wanted, LEAST_BATCH), GPU_BATCH)
     return one("batch", size, f"{size} labelled images a step", f"there are {labelled:,}")
 
 
-def pool_batch(labelled: int) -> Chosen:
+def pool_batch(labelled: int, *, gpu: bool) -> Chosen:
     """From the labelled batch."""
-    size = RATIO * labelled
-    return one("unlabelled", size, f"{size} images a step", f"{RATIO} to each labelled one")
+    ratio = GPU_RATIO if gpu else CPU_RATIO
+    size = ratio * labelled
+    return one("unlabelled", size, f"{size} images a step", f"{ratio} to each labelled one")
+
+
+def precision(found: str, *, gpu: bool) -> Chosen:
+    """What the device is fastest with, and why."""
+    if gpu:
+        return one("precision", found, found, "what this GPU is fastest with")
+    why = "this CPU is faster with it" if found == "bf16" else "this CPU gains nothing from less"
+    return one("precision", found, found, why)
+
+
+def threads(available: int, one_thread: float, all_threads: float) -> Chosen:
+    """From the seconds of a step: on a busy machine, threads that wait for each other are slow."""
+    if all_threads < CLEARLY * one_thread:
+        return one(
+            "threads", available, f"{available}", f"{one_thread / all_threads:.1f} × as fast"
+        )
+    return one("threads", 1, "1", f"with {available}, a step takes {all_threads:.2g} s")
 
 
 def steps(pool: int, unlabelled: int, *, gpu: bool) -> Chosen:
@@ -144,14 +168,21 @@ def intervals(count: int) -> dict[str, int]:
     return {"log_every": math.ceil(count / LOGS), "test_every": often, "save_every": often}
 
 
+def averages(count: int) -> dict[str, float]:
+    """The averaged weights, and BatchNorm's statistics over as many steps, up to a hundred.
+
+    A small batch says little about the statistics, and averaged weights want averaged ones.
+    """
+    ema = average(count)
+    return {"ema": ema, "norm_momentum": round(max(LEAST_NORM, 1 - ema), 3)}
+
+
 def average(count: int) -> float:
     """The momentum of the averaged weights: a short run must forget its random start sooner.
 
     1 / (1 - momentum) is the number of steps averaged over, here a tenth of the run at most.
     """
-    if count >= LONG:
-        return LONG_EMA
-    return round(min(max(LEAST_EMA, 1 - 10 / count), SHORT_EMA), 3)
+    return round(min(max(LEAST_EMA, 1 - 10 / count), MOST_EMA), 3)
 
 
 def measured(speeds: Sequence[Speed]) -> str:

@@ -15,7 +15,7 @@ from . import launch, nets, recipes
 from .errors import UsageError
 from .events import check_installed
 from .folder import RunFolder
-from .kinds import AT_LEAST_ONE, AT_LEAST_ZERO, POSITIVE, SHARE, Between
+from .kinds import AT_LEAST_ONE, AT_LEAST_ZERO, FRACTION, POSITIVE, SHARE, Between
 from .methods import entry, get, register
 from .options import Option, of_class, of_dataclass, unknown
 from .untrusted import parse_yaml
@@ -59,6 +59,10 @@ class Run:
     weight_decay: Annotated[float, AT_LEAST_ZERO, "weight decay"]
     layer_decay: Annotated[float, Between(0, 1, open_low=True), "learning rate factor per layer"]
     ema: Annotated[float, SHARE, "momentum of the averaged weights; 0 for none"]
+    norm_momentum: (
+        Annotated[float, FRACTION, "weight of a batch in BatchNorm's statistics; the net has one"]
+        | None
+    ) = None
 
     log_every: Annotated[int, AT_LEAST_ONE, "steps between two log lines"]
     test_every: Annotated[int, AT_LEAST_ONE, "steps between two tests"]

@@ -34,9 +34,10 @@ DIGITS: Settings = {
 FOLDER: Settings = {  # until `choose` has looked at the images and the machine
     "net": choose.CPU_NET, "labelled_in_pool": "yes",
     "steps": choose.CPU_STEPS, "warmup": 0,
-    "batch": choose.CPU_BATCH, "unlabelled": choose.RATIO * choose.CPU_BATCH,
+    "batch": choose.LEAST_BATCH, "unlabelled": choose.CPU_RATIO * choose.LEAST_BATCH,
     "optimizer": "sgd", "lr": 0.03, "weight_decay": 5e-4, "layer_decay": 1.0,
-    "ema": choose.SHORT_EMA, **choose.intervals(choose.CPU_STEPS),
+    **choose.averages(choose.CPU_STEPS), **choose.intervals(choose.CPU_STEPS),
+    "threads": 1,  # unless more are measured to be faster
 }  # fmt: skip
 
 USB: Settings = {

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
@@ -41,7 +42,7 @@ def test_the_size_follows_the_photos_and_the_device(side: int, gpu: bool, size: 
 @pytest.mark.parametrize(
     ("images", "gpu", "net"),
     [
-        (100, False, "wrn_16_1_clean"), (90_000, False, "wrn_16_1_clean"),
+        (100, False, "wrn_10_1_clean"), (90_000, False, "wrn_10_1_clean"),
         (999, True, "wrn_16_2_clean"), (1000, True, "wrn_28_2_clean"),
     ],
 )  # fmt: skip
@@ -51,21 +52,22 @@ def test_the_net_follows_the_device_and_the_images(images: int, gpu: bool, net: 
 
 @pytest.mark.parametrize(
     ("labels", "cpu", "gpu"),
-    [(2, 8, 8), (20, 8, 8), (24, 8, 8), (50, 16, 16), (96, 16, 32), (200, 16, 64), (9000, 16, 64)],
+    [(2, 8, 8), (20, 8, 8), (24, 8, 8), (50, 8, 16), (96, 8, 32), (200, 8, 64), (9000, 8, 64)],
 )
 def test_the_batch_follows_the_labels(labels: int, cpu: int, gpu: int) -> None:
     assert choose.batch(labels, gpu=False).settings == {"batch": cpu}
     assert choose.batch(labels, gpu=True).settings == {"batch": gpu}
-    assert choose.pool_batch(cpu).settings == {"unlabelled": 3 * cpu}
+    assert choose.pool_batch(cpu, gpu=False).settings == {"unlabelled": cpu}
+    assert choose.pool_batch(gpu, gpu=True).settings == {"unlabelled": 3 * gpu}
 
 
 def test_the_steps_follow_the_pool() -> None:
     def count(pool: int, gpu: bool) -> int:
-        return int(choose.steps(pool, 48, gpu=gpu).settings["steps"])
+        return int(choose.steps(pool, 8, gpu=gpu).settings["steps"])
 
-    assert count(300, False) == 1500 and count(300, True) == 10_000
-    assert count(6000, False) == 2500
-    assert count(10**7, False) == 6000 and count(10**7, True) == 40_000
+    assert count(300, False) == count(300, True) == 10_000
+    assert count(6000, False) == 15_000
+    assert count(10**7, False) == count(10**7, True) == 40_000
 
 
 @pytest.mark.parametrize(
@@ -136,8 +138,30 @@ def test_every_run_tests_and_saves_some_times(steps: int) -> None:
 
 def test_short_runs_forget_their_start() -> None:
     assert [choose.average(n) for n in (5, 20, 50, 300)] == [0.5, 0.5, 0.8, 0.967]
-    assert [choose.average(n) for n in (1000, 4999, 5000)] == [0.99, 0.99, 0.999]
+    assert [choose.average(n) for n in (1000, 5000, 10_000, 10**6)] == [0.99, 0.998, 0.999, 0.999]
     assert all(choose.average(n) ** n < 0.01 for n in range(20, 20_000, 37))
+
+
+@given(st.integers(1, 10**6))
+def test_statistics_are_averaged_like_weights_up_to_a_hundred_steps(steps: int) -> None:
+    found = choose.averages(steps)
+    assert found["norm_momentum"] == pytest.approx(max(0.01, 1 - found["ema"]))
+
+
+@pytest.mark.parametrize(("together", "count"), [(0.05, 4), (0.09, 1), (0.8, 1)])
+def test_more_threads_must_be_clearly_faster(together: float, count: int) -> None:
+    assert choose.threads(4, 0.1, together).settings == {"threads": count}
+
+
+@pytest.mark.parametrize(("native", "precision"), [(True, "bf16"), (False, "fp32")])
+def test_the_arithmetic_follows_the_cpu(
+    native: bool, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(automatic, "native_bf16", lambda: native)
+    run, cpu = tamatch.config.configure({}), torch.device("cpu")
+    assert automatic.precision_of(run, cpu).settings == {"precision": precision}
+    wanted = tamatch.config.configure({"precision": "tf32"})
+    assert automatic.precision_of(wanted, cpu).settings == {}
 
 
 @pytest.fixture(scope="module")
@@ -158,19 +182,36 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine of a known speed."""
-    monkeypatch.setattr(automatic, "speed_of", lambda run, data, split: Speed(1, 0.05, 0.1))
+    monkeypatch.setattr(automatic, "speed_of", lambda run, data, split: Speed(1, 0.02, 0.1))
+    monkeypatch.setattr(automatic, "native_bf16", lambda: True)
 
 
 def test_a_folder_needs_no_options(photos: Path, quick: None) -> None:
     found = decide({"data": str(photos)})
     run = found.run
-    assert (run.size, run.net, run.batch, run.unlabelled) == (32, "wrn_16_1_clean", 8, 24)
-    assert (run.steps, run.ema, run.baseline) == (1500, 0.99, "supervised")
-    assert (run.log_every, run.test_every, run.save_every) == (25, 100, 100)
+    assert (run.size, run.net, run.batch, run.unlabelled) == (32, "wrn_10_1_clean", 8, 8)
+    assert (run.steps, run.ema, run.norm_momentum) == (10_000, 0.999, 0.01)
+    assert (run.precision, run.baseline) == ("bf16", "supervised")
+    assert (run.log_every, run.test_every, run.save_every) == (167, 667, 667)
     assert found.reasons.keys() == {"size", "net", "batch", "unlabelled", "steps", "precision"}
     first, *rest = found.lines()
     assert first.startswith("Chosen for 30 images on ") and len(rest) == 6
     assert "the photos have 70" in rest[0] and "a step takes" in rest[4]
+
+
+def test_threads_are_measured_where_time_matters(
+    photos: Path, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def speed_of(run: tamatch.config.Run, data: object, split: object) -> Speed:
+        return Speed(1, 0.04 / (run.threads or 1), 0.1)
+
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
+    assert decide({"data": str(photos)}).run.threads == 1  # all are equally fast
+    monkeypatch.setattr(automatic, "speed_of", speed_of)
+    found = decide({"data": str(photos)})
+    assert found.run.threads == 4 and found.reasons["threads"] == "4: 4.0 × as fast"
+    assert decide({"data": str(photos), "threads": 2}).run.threads == 2
+    assert decide({"data": str(photos), "steps": 10}).run.threads == 1
 
 
 def test_options_win(photos: Path, quick: None, tmp_path: Path) -> None:
@@ -180,7 +221,7 @@ def test_options_win(photos: Path, quick: None, tmp_path: Path) -> None:
     found = decide({**given, "precision": "fp32", "ema": 0}, file)
     run = found.run
     assert (run.size, run.net, run.steps, run.batch, run.log_every) == (40, "wrn_10_1", 70, 4, 3)
-    assert (run.unlabelled, run.test_every, run.ema) == (12, 5, 0)
+    assert (run.unlabelled, run.test_every, run.ema) == (4, 5, 0)
     assert found.reasons.keys() == {"unlabelled"}
 
 
@@ -209,7 +250,7 @@ def test_named_sets_keep_their_recipes() -> None:
 def test_a_time_sets_the_steps_and_what_follows_from_them(quick: None) -> None:
     found = decide({"data": "digits", "method": "fixmatch", "warmup": 0}, limit="5m")
     run = found.run
-    assert 4000 < run.steps < 5400 and run.net == "wrn_10_1_clean"
+    assert 8000 < run.steps < 13_000 and run.net == "wrn_10_1_clean"
     assert run.test_every == math.ceil(run.steps / 15)
     assert found.reasons.keys() == {"steps"} and "what fits into 5m" in found.reasons["steps"]
     with pytest.raises(UsageError, match="--steps and --time say the same thing twice"):

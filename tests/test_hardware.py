@@ -8,7 +8,7 @@ import torch
 from tamatch.build import engine_of
 from tamatch.config import configure
 from tamatch.data import SplitPlan, load, make_split
-from tamatch.hardware import pick_precision, prepare
+from tamatch.hardware import native_bf16, pick_precision, prepare
 
 
 @pytest.fixture(autouse=True)
@@ -48,3 +48,24 @@ def test_the_users_random_numbers_are_left_alone() -> None:
     with engine.running():
         engine.advance()
     assert torch.equal(torch.rand(3), expected)
+
+
+@pytest.mark.parametrize(("given", "momentum"), [(None, 0.1), (0.25, 0.25)])
+def test_the_momentum_of_batch_norm_is_the_nets_own_unless_given(
+    given: float | None, momentum: float
+) -> None:
+    data = load("digits")
+    run = configure({"steps": 1, "norm_momentum": given})
+    engine = engine_of(run, data, make_split(data, SplitPlan(labels_per_class=1)))
+    norms = [m for m in engine.method.modules() if isinstance(m, torch.nn.BatchNorm2d)]
+    assert norms and {norm.momentum for norm in norms} == {momentum}
+
+
+@pytest.mark.parametrize("known", [{}, {"avx512_bf16": True}, {"amx_bf16": False}])
+def test_a_cpu_tells_whether_it_knows_bfloat16(
+    known: dict[str, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: known, raising=False)
+    assert native_bf16() is any(known.values())
+    monkeypatch.delattr(torch.cpu, "get_capabilities")
+    assert native_bf16() is False

@@ -64,3 +64,10 @@ def share_norms(method: nn.Module) -> None:
                 "process by themselves. Train this net in one process."
             )
         norm.__class__ = BatchNorm2d
+
+
+def set_momentum(method: nn.Module, momentum: float) -> None:
+    """How much one batch moves the running statistics: small batches want it small."""
+    for norm in method.modules():
+        if isinstance(norm, _BatchNorm):
+            norm.momentum = momentum
