@@ -13,8 +13,10 @@ from torch.optim import Optimizer
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tamatch import nets
+from tamatch.engine import Pace
 from tamatch.errors import UsageError
 from tamatch.optim import build_optimizer, parameter_groups, schedule, set_lr_
+from tests.tiny import tiny_engine
 
 
 class Wrapped(nn.Module):
@@ -148,6 +150,19 @@ def test_schedule(step: int, steps: int, warmup: int, want: float) -> None:
     got = schedule(torch.tensor(step), steps, warmup)
     assert got.shape == ()
     assert got.item() == pytest.approx(want, abs=5e-5)
+
+
+def test_an_engine_takes_the_rate_of_the_step_it_does() -> None:
+    engine = tiny_engine("supervised")
+    engine.pace = Pace(40, warmup=4)
+    first, rates = [p.detach().clone() for p in engine.method.parameters()], []
+    for step in range(6):
+        engine.advance()
+        rates.append(float(engine.optimizer.param_groups[0]["lr"]) / 0.03)
+        if step == 0:  # whose rate is 0
+            assert all(map(torch.equal, first, engine.method.parameters()))
+    later = math.cos(7 * math.pi / 16 / 36)
+    assert rates == pytest.approx([0, 0.25, 0.5, 0.75, 1, later])
 
 
 def sgd_by_hand(p: Tensor, grads: list[Tensor], lrs: list[float], decay: float) -> Tensor:
