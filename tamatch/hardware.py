@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Literal
 
 import torch
@@ -18,13 +19,16 @@ def pick_device(name: str) -> torch.device:
     """`auto` is the GPU where there is one; each of several processes has its own."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise UsageError(f"--device takes auto, cpu, cuda or cuda:N; got {name!r}.") from None
-    if device.type == "cuda" and not torch.cuda.is_available():
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
+        raise UsageError(f"--device takes auto, cpu, cuda or cuda:N; got {name!r}.")
+    device = torch.device(name)
+    if device.type == "cpu":
+        return device
+    if not torch.cuda.is_available():
         raise UsageError(f"--device {name}: no GPU that torch {torch.__version__} can use.")
-    return own_gpu(device) if device.type == "cuda" and launch.processes() > 1 else device
+    if (device.index or 0) >= (there := torch.cuda.device_count()):
+        raise UsageError(f"--device {name}: this machine has {there} GPUs, from cuda:0 on.")
+    return own_gpu(device) if launch.processes() > 1 else device
 
 
 def own_gpu(device: torch.device) -> torch.device:

@@ -121,6 +121,7 @@ COMMANDS = [
      "timm/resnet18 needs the timm package, which cannot be imported here (<any>); `pip "
      "install timm`, or choose a net that `tamatch nets` lists."),
     ("train --device gpu9", 2, "--device takes auto, cpu, cuda or cuda:N; got 'gpu9'."),
+    ("train --device meta", 2, "--device takes auto, cpu, cuda or cuda:N; got 'meta'."),
     ("train --device cuda", 2, "--device cuda: no GPU that torch <any> can use."),
     ("train --time 20", 2, "--time takes a duration such as 90s, 20m, 2h or 1h30m, got '20'."),
     ("train --time 5m --steps 10", 2,
@@ -388,6 +389,14 @@ def one_gpu(name: str) -> None:
         hardware.own_gpu(torch.device(name))
 
 
+def two_gpus(name: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.cuda, "is_available", lambda: True)
+        patch.setattr(torch.cuda, "device_count", lambda: 2)
+        assert hardware.pick_device("cuda:1").index == 1
+        hardware.pick_device(name)
+
+
 def with_torchrun(call: Callable[[], object]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(launch, "processes", lambda: 2)
@@ -438,6 +447,7 @@ CALLS: list[tuple[Callable[[], object], str]] = [
     (lambda: with_torchrun(lambda: tamatch.train_seeds([0, 1])),
      "several seeds train in one process. Start them without torchrun, or give it one seed a "
      "command (--seed)."),
+    (lambda: two_gpus("cuda:2"), "--device cuda:2: this machine has 2 GPUs, from cuda:0 on."),
     (lambda: one_gpu("cuda:0"),
      "--device cuda:0 is one GPU, and each process needs its own: use cuda."),
     (lambda: one_gpu("cuda"),
