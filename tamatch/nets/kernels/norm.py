@@ -82,7 +82,7 @@ def _normalise(
     sums, squares = _both_sums(partial, programs, COLUMNS, SLICE, PROGRAMS)
     shift = sums / rows
     mean = tl.load(x + column).to(tl.float32) + shift
-    variance = squares / rows - shift * shift
+    variance = tl.maximum(squares / rows - shift * shift, 0)  # if the first row is far off
     rstd = 1 / tl.sqrt(variance + eps)
     if tl.program_id(0) == 0:
         tl.store(moments + column, mean)
