@@ -40,6 +40,13 @@ SPLIT = (
 )  # fmt: skip
 
 
+WHAT = {  # that an option takes, where its type says too little
+    "data": "NAME|DIR", "root": "DIR", "labels": "FILE", "weights": "FILE", "from_": "RUN",
+    "method": "NAME", "net": "NAME", "fold": "K/N", "device": "NAME",
+}  # fmt: skip
+KINDS = {int: "N", float: "X", str: "TEXT", tuple: "A,B,…"}
+
+
 PLAIN = {  # what argparse says, in our words
     r"argument ([^:/]+)(/[^:]+)?: expected (one|at least one) argument": r"\1 needs a value",
     r"argument ([^:]+): invalid int value: (.*)": r"\1 takes a whole number, got \2",
@@ -100,9 +107,12 @@ def parser() -> Parser:
     top = Parser(
         prog="tamatch", allow_abbrev=False,
         description="Learn an image classifier from a few labels and many unlabelled images.",
+        epilog="`tamatch train` alone runs a demo. `tamatch COMMAND --help` tells more.",
     )  # fmt: skip
     top.add_argument("--version", action="version", version=f"tamatch {__version__}")
-    commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
+    commands = top.add_subparsers(
+        dest="command", metavar="COMMAND", title="commands", parser_class=Parser
+    )
 
     def command(name: str, run: Callable[[Any], int], summary: str) -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=summary, description=summary, allow_abbrev=False)
@@ -132,8 +142,10 @@ def parser() -> Parser:
     )  # fmt: skip
     add_net(sub)
     sub = of_run("evaluate", evaluate, "test a run's model")
-    sub.add_argument("--data", help="other data, by name or folder (default: the run's own)")
-    sub.add_argument("--root", help="folder that holds a named data set")
+    sub.add_argument(
+        "--data", metavar="NAME|DIR", help="other data, by name or folder (default: the run's own)"
+    )
+    sub.add_argument("--root", metavar="DIR", help="folder that holds a named data set")
     sub.add_argument("--json", action="store_true", help="print JSON")
     sub = of_run("predict", predict, "label images with a run's model")
     sub.add_argument(
@@ -167,12 +179,21 @@ def parser() -> Parser:
     sub.add_argument("--port", type=int, metavar="N", default=0, help="port (default: a free one)")
     sub.add_argument("--no-browser", action="store_true", help="only print the address")
     sub = of_run("export", export, "write a run's model for other programs, and check it")
-    sub.add_argument("--format", required=True, choices=("onnx", "pt2", "safetensors"))
-    sub.add_argument("--out", type=Path, metavar="PATH", help="file, or folder for safetensors")
+    sub.add_argument(
+        "--format", required=True, choices=("onnx", "pt2", "safetensors"),
+        help="for ONNX Runtime, for torch without this package, or the weights as they are",
+    )  # fmt: skip
+    sub.add_argument(
+        "--out", type=Path, metavar="PATH",
+        help="file, or folder for safetensors (default: in RUN/export)",
+    )  # fmt: skip
     sub.add_argument("--overwrite", action="store_true", help="replace an older export")
     sub = command("report", report, "write report.html for a run, or compare several")
     sub.add_argument("paths", metavar="RUN", nargs="+", type=Path, help="run folders")
-    sub.add_argument("--out", type=Path, help="file of a comparison (default: comparison.html)")
+    sub.add_argument(
+        "--out", type=Path, metavar="FILE",
+        help="page to write (default: RUN/report.html; of several runs comparison.html)",
+    )  # fmt: skip
     bench.add_arguments(command("bench", bench.run, "make the paper's tables and figures"))
     sub = command("methods", methods, "list the methods, or the options of one")
     sub.add_argument("name", metavar="NAME", nargs="?", help="a method")
@@ -205,7 +226,9 @@ def add_option(group: Any, option: Option) -> None:
     if option.type is bool:
         group.add_argument(option.flag, action=argparse.BooleanOptionalAction, **about)
         return
-    what = "{" + ",".join(option.choices) + "}" if option.choices else option.type.__name__.upper()
+    what = WHAT.get(option.name, KINDS[option.type])
+    if option.choices:
+        what = "{" + ",".join(option.choices) + "}"
     group.add_argument(option.flag, dest=option.name, metavar=what, **about)
 
 
@@ -399,8 +422,9 @@ def report(arguments: Any) -> int:
     from .report import write_comparison, write_report
 
     paths = [run.path for path in arguments.paths for run in runs_in(path)]
-    if len(paths) == 1 and arguments.out is None:
-        print(write_report(paths[0]))
+    paths = [*{path.resolve(): path for path in paths}.values()]
+    if len(paths) == 1:
+        print(write_report(paths[0], arguments.out))
     else:
         print(write_comparison(paths, arguments.out or Path("comparison.html")))
     return 0
@@ -439,5 +463,5 @@ def nets(arguments: Any) -> int:
         print(json.dumps(listed, indent=1, ensure_ascii=False))
         return 0
     for name, row in rows.items():
-        print(f"{name:32} {row.parameters:28} {row.summary}")
+        print(f"{name:32} {row.parameters:34} {row.summary}")
     return 0

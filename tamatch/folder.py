@@ -38,8 +38,8 @@ class RunFolder:
     def baseline(self) -> RunFolder:
         return RunFolder(self.path / "baseline")
 
-    def read(self) -> dict[str, Any]:
-        """run.json, or an error that says what the folder is instead."""
+    def must_be_one(self) -> None:
+        """An error if this is no folder, or that of several runs."""
         if not self.path.is_dir():
             raise UsageError(f"{self.path} is not a folder. Name a run folder, such as runs/demo.")
         if (self.path / SEEDS).exists():
@@ -47,6 +47,10 @@ class RunFolder:
                 f"{self.path} holds several seeds, each a run of its own. Name one, such as "
                 f"{self.path / 's0'}."
             )
+
+    def read(self) -> dict[str, Any]:
+        """run.json, or an error that says what the folder is instead."""
+        self.must_be_one()
         if not self.record.exists():
             raise UsageError(
                 f"{self.path} holds no run: there is no run.json. "

@@ -68,7 +68,9 @@ def predict(
             done += len(names)
             count(done + unread, total)
     if unread:
-        raise DataError(f"{unread:,} of {done + unread:,} images could not be read; see above.")
+        rest = " The rest is written." if done else ""
+        total = done + unread
+        raise DataError(f"{unread:,} of {total:,} images could not be read; see above.{rest}")
     if not done:
         raise DataError(f"there is no image in {', '.join(map(printable, words))}.")
 

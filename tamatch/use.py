@@ -32,8 +32,7 @@ def load(path: str | Path, net: AnyNet | None = None) -> Model:
     Where its net is code of your own, `net` is that: FILE.py:NAME, a module, or what makes one.
     """
     folder = Path(path)
-    if not folder.is_dir():
-        raise UsageError(f"{folder} is not a folder. Name a run folder, such as runs/demo.")
+    RunFolder(folder).must_be_one()
     if (folder / "run.json").exists():
         return Model.load(folder / "model", net)
     if not (folder / "model.json").exists():

@@ -156,6 +156,13 @@ def test_mistakes_get_one_line_and_an_exit_code(
     assert done.stderr.startswith("tamatch: ") and done.stderr.count("\n") == 1
 
 
+def test_help_says_what_each_option_takes() -> None:
+    told = command("train", "--help").stdout
+    for line in ("--data NAME|DIR ", "--steps N ", "--lr X ", "--from RUN ", "--prior A,B,… "):
+        assert line in told, line
+    assert "STR" not in told and "TUPLE" not in told
+
+
 def test_a_method_of_ones_own(tmp_path: Path) -> None:
     own = f"{ROOT / 'examples' / 'own_method.py'}:Rising"
     small = [w for w in SMALL if w not in ("--tau", "0.5")]

@@ -285,6 +285,8 @@ COMMANDS = [
     ("evaluate photos", 2,
      "photos holds neither a run nor a model. Name the folder that was given to train as "
      "--out."),
+    ("evaluate seeds", 2,
+     "seeds holds several seeds, each a run of its own. Name one, such as seeds/s0."),
     ("evaluate nowhere", 2, "nowhere is not a folder. Name a run folder, such as runs/demo."),
     ("predict runs/bad-model photos", 3,
      "the model in runs/bad-model/model is damaged (<any>). Copy it again, or train again."),
@@ -538,7 +540,7 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     " is there already": "test_seeds.py::test_without_out_each_has_its_usual_folder",
     "timm \0 has no net": "nets/test_timm.py::test_what_timm_cannot_build_is_told_in_one_line",
     "\0 failed (": "nets/test_own.py::test_a_mistake_is_told_with_its_place",
-    "not an nn.Module": "nets/test_own.py::test_a_mistake_is_told_with_its_place",
+    "makes no nn.Module": "nets/test_own.py::test_a_mistake_is_told_with_its_place",
     "expected are logits": "nets/test_own.py::test_a_mistake_is_told_with_its_place",
     "returns probabilities": "nets/test_own.py::test_a_mistake_is_told_with_its_place",
     "nothing in it can learn": "nets/test_own.py::test_a_mistake_is_told_with_its_place",

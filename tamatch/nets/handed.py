@@ -88,7 +88,7 @@ def build(name: str, classes: int, size: int) -> Net:
         with blaming(what, "building it"):
             model = make(what, given, classes, size)
     if not isinstance(model, nn.Module):
-        raise UsageError(f"{what} makes a {type(model).__name__}, not an nn.Module.")
+        raise UsageError(f"{what} makes no nn.Module, but a value of type {type(model).__name__}.")
     return tried(model, what, classes, size)
 
 

@@ -21,8 +21,8 @@ from .warned import warnings_of
 from .words import count, duration
 
 
-def write_report(run: Path) -> Path:
-    """Write RUN/report.html, one self-contained file, from the result files in RUN."""
+def write_report(run: Path, out: Path | None = None) -> Path:
+    """Write RUN/report.html or `out`, one self-contained file, from the result files in RUN."""
     folder = read_folder(run)
     facts = facts_of(folder)
     baseline = None if folder.baseline is None else facts_of(folder.baseline)
@@ -34,7 +34,7 @@ def write_report(run: Path) -> Path:
     held, pool = (trust.held, trust.pool) if trust else (None, None)
     return write_page(
         "report.html.j2",
-        run / "report.html",
+        out or run / "report.html",
         run=facts,
         baseline=baseline,
         summary=_summary(folder, facts),

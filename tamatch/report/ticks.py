@@ -6,11 +6,13 @@ import math
 
 from .words import decimal
 
+_FLAT = 1e-4  # a range that is smaller than this share of its values is no news
+
 
 def nice_ticks(low: float, high: float, wanted: int = 4) -> list[float]:
     """About `wanted` round values, the first at most `low`, the last at least `high`."""
     size = max(abs(low), abs(high))
-    if high - low <= 1e-9 * size or size < 1e-290:  # flat, but for rounding
+    if high - low <= _FLAT * size or size < 1e-290:
         low, high = (low - size / 2, high + size / 2) if size > 1e-290 else (0.0, 1.0)
     rough = high / wanted - low / wanted
     power = 10.0 ** math.floor(math.log10(rough))
@@ -24,6 +26,8 @@ def tick_labels(ticks: list[float], unit: str = "") -> list[str]:
     """Labels of equally spaced ticks, all with the digits that their spacing needs."""
     step = ticks[1] - ticks[0] if len(ticks) > 1 else 1.0
     if step < 5e-4 or max(abs(tick) for tick in ticks) >= 1e5:
-        return [decimal(tick) + unit for tick in ticks]
+        labels = [decimal(tick) + unit for tick in ticks]
+        if len({*labels}) == len(labels):
+            return labels
     digits = next((d for d in range(6) if abs(round(step, d) - step) < 1e-9), 6)
     return [f"{tick:.{digits}f}".replace("-", "−") + unit for tick in ticks]

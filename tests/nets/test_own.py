@@ -260,7 +260,7 @@ WRONG = {  # the file, and the message
     "raise SystemExit(3)": r"importing the file failed \(net.py, line 3: SystemExit: 3\)\.",
     "class Other(nn.Module): ...": r"net.py has no class or function Net\.",
     "Net = 5": r"net.py has no class or function Net\.",
-    "def Net(classes): return 'net'": r"--net net.py:Net makes a str, not an nn.Module\.",
+    "def Net(classes): return 'net'": r"Net makes no nn.Module, but a value of type str\.",
     "def Net(): return nn.Flatten()": (
         r"takes no number of classes: it must be the first argument, or be called classes or "
         r"num_classes\."

@@ -11,8 +11,9 @@ from statistics import mean, stdev
 
 import pytest
 
+from tamatch.cli import main
 from tamatch.errors import UsageError
-from tamatch.report import summary_table, write_comparison
+from tamatch.report import summary_table, verdict_on, write_comparison, write_report
 from tamatch.report.folder import read_folder
 from tamatch.report.groups import group_runs
 
@@ -87,6 +88,24 @@ def test_hostile_names_are_escaped(make_run: MakeRun, tmp_path: Path) -> None:
     run = make_run("r", baseline=False, data=name, method=name, classes=[name, "b"])
     html = write_comparison([run], tmp_path / "c.html").read_text()
     assert "<script" not in html and "&lt;script&gt;" in html
+
+
+def test_one_run_goes_to_the_file_that_was_asked_for(
+    make_run: MakeRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, page = make_run("r"), tmp_path / "elsewhere.html"
+    before = write_report(run).read_bytes()
+    assert main(["report", str(run), str(run), "--out", str(page)]) == 0
+    assert capsys.readouterr().out.strip() == str(page)
+    assert page.read_bytes() == before
+
+
+def test_without_unlabelled_images_nobody_asks_whether_they_helped(make_run: MakeRun) -> None:
+    run = make_run("r")
+    about = json.loads((run / "run.json").read_text())
+    about["data"] |= {"labelled_in_pool": True, "unlabelled": about["data"]["labelled"]}
+    (run / "run.json").write_text(json.dumps(about))
+    assert verdict_on(run) == "There were none. Every image to learn from has a label."
 
 
 def test_nothing_to_compare_is_a_usage_error(tmp_path: Path) -> None:

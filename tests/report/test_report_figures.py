@@ -126,6 +126,12 @@ def test_tick_labels_share_their_digits() -> None:
     assert tick_labels(nice_ticks(0, 3e-4)) == ["0", "1e-4", "2e-4", "3e-4"]
 
 
+def test_no_two_ticks_have_the_same_label() -> None:
+    near_one = tick_labels(nice_ticks(1.0, 1.0003))
+    assert near_one == ["1.0000", "1.0001", "1.0002", "1.0003"]
+    assert tick_labels(nice_ticks(1.0, 1.00001)) == ["0.0", "0.5", "1.0", "1.5", "2.0"]
+
+
 def test_numbers_in_words() -> None:
     assert percent(2.14) == "2.1 %" and percent(None) == "–" and percent(math.nan) == "–"
     assert points(-0.04) == "0.0" and points(-4.25) == "−4.2" and points(4.26) == "+4.3"
