@@ -335,3 +335,17 @@ def test_plans_that_make_no_sense(fields: dict[str, float]) -> None:
 
 def test_shares() -> None:
     assert shares(np.array([0, 0, 2, 2]), 3) == (0.5, 0.0, 0.5)
+
+
+@pytest.mark.parametrize("folds", [2, 3, 5])
+def test_folds_hold_out_each_labelled_image_once(folds: int) -> None:
+    """But for the only one of a class; what is held out is in no pool."""
+    data = make_set(np.repeat(np.arange(4), [1, 2, 7, 10]))
+    whole = make_split(data, SplitPlan())
+    parts = [make_split(data, SplitPlan(fold=(k, folds))) for k in range(1, folds + 1)]
+    away = np.concatenate([part.validation for part in parts])
+    assert sorted(away) == sorted(set(whole.labelled) - {0})
+    for part in parts:
+        assert set(data.labels[part.labelled]) == {0, 1, 2, 3}
+        assert set(part.labelled) | set(part.validation) == set(whole.labelled)
+        assert not set(part.validation) & {*part.labelled, *part.unlabelled}
