@@ -22,7 +22,7 @@ from tamatch.methods import METHODS
 from tamatch.types import Batch, Loss
 from tests.contract.test_contract import assert_equal
 from tests.faults.runs import DOZEN
-from tests.tiny import tiny_engine
+from tests.tiny import tiny_engine, tiny_method
 
 FEW = ["tamatch", "comatch", "simmatch", "flexmatch"]
 LATER = sorted(set(METHODS) - set(FEW))
@@ -266,3 +266,17 @@ def test_a_reported_value_that_is_not_finite_has_a_name(
     monkeypatch.setattr(FixMatch, "forward", forward)
     with pytest.raises(NumericError, match="loss part odd is not finite"):
         tamatch.train(out=tmp_path / "run", quiet=True, **{**DOZEN, "method": "fixmatch"})
+
+
+@pytest.mark.parametrize(("loss", "kept"), [(1.0, 1.0), (torch.nan, 0.0)])
+def test_a_teacher_of_a_method_of_one_s_own_is_put_back(loss: float, kept: float) -> None:
+    method = tiny_method("fixmatch")
+    method.teacher = torch.nn.Linear(2, 2).requires_grad_(False)
+    groups = optim.parameter_groups(method, lr=0.1, weight_decay=0.0)
+    guard = Guard(method, optim.build_optimizer("sgd", groups))
+    before = method.teacher.weight.clone()
+    guard.remember()
+    method.teacher.weight.add_(1)
+    guard.judge(torch.tensor(loss))
+    guard.undo()
+    torch.testing.assert_close(method.teacher.weight - before, torch.full((2, 2), kept))
