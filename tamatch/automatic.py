@@ -41,11 +41,13 @@ class Decided:
     run: Run
     reasons: dict[str, str] = field(default_factory=dict)
     occasion: str = ""  # what it was chosen for
+    outlook: str = ""  # what not to hope for
 
     def lines(self) -> list[str]:
         """The choices for the screen; none where nothing was left open."""
         shown = [f"  {name:10} {self.reasons[name]}" for name in SHOWN if name in self.reasons]
-        return [f"Chosen for {self.occasion}; options win:", *shown] if shown else []
+        told = [self.outlook] if self.outlook else []
+        return [f"Chosen for {self.occasion}; options win:", *shown, *told] if shown else []
 
 
 @dataclass
@@ -112,7 +114,14 @@ def decide(
     settings, reasons = draft.chosen.settings, draft.chosen.reasons
     draft.given = {k: settings[k] for k in PACE if k in settings and k not in fixed} | draft.given
     told = {name: why for name, why in reasons.items() if name not in fixed}
-    return Decided(draft.run, told, f"{len(data.images):,} images on {machine(device, draft.run)}")
+    run, occasion = draft.run, f"{len(data.images):,} images on {machine(device, draft.run)}"
+    return Decided(run, told, occasion, outlook_of(run) if own else "")
+
+
+def outlook_of(run: Run) -> str:
+    """From a random start, methods with a threshold on confidence want many steps."""
+    fresh = run.weights is None and run.from_ is None
+    return choose.outlook(run.steps) if fresh and "tau" in run.options else ""
 
 
 def size_of(place: Path, device: torch.device) -> Chosen:

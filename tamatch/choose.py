@@ -24,6 +24,7 @@ PARTS = 3  # the labels are about so many labelled batches
 CPU_RATIO, GPU_RATIO = 1, 3  # unlabelled images to each labelled one
 
 CPU_STEPS, GPU_STEPS = 10_000, 10_000  # for a small folder
+ENOUGH = 10_000  # from about here on, pseudo-labels of a net that began at random were of use
 PASSES = 20  # a large pool is seen this often
 MOST_LONGER = 4  # but no run is longer than this many times the short one
 CPU_SECONDS = 12 * 60  # without a GPU, a run that was given no time ends after this
@@ -123,6 +124,16 @@ def steps(pool: int, unlabelled: int, *, gpu: bool) -> Chosen:
     least = GPU_STEPS if gpu else CPU_STEPS
     count = min(max(least, rounded(PASSES * pool / unlabelled)), MOST_LONGER * least)
     return one("steps", count, f"{count:,}", f"usual for {pool:,} unlabelled images")
+
+
+def outlook(count: int) -> str:
+    """What a run of so many steps from a random start should not be expected to do."""
+    if count >= ENOUGH:
+        return ""
+    return (
+        f"In {count:,} steps from random weights, unlabelled images may not help yet; {ENOUGH:,} are "
+        "better. More --time, --weights of a pre-trained net or --method mixmatch may do."
+    )
 
 
 def steps_within(seconds: float, speeds: Sequence[Speed]) -> int:

@@ -214,6 +214,20 @@ def test_threads_are_measured_where_time_matters(
     assert decide({"data": str(photos), "steps": 10}).run.threads == 1
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"steps": 9999}, True), ({"steps": 10_000}, False),
+        ({"steps": 20, "method": "fixmatch"}, True), ({"steps": 20, "method": "mixmatch"}, False),
+    ],
+)  # fmt: skip
+def test_few_steps_are_told_what_not_to_hope_for(
+    photos: Path, options: dict[str, Any], told: bool
+) -> None:
+    last = decide({"data": str(photos), **options}).lines()[-1]
+    assert ("unlabelled images may not help yet" in last) is told
+
+
 def test_options_win(photos: Path, quick: None, tmp_path: Path) -> None:
     file = tmp_path / "own.yaml"
     file.write_text("batch: 4\nlog_every: 3\n")
