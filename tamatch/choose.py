@@ -131,8 +131,8 @@ def outlook(count: int) -> str:
     if count >= ENOUGH:
         return ""
     return (
-        f"In {count:,} steps from random weights, unlabelled images may not help yet; {ENOUGH:,} are "
-        "better. More --time, --weights of a pre-trained net or --method mixmatch may do."
+        f"In {count:,} steps from random weights, unlabelled images may not help yet; {ENOUGH:,} "
+        "are better. More --time, --weights of a pre-trained net or --method mixmatch may do."
     )
 
 
