@@ -27,14 +27,22 @@ class Line:
         """The newest finite value."""
         return next((y for _, y in reversed(self.points) if math.isfinite(y)), None)
 
+    @property
+    def lone(self) -> bool:
+        """Whether it is one point, which is drawn as a dot that can be seen."""
+        return sum(math.isfinite(y) for _, y in self.points) == 1
+
 
 def curves(
     lines: Sequence[Line], x_range: Range, y_range: Range, height: int, *, cut: bool = False
 ) -> Markup:
     """The lines as paths; `cut` hides what lies outside the box."""
     paths = Markup("").join(
-        Markup('<path class="c{} {} line" d="{}"/>').format(
-            line.colour, line.style, _path(line, x_range, y_range, height)
+        Markup('<path class="c{} {} line{}" d="{}"/>').format(
+            line.colour,
+            line.style,
+            " lone" if line.lone else "",
+            _path(line, x_range, y_range, height),
         )
         for line in lines
     )

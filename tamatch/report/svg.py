@@ -74,7 +74,7 @@ def line_chart(
             label=compact(tick) + across.unit,
             anchor="end" if at > 0.95 else "",
         )
-        for tick in nice_ticks(x_low, x_high)
+        for tick in (nice_ticks(x_low, x_high) if x_high > x_low else [x_low])
         for at in [share(tick, x_low, x_high)]
         if 0 <= at <= 1
     )

@@ -126,6 +126,13 @@ def test_tick_labels_share_their_digits() -> None:
     assert tick_labels(nice_ticks(0, 3e-4)) == ["0", "1e-4", "2e-4", "3e-4"]
 
 
+def test_a_single_point_is_a_dot_above_its_own_step() -> None:
+    chart = line_chart("Test error", [Line("tamatch", [(20, 0.5)])])
+    assert chart.count('class="x ') == 1 and ">20</text>" in chart
+    assert 'line lone"' in chart
+    assert "lone" not in line_chart("Test error", [Line("tamatch", [(20, 0.5), (40, 0.4)])])
+
+
 def test_no_two_ticks_have_the_same_label() -> None:
     near_one = tick_labels(nice_ticks(1.0, 1.0003))
     assert near_one == ["1.0000", "1.0001", "1.0002", "1.0003"]
