@@ -189,5 +189,6 @@ class Engine:
         self.meter.load_state_dict(state["meter"])
         self.guard.load_state_dict(state["guard"])
         recompute(self.method, wanted=state["recomputes"])
+        self.graph, self.eager_steps = None, 0  # a captured step would move the moments before
         if self.ahead is not None:
             self.ahead.step = None  # what is ready is not of this step

@@ -1,4 +1,4 @@
-"""On which streams an engine works, told by stand-ins for those of a GPU."""
+"""What an engine does on a GPU, told by stand-ins."""
 
 from __future__ import annotations
 
@@ -35,3 +35,12 @@ def test_a_run_is_joined_with_what_its_own_device_does_before_and_after(
         told.append("steps")
     usual = f"the usual of {engine.device}"
     assert told == [f"the run waits for {usual}", "steps", f"{usual} waits for the run"]
+
+
+def test_a_loaded_state_is_captured_anew() -> None:
+    """Torch's optimizers take other tensors for a state that is loaded."""
+    engine: Any = tiny_engine("fixmatch")
+    engine.advance()
+    engine.graph = object()
+    engine.load_state_dict(engine.state_dict())
+    assert engine.graph is None and not engine.eager_steps
