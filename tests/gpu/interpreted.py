@@ -18,6 +18,7 @@ from triton.runtime import interpreter
 from tamatch import nets
 from tamatch.augment import OPERATIONS, Augment, Policy
 from tamatch.augment.kernel import render
+from tamatch.nets import kernels
 from tamatch.nets.kernels import narrow
 
 STRONG, WEAK = 2, 1  # how the views of a stream are numbered
@@ -79,8 +80,20 @@ def check_narrow(inner: int, outer: int, count: int, height: int, width: int) ->
     assert far(narrow.weight_gradient(x, grad, weight), expected) < 1e-5
 
 
+def check_limit() -> None:
+    """Maps too large for places of 32 bits are left to torch; 12 x 8 x 8 pixels stand for those."""
+    before, kernels.COUNTABLE = kernels.COUNTABLE, 12 * 8 * 8 * 16 - 1
+    check_nets("wrn_10_1", 8, 12)
+    kernels.COUNTABLE = before
+    x, weight = torch.zeros(2, 16, 8, 8).bfloat16(), torch.zeros(32, 16, 3, 3).bfloat16()
+    before, narrow.COUNTABLE = narrow.COUNTABLE, 2 * 8 * 8 * 32
+    assert narrow.fits(x, weight, 1) and not narrow.fits(x.repeat(2, 1, 1, 1), weight, 1)
+    narrow.COUNTABLE = before
+
+
 def main() -> None:
     mend()
+    check_limit()
     for name, size, count in (("wrn_10_1", 8, 3), ("wrn_10_2", 12, 2), ("wrn_10_1_clean", 6, 5)):
         check_nets(name, size, count)
     for inner, outer in ((16, 16), (16, 32), (32, 32)):
