@@ -30,6 +30,7 @@ pytestmark = [
 ]
 
 triton = pytest.importorskip("triton")
+beside = importlib.import_module("tamatch.nets.kernels.beside")
 kernels = importlib.import_module("tamatch.nets.kernels")
 narrow = importlib.import_module("tamatch.nets.kernels.narrow")
 norm = importlib.import_module("tamatch.nets.kernels.norm")
@@ -195,6 +196,13 @@ def test_captured_equals_eager(net: str, method: str, precision: str) -> None:
     assert_equal(state_after(eager, 12), state_after(captured, 12))
     assert captured.graph is not None
     assert int(captured.guard.count) == 0
+
+
+def test_a_second_stream_that_may_hold_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(beside, "MOST", 0)
+    settings = {"net": "wrn_10_2", "method": "tamatch", "precision": "bf16"}
+    eager, captured = (engine_with(graph=graph, **settings) for graph in (False, True))
+    assert_equal(state_after(eager, 8), state_after(captured, 8))
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if methods.get(name).compiles])

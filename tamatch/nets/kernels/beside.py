@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.autograd import Variable
 
+MOST = 4 * 2**30  # bytes that are held for the second stream; then the first waits for it
+
 
 class Beside:
     """Runs parts of one backward pass beside the rest of it, in the graph that is captured.
@@ -32,6 +34,9 @@ class Beside:
             self.stream = torch.cuda.Stream(tensors[0].device)
             # A backward pass that stops at the images never comes to the weights.
             Variable._execution_engine.queue_callback(self.join)
+        if sum(tensor.nbytes for tensor in self.held) > MOST:
+            here.wait_stream(self.stream)
+            self.held.clear()
         self.stream.wait_stream(here)
         self.held.extend(tensors)
         with torch.cuda.stream(self.stream):
