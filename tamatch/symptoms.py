@@ -59,7 +59,11 @@ def unused(used: float, step: int, reached: Reached) -> Symptom | None:
 
 
 def never_predicted(
-    predicted: Sequence[float], images: float, shares: Sequence[float], names: Sequence[str]
+    predicted: Sequence[float],
+    images: float,
+    shares: Sequence[float],
+    names: Sequence[str],
+    method: str = "",
 ) -> Symptom | None:
     """A class that none of these images is taken for, although there should be many.
 
@@ -77,12 +81,13 @@ def never_predicted(
     listed = ", ".join(f'"{name}"' for name in missing[:LISTED])
     more = f" and {len(missing) - LISTED} more" if len(missing) > LISTED else ""
     plural = len(missing) > 1
+    other = "" if method.startswith("tamatch") else "; --method tamatch keeps weak classes alive"
     return Symptom(
         "class never predicted",
         f"no unlabelled image is taken for {'any of ' if plural else ''}{listed}{more}.",
         "Either the unlabelled images show none, or the model has given the class up: its labelled "
         "images may be too few, unlike the others, or wrong.",
-        "Look at its labelled images, add some; --method tamatch keeps weak classes alive.",
+        f"Look at its labelled images, add some{other}.",
     )
 
 

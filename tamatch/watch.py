@@ -59,7 +59,7 @@ class Watch:
         self.tell(self.of_use(row["step"]))
         if (predicted := self.recent("predicted_by_class")) is not None:
             images = len(self.rows) * self.run.log_every * self.run.unlabelled
-            self.tell(never_predicted(predicted.tolist(), images, self.shares, self.names))
+            self.tell(self.of_absence(predicted, images))
         self.rows.clear()
 
     def recent(self, name: str) -> Floats | None:
@@ -74,12 +74,16 @@ class Watch:
         final = (
             self.present.get("labelled and unlabelled images look unlike each other"),
             self.of_use(self.engine.done),
-            never_predicted(counts.tolist(), len(self.pool), self.shares, self.names),
+            self.of_absence(counts, len(self.pool)),
         )
         for symptom in final:
             self.tell(symptom)
         self.present = {s.name: s for s in final if s is not None}
         self.write()
+
+    def of_absence(self, predicted: Floats, images: float) -> Symptom | None:
+        seen = predicted.tolist()
+        return never_predicted(seen, images, self.shares, self.names, self.run.method)
 
     def of_use(self, step: int) -> Symptom | None:
         used = self.recent("used")

@@ -47,6 +47,12 @@ def test_a_class_that_is_never_predicted_is_named() -> None:
     assert many is not None and "and 4 more" in many.what
 
 
+def test_tamatch_is_not_told_to_use_tamatch() -> None:
+    for method, told in (("fixmatch", True), ("tamatch", False), ("tamatch_no_clipping", False)):
+        found = never_predicted([0.6, 0.0, 0.4], 300, EVEN, CLASSES, method)
+        assert found is not None and ("--method tamatch" in found.cure) == told
+
+
 @pytest.mark.parametrize(
     ("predicted", "images", "shares"),
     [
