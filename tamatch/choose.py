@@ -132,7 +132,7 @@ def outlook(count: int) -> str:
         return ""
     return (
         f"In {count:,} steps from random weights, unlabelled images may not help yet; {ENOUGH:,} "
-        "are better. More --time, --weights of a pre-trained net or --method mixmatch may do."
+        "are better. More --time may do, or --weights of a pre-trained net."
     )
 
 
