@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,14 @@ from .untrusted import parse_json
 
 LOCK = ".lock"
 SEEDS = "seeds.json"  # in a folder that holds several runs
+
+
+def make_folder(path: Path) -> None:
+    """Make the folder that `--out` names, if it is not there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--out {path} cannot be made: {error.strerror}. Give another.") from None
 
 
 class RunFolder:
@@ -76,15 +84,11 @@ class RunFolder:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Be the one process that works on this run; the folder is made if it is not there."""
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(
-                f"--out {self.path} cannot be made: {error.strerror}. Give another."
-            ) from None
+        make_folder(self.path)
         with locked(self.path / LOCK, str(self.path)):
             for left_over in self.path.rglob(".*.tmp"):  # of a process killed while writing
-                if left_over.is_file():
+                holder = next(p for p in left_over.parents if (p / LOCK).exists())
+                if holder == self.path and left_over.is_file():  # a run inside has a process too
                     left_over.unlink()
             yield
 
@@ -97,12 +101,18 @@ class RunFolder:
             raise UsageError(
                 f"--out {self.path} is not empty and holds no run. Give another --out."
             )
-        with self.held():
-            if self.record.exists():
-                if not overwrite and self.begun():
-                    raise UsageError(self._occupied())
-                self._clear()
-            yield
+        there = self.path.is_dir()
+        try:
+            with self.held():
+                if self.record.exists():
+                    if not overwrite and self.begun():
+                        raise UsageError(self._occupied())
+                    self._clear()
+                yield
+        finally:
+            if not there:  # a run that came to nothing leaves no empty folder
+                with suppress(OSError):
+                    self.path.rmdir()
 
     def begun(self) -> bool:
         """Has training begun? A run that was refused before that may be replaced without a word."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from .errors import DataError, UsageError
 from .files import read_json, write_json
-from .folder import SEEDS, RunFolder
+from .folder import SEEDS, RunFolder, make_folder
 
 
 class SeedFolder:
@@ -44,12 +44,7 @@ class SeedFolder:
         if self.path.is_dir() and any(self.path.iterdir()):
             what = "holds a run" if RunFolder(self.path).record.exists() else "is not empty"
             raise UsageError(f"--out {self.path} {what}; several seeds need a folder of their own.")
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(
-                f"--out {self.path} cannot be made: {error.strerror}. Give another."
-            ) from None
+        make_folder(self.path)
         self.write({"seeds": seeds})
 
     def write(self, record: dict[str, Any]) -> None:

@@ -107,6 +107,20 @@ def test_a_folder_with_nothing_but_a_lock_is_empty(tmp_path: Path) -> None:
         assert [p.name for p in run.iterdir()] == [LOCK]
 
 
+def test_what_a_run_inside_is_writing_is_left_to_it(tmp_path: Path) -> None:
+    """As folds do, which are trained inside a finished run."""
+    outer, inner = RunFolder(tmp_path / "run"), RunFolder(tmp_path / "run" / "folds" / "1-of-5")
+    mine, theirs = (folder.path / "model" / ".facts.json.7.tmp" for folder in (outer, inner))
+    with inner.held():
+        for file in (mine, theirs):
+            file.parent.mkdir(parents=True)
+            file.touch()
+        with outer.held():
+            assert theirs.exists() and not mine.exists()
+    with inner.held():
+        assert not theirs.exists()
+
+
 def test_a_folder_that_is_no_run_gets_no_lock(tmp_path: Path) -> None:
     (tmp_path / "photo.jpg").touch()
     assert cli.main(["train", "--out", str(tmp_path), "--overwrite"]) == 2
