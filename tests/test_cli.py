@@ -156,6 +156,15 @@ def test_mistakes_get_one_line_and_an_exit_code(
     assert done.stderr.startswith("tamatch: ") and done.stderr.count("\n") == 1
 
 
+def test_a_run_that_is_refused_leaves_no_empty_folder(tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "kept").mkdir()
+    for out in ("new", "kept"):
+        words = ["train", "--data", str(tmp_path / "photos"), "--out", str(tmp_path / out)]
+        assert command(*words).returncode == 3
+    assert not (tmp_path / "new").exists() and (tmp_path / "kept").exists()
+
+
 def test_help_says_what_each_option_takes() -> None:
     told = command("train", "--help").stdout
     for line in ("--data NAME|DIR ", "--steps N ", "--lr X ", "--from RUN ", "--prior A,B,… "):
