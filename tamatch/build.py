@@ -185,7 +185,7 @@ def read_fold(text: str | None) -> tuple[int, int] | None:
 def task_of(run: Run, data: DataSet, split: Split) -> Task:
     if run.prior is not None and len(run.prior) != len(data.classes):
         raise UsageError(
-            f"--target gives {len(run.prior)} class shares, but {data.name} has "
+            f"--prior gives {len(run.prior)} class shares, but {data.name} has "
             f"{len(data.classes)} classes."
         )
     return Task(

@@ -43,7 +43,7 @@ class Finished:
     def accuracy(self) -> float | None:
         """Test accuracy of the last step in percent; None without a test part."""
         error = self.result["error_last"]
-        return None if error is None else 100 - error
+        return None if error is None else round(100 - error, 6)
 
     @property
     def per_class(self) -> list[float] | None:
@@ -181,7 +181,8 @@ def train_baselines(jobs: Sequence[Job]) -> list[Outcome]:
             held.enter_context(base.folder.held())
             if not base.folder.record.exists():
                 begin(base.run, base.folder)
-            job.progress.say("The supervised baseline, on the same labels:")
+            if result_in(base.folder) is None:
+                job.progress.say("The supervised baseline, on the same labels:")
         return train_all([job.baseline for job in jobs])
 
 

@@ -144,7 +144,7 @@ COMMANDS = [
      "--target negative.yaml: the class shares must be non-negative, not all zero."),
     ("train --target words.yaml", 2,
      "--target words.yaml must hold one number a class, as a list or as `class: share` lines."),
-    ("train --target three.yaml", 2, "--target gives 3 class shares, but digits has 10 classes."),
+    ("train --target three.yaml", 2, "--prior gives 3 class shares, but digits has 10 classes."),
     ("train --target prior", 2,
      "--target prior needs --prior: the class shares of the pool, with commas."),
     ("train --labels-per-class 5000", 3,
@@ -213,7 +213,7 @@ COMMANDS = [
      "--data nowhere is neither a data set's name nor a folder. Known: digits, cifar10, "
      "cifar10-lt, cifar100, stl10, eurosat."),
     ("train --data empty", 3,
-     "empty holds no images that can be used. Expected: empty/<class>/*.jpg and "
+     "empty holds no images in folders of classes. Expected: empty/<class>/*.jpg and "
      "empty/unlabelled/*.jpg, or a labels.csv with the columns file_name,label."),
     ("train --data bad", 3,
      "none of the images in bad can be read. cat/a.png: not an image in the formats JPEG, PNG,"
@@ -254,7 +254,8 @@ COMMANDS = [
     ("train --data stl10 --root nowhere", 3,
      "stl10 is not in {shop}/nowhere (looked for stl10_binary, stl10_binary.tar.gz). Get "
      "http://ai.stanford.edu/~acoates/stl10/stl10_binary.tar.gz (MD5 "
-     "91f7769df0f17e558f3565bffb0c7dfb) and put it into {shop}/nowhere, or use --download."),
+     "91f7769df0f17e558f3565bffb0c7dfb) and put it into {shop}/nowhere, or let `tamatch check "
+     "NAME --download` do so."),
     ("check digits --download", 2,
      "--download knows cifar10, cifar10-lt, cifar100, stl10, eurosat; digits is not fetched."),
     ("check one-class", 3,
@@ -342,6 +343,8 @@ COMMANDS = [
     ("bench digits --scale 2", 2, "--scale 2 is not between nothing and the full length of a run."),
     ("bench digits --scale 1/2 --steps 3", 2,
      "--scale and --steps say the same thing twice: give one of them."),
+    ("bench speed --steps 0", 2, "--steps must be at least 1, got 0."),
+    ("bench toy --trajectories 0", 2, "--trajectories must be at least 1, got 0."),
     ("bench speed --works nothing", 2, "--works nothing: known are <any>."),
     ("bench speed --reference .", 2,
      "--reference <any>: there is no train.py. Give the folder of a checkout "

@@ -114,14 +114,14 @@ def clipping(results: Sequence[Result]) -> Figure:
     figure, (panel,) = canvas(1)
     for method, own in by_method(results).items():
         curves(panel, [r.error for r in own], OF_METHOD[method], METHODS[method].title)
-    panel.set(title=subject(results[0]), xlabel="step", ylabel="test error (%)")
+    panel.set(title=subject(results[0], "\n"), xlabel="step", ylabel="test error (%)")
     panel.legend()
     return figure
 
 
-def subject(result: Result) -> str:
+def subject(result: Result, comma: str = ", ") -> str:
     """What a figure is of."""
-    length = "" if result.scale == "1" else f", {result.scale} of the full length"
+    length = "" if result.scale == "1" else f"{comma}{result.scale} of the full length"
     return f"{TITLES[result.setting]}{length}"
 
 

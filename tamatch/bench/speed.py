@@ -84,6 +84,8 @@ def run(arguments: argparse.Namespace) -> int:
     methods = list(METHODS) if arguments.methods == "all" else arguments.methods.split(",")
     if unknown := [w for w in works if w not in WORKS]:
         raise UsageError(f"--works {unknown[0]}: known are {', '.join(WORKS)}.")
+    if arguments.steps < 1:
+        raise UsageError(f"--steps must be at least 1, got {arguments.steps}.")
     if arguments.reference:
         reference.program_of(arguments.reference)  # before all that takes time
     names = ("device", "precision", "images", "compile", "graph")

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..errors import UsageError
 from ..files import write_json
 from .formats import FORMATS, Grid, Page
 
@@ -159,6 +160,9 @@ def run(arguments: Namespace) -> int:
     from . import figures
 
     figures.require()
+    for name in ("trajectories", "steps"):
+        if (number := getattr(arguments, name)) < 1:
+            raise UsageError(f"--{name} must be at least 1, got {number}.")
     began = time.perf_counter()
     size = {"trajectories": arguments.trajectories, "steps": arguments.steps}
     found = [simulate(batch, **size, seed=arguments.seed) for batch in BATCHES]

@@ -46,7 +46,10 @@ def locate(root: Path | None, name: str, candidates: Sequence[str], archive: Arc
 
 def how(archive: Archive, folder: Path) -> str:
     """Where to get an archive and where to put it."""
-    return f"Get {archive.url} (MD5 {archive.md5}) and put it into {folder}, or use --download."
+    return (
+        f"Get {archive.url} (MD5 {archive.md5}) and put it into {folder}, or let "
+        "`tamatch check NAME --download` do so."
+    )
 
 
 def md5(path: Path) -> str:

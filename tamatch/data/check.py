@@ -49,17 +49,21 @@ class CheckReport:
     def lines(self) -> list[str]:
         """The report for the terminal."""
         side = f"{self.size} × {self.size}"
+        unusable = [f"{f}: {why}" for f, why in self.skipped]
         return [
-            f"{self.name}: {len(self.classes)} classes, {self.images:,} images at {side} pixels",
+            f"{self.name}: {_counted(len(self.classes), 'class', 'classes')}, "
+            f"{_counted(self.images, 'image', 'images')} at {side} pixels",
             *_table(self.parts, self.classes),
             *self._file_size_lines(),
             f"checksums: {self.checksums}",
             f"memory: {self.memory / 2**20:,.1f} MiB of pixels",
             *self.notes,
-            *_listed("files cannot be used", [f"{f}: {why}" for f, why in self.skipped]),
-            *_listed("groups of equal images", _joined(self.duplicates)),
-            *_listed("of them both in training and in test", _joined(self.leaks)),
-            *_listed("of them with different labels", _joined(self.contradictions)),
+            *_listed(unusable, "files cannot be used", one="file cannot be used"),
+            *_listed(
+                _joined(self.duplicates), "groups of equal images", one="group of equal images"
+            ),
+            *_listed(_joined(self.leaks), "of them both in training and in test"),
+            *_listed(_joined(self.contradictions), "of them with different labels"),
             *self._role_lines(),
             *(f"problem: {problem}" for problem in self.problems),
         ]
@@ -154,15 +158,23 @@ def _named(data: DataSet, groups: list[Indices]) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(data.files[i] for i in group) for group in groups)
 
 
+def _counted(number: int, one: str, more: str) -> str:
+    return f"{number:,} {one if number == 1 else more}"
+
+
 def _joined(groups: tuple[tuple[str, ...], ...]) -> list[str]:
     return [" = ".join(group) for group in groups]
 
 
-def _listed(what: str, items: list[str]) -> list[str]:
+def _listed(items: list[str], what: str, *, one: str | None = None) -> list[str]:
     if not items:
         return []
     more = [f"  … and {len(items) - SHOWN:,} more (--json lists all)"] if len(items) > SHOWN else []
-    return [f"{len(items):,} {what}:", *(f"  {item}" for item in items[:SHOWN]), *more]
+    return [
+        f"{_counted(len(items), one or what, what)}:",
+        *(f"  {item}" for item in items[:SHOWN]),
+        *more,
+    ]
 
 
 def _table(counts: Counts, classes: tuple[str, ...]) -> list[str]:

@@ -27,7 +27,7 @@ def read(place: Path, size: int | None = None, progress: Progress | None = None)
     images = listing.images
     if not images:
         raise DataError(
-            f"{place} holds no images that can be used. Expected: {place}/<class>/*.jpg and "
+            f"{place} holds no images in folders of classes. Expected: {place}/<class>/*.jpg and "
             f"{place}/unlabelled/*.jpg, or a labels.csv with the columns file_name,label."
             + _first_reasons(listing.skipped)
         )

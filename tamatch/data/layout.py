@@ -13,6 +13,7 @@ from ..errors import DataError
 from .decode import SUFFIXES
 from .table import read_table
 
+LONGEST = max(map(len, SUFFIXES))
 UNLABELLED = ("unlabelled", "unlabeled", "_unlabelled", "_unlabeled")
 PART_FOLDERS = {
     "train": "train",
@@ -49,7 +50,8 @@ class Listing:
 
     def name(self, path: str) -> str:
         """The path below the root, fit for any screen."""
-        return printable(path[len(self.root) :].lstrip(os.sep).replace(os.sep, "/"))
+        below = path[len(self.root) :].lstrip(os.sep)
+        return printable(below if os.sep == "/" else below.replace(os.sep, "/"))
 
     def notes(self) -> tuple[str, ...]:
         counted = (
@@ -149,7 +151,7 @@ def _from_table(listing: Listing, table: str, part: str) -> None:
 
 
 def _is_image(path: str) -> bool:
-    return path.lower().endswith(SUFFIXES)
+    return path[-LONGEST:].lower().endswith(SUFFIXES)  # not all of a long path in small letters
 
 
 def _folders(folder: str) -> list[tuple[str, str]]:
