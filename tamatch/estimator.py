@@ -19,6 +19,7 @@ from sklearn.utils.validation import (  # type: ignore[import-untyped]
 )
 from torch import nn
 
+from .choose import averages
 from .config import Run, configure
 from .data import UNKNOWN
 from .errors import DataError, UsageError
@@ -158,7 +159,8 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         given = {name: getattr(self, name) for name in TRAINING}
         # a compiled net pays off after minutes only
         fixed = {"data": "arrays", "compile": False, "baseline": "none"}
-        return configure({**fixed, "method": method, "seed": int(seed), **given, **options})
+        values = {**fixed, "method": method, "seed": int(seed), **given, **options}
+        return configure(values, chosen=averages(configure(values).steps))
 
     def __getstate__(self) -> dict[str, Any]:
         """Plain values and, for the weights, the bytes of a safetensors file."""
