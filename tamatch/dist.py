@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import time
 from collections.abc import Iterable, Iterator
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
 
 PATIENCE = timedelta(hours=1)  # for the first process, which alone decodes images, tests and saves
+if dist.is_available():
+    # Its functions have the group as a default. torch's optimizers import it when first used; by
+    # then there is a group, which so outlives its destruction, and gloo's threads can abort the
+    # process while the interpreter ends. Imported before, they have none.
+    importlib.import_module("torch.distributed.nn.functional")
 _apart = False  # for a while this process acts as if it were alone
 
 

@@ -14,19 +14,23 @@ DOZEN = [
 ]  # fmt: skip
 
 
-def launch(*words: str, restarts: int = 0, **variables: str) -> subprocess.Popen[str]:
+def launch(
+    *words: str, module: str = "tamatch", restarts: int = 0, **variables: str
+) -> subprocess.Popen[str]:
     """`torchrun -m tamatch …` with two processes, started."""
     start = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    start += ["--max-restarts", str(restarts), "-m", "tamatch", *words]
+    start += ["--max-restarts", str(restarts), "-m", module, *words]
     return subprocess.Popen(
         start, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env={**environment(), **variables},
     )  # fmt: skip
 
 
-def torchrun(*words: str, restarts: int = 0, **variables: str) -> tuple[int, str]:
+def torchrun(
+    *words: str, module: str = "tamatch", restarts: int = 0, **variables: str
+) -> tuple[int, str]:
     """The same to its end: exit code, and all that was said."""
-    process = launch(*words, restarts=restarts, **variables)
+    process = launch(*words, module=module, restarts=restarts, **variables)
     try:
         said = "".join(process.communicate(timeout=300))
     finally:
