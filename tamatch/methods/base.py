@@ -89,6 +89,19 @@ def gradient_of(value: Tensor, images: Tensor) -> Tensor:
 
 
 @contextmanager
+def frozen_weights(net: nn.Module) -> Iterator[None]:
+    """The weights are constants, so that a gradient of the images costs none of theirs."""
+    weights = [weight for weight in net.parameters() if weight.requires_grad]
+    for weight in weights:
+        weight.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for weight in weights:
+            weight.requires_grad_(True)
+
+
+@contextmanager
 def frozen_norm(*nets: nn.Module) -> Iterator[None]:
     """BatchNorm still normalises by the batch, but its running statistics stay as they are."""
     norms = [m for net in nets for m in net.modules() if isinstance(m, _BatchNorm)]

@@ -12,7 +12,7 @@ from .. import dist
 from ..kinds import Epsilon, Inherited, LambdaU, LossWeight, Rampup, Xi
 from ..losses import each_ce, entropy, ramp
 from ..types import Batch, Loss, Task, Views
-from .base import Method, frozen_norm, gradient_of
+from .base import Method, frozen_norm, frozen_weights, gradient_of
 
 
 def direction_draw(images: Tensor) -> Tensor:
@@ -74,7 +74,7 @@ class VAT(Method):
         """r; H(q, p) has the gradient of KL[q ‖ p], as q is fixed. Parameters get none of it."""
         probe = (self.xi * unit(dist.mine(direction_draw(dist.gather(images))))).requires_grad_()
         rounded = torch.is_autocast_enabled(images.device.type)
-        with full_precision(images.device.type):
+        with full_precision(images.device.type), frozen_weights(self.net):
             if rounded:  # q is then off by far more than ξ moves it
                 with torch.no_grad():
                     q = self.net(images).logits.softmax(-1)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tamatch.errors import UsageError
 from tamatch.methods import vat
-from tamatch.methods.base import Method
+from tamatch.methods.base import Method, frozen_weights
 from tamatch.methods.mean_teacher import MeanTeacher
 from tamatch.methods.pi_model import PiModel
 from tamatch.methods.supervised import Supervised
@@ -189,6 +189,23 @@ def test_vat_searches_without_touching_the_weights_gradients() -> None:
     method, images, q = exact_vat()
     method.perturbation(images, q)
     assert all(p.grad is None for p in method.net.parameters())
+
+
+def test_vat_searches_with_the_weights_as_constants() -> None:
+    """Else kernels of one's own would compute their gradients, too. One frozen before stays so."""
+    method, images, q = exact_vat()
+    first, *others = method.net.parameters()
+    first.requires_grad_(False)
+    seen: list[bool] = []
+    method.net.register_forward_pre_hook(
+        lambda net, _: seen.extend(weight.requires_grad for weight in net.parameters())
+    )
+    method.perturbation(images, q)
+    assert seen and not any(seen)
+    assert not first.requires_grad and all(weight.requires_grad for weight in others)
+    with pytest.raises(ZeroDivisionError), frozen_weights(method.net):
+        raise ZeroDivisionError
+    assert not first.requires_grad and all(weight.requires_grad for weight in others)
 
 
 def test_vat_terms(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,10 +37,13 @@ class Convolve(Function):
         x, weight = ctx.saved_tensors
         grad = as_rows(grad)
         back = partial(torch.ops.aten.convolution_backward, grad, x, weight, None, *ctx.geometry)
-        with nullcontext() if ctx.beside is None else ctx.beside.reading(x, grad):
-            if ctx.narrow:
-                grad_weight = narrow.weight_gradient(x, grad, weight)
-            else:
-                grad_weight = back([False, True, False])[1]
-        grad_x = back([True, False, False])[0] if ctx.needs_input_grad[0] else None
+        grad_x = grad_weight = None
+        if ctx.needs_input_grad[1]:
+            with nullcontext() if ctx.beside is None else ctx.beside.reading(x, grad):
+                if ctx.narrow:
+                    grad_weight = narrow.weight_gradient(x, grad, weight)
+                else:
+                    grad_weight = back([False, True, False])[1]
+        if ctx.needs_input_grad[0]:
+            grad_x = back([True, False, False])[0]
         return grad_x, grad_weight, None, None, None
