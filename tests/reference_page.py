@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import tamatch
-from tamatch import cli
 from tamatch.bench.commands import BENCHES
+from tamatch.cli.commands import top_parser
+from tamatch.cli.plainwords import Parser
 from tamatch.config import RUN_OPTIONS, method_options
 from tamatch.methods import METHODS
 from tamatch.options import Option
@@ -46,12 +47,12 @@ def page() -> str:
 
 
 def commands() -> dict[str, argparse.ArgumentParser]:
-    action = next(a for a in cli.parser()._actions if isinstance(a, argparse._SubParsersAction))
+    action = next(a for a in top_parser()._actions if isinstance(a, argparse._SubParsersAction))
     return dict(action.choices)
 
 
 def bench_parser(name: str) -> argparse.ArgumentParser:
-    parser = cli.Parser(prog=f"tamatch bench {name}", allow_abbrev=False)
+    parser = Parser(prog=f"tamatch bench {name}", allow_abbrev=False)
     parser.set_defaults(bench=name)
     importlib.import_module(f"tamatch.bench.{BENCHES[name].module}").add_arguments(parser)
     return parser

@@ -21,9 +21,11 @@ import tamatch
 from tamatch import automatic, cli
 from tamatch.bench.commands import BENCHES
 from tamatch.choose import Speed
+from tamatch.cli.commands import COMMANDS, top_parser
 from tamatch.config import RUN_OPTIONS, configure, method_options
 from tamatch.methods import METHODS
 from tests import reference_page
+from tests.reference_page import bench_parser
 from tests.test_layers import LAYERS
 
 ROOT = Path(__file__).parents[1]
@@ -90,21 +92,13 @@ def ours(*names: str) -> list[Command]:
 
 def parsers() -> Iterator[argparse.ArgumentParser]:
     """The parser of every command and every bench."""
-    top = cli.parser()
+    top = top_parser()
     yield top
     for action in top._actions:
         if isinstance(action, argparse._SubParsersAction):
             yield from action.choices.values()
     for bench in BENCHES:
         yield bench_parser(bench)
-
-
-def bench_parser(name: str) -> argparse.ArgumentParser:
-    parser = cli.Parser(prog=f"tamatch bench {name}", allow_abbrev=False)
-    module = importlib.import_module(f"tamatch.bench.{BENCHES[name].module}")
-    parser.set_defaults(bench=name)
-    module.add_arguments(parser)
-    return parser
 
 
 def folder_of_photos(place: Path) -> None:
@@ -154,7 +148,7 @@ def test_other_commands_are_understood(command: Command) -> None:
     words = command.words[1:]
     if words[0] == "train" or {"--help", "--version"} & {*words}:
         return
-    known, extra = cli.parser().parse_known_args(words)
+    known, extra = top_parser().parse_known_args(words)
     assert not extra
     if known.command == "bench" and known.name:
         bench_parser(known.name).parse_args(known.rest)
@@ -205,9 +199,8 @@ def test_commands_and_options_in_the_text_exist(page: Path) -> None:
     called = [span.split() for span in code if span.startswith(("tamatch ", "--"))]
     flags = {word.partition("=")[0] for words in called for word in words if word[:2] == "--"}
     assert flags <= known_flags()
-    commands = next(a for a in cli.parser()._actions if a.dest == "command").choices or ()
     first = {words[1] for words in called if words[0] == "tamatch"}
-    assert {word for word in first if word[:2] != "--"} <= {*commands}
+    assert {word for word in first if word[:2] != "--"} <= COMMANDS.keys()
 
 
 @every_page

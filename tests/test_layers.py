@@ -94,6 +94,15 @@ def test_every_method_file_is_in_the_table() -> None:
     assert files == {row.path.partition(":")[0] for row in METHODS.values()}
 
 
+def test_every_command_is_in_its_file() -> None:
+    from tamatch.cli.commands import COMMANDS
+
+    own = {name: command.module for name, command in COMMANDS.items() if name != "bench"}
+    assert all(module.__name__ == f"tamatch.cli.{name}" for name, module in own.items())
+    files = {p.stem for p in (PACKAGE / "cli").glob("*.py")}
+    assert files - own.keys() == {"__init__", "commands", "plainwords", "shared", "endings"}
+
+
 def test_method_files_are_short() -> None:
     lengths = {p.stem: len(p.read_text().splitlines()) for p in (PACKAGE / "methods").glob("*.py")}
     assert lengths["fixmatch"] <= 60 and lengths["tamatch"] <= 60

@@ -1,0 +1,39 @@
+"""The command line: one thin file a command. Nothing here imports torch by itself."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from .. import launch
+from ..errors import TamatchError, UsageError
+from .commands import top_parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; errors a user can cause are one line, never a stack trace."""
+    # Before torch is loaded: threads that wait must not burn the cores of a busy machine.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    try:
+        arguments, extra = top_parser().parse_known_args(argv)
+        if arguments.command is None:
+            top_parser().print_help()
+            return 0
+        if extra and arguments.command != "train":
+            raise UsageError(f"{extra[0]} is not an option of `tamatch {arguments.command}`.")
+        if launch.processes() > 1 and arguments.command not in ("train", "resume"):
+            raise UsageError("torchrun is for `tamatch train` and `tamatch resume` alone.")
+        arguments.extra = extra
+        status: int = arguments.run(arguments)
+        return status
+    except TamatchError as error:
+        if launch.place() == 0 or not error.alike:
+            print(f"tamatch: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("tamatch: stopped.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0

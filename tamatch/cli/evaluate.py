@@ -1,0 +1,33 @@
+"""`tamatch evaluate`: a run's model on labelled images."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser, Namespace
+
+from .shared import add_json, add_run
+
+
+def add_arguments(sub: ArgumentParser) -> None:
+    add_run(sub)
+    sub.add_argument(
+        "--data", metavar="NAME|DIR", help="other data, by name or folder (default: the run's own)"
+    )
+    sub.add_argument("--root", metavar="DIR", help="folder that holds a named data set")
+    add_json(sub)
+
+
+def run(arguments: Namespace) -> int:
+    from ..use import evaluate
+
+    found = evaluate(arguments.path, arguments.data, arguments.root, net=arguments.net)
+    per_class = dict(zip(found.classes, found.marks.per_class, strict=True))
+    if arguments.json:
+        row = {"data": found.data, "images": found.images, "error": found.marks.error}
+        row |= {"accuracy": found.trust.accuracy, "interval": found.trust.interval}
+        row |= {"balanced_accuracy": found.trust.balanced_accuracy}
+        row |= {"ece": found.trust.calibration.before.ece}
+        print(json.dumps({**row, "per_class_accuracy": per_class}))
+        return 0
+    print("\n".join(found.lines()))
+    return 0

@@ -1,0 +1,35 @@
+"""`tamatch export`: a run's model for other programs."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from .shared import add_run
+
+
+def add_arguments(sub: ArgumentParser) -> None:
+    add_run(sub)
+    sub.add_argument(
+        "--format", required=True, choices=("onnx", "pt2", "safetensors"),
+        help="for ONNX Runtime, for torch without this package, or the weights as they are",
+    )  # fmt: skip
+    sub.add_argument(
+        "--out", type=Path, metavar="PATH",
+        help="file, or folder for safetensors (default: in RUN/export)",
+    )  # fmt: skip
+    sub.add_argument("--overwrite", action="store_true", help="replace an older export")
+
+
+def run(arguments: Namespace) -> int:
+    from ..export import export
+
+    made = export(
+        arguments.path, arguments.format, arguments.out, overwrite=arguments.overwrite,
+        net=arguments.net,
+    )  # fmt: skip
+    print(
+        f"{made.path}: equals the run's model on {made.images} images by {made.checked_with}; "
+        f"no probability differs by more than {made.difference:.1e}."
+    )
+    return 0

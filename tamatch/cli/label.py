@@ -1,0 +1,36 @@
+"""`tamatch label`: labels for the pool of a run."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from .shared import add_run
+
+
+def add_arguments(sub: ArgumentParser) -> None:
+    add_run(sub)
+    sub.add_argument("--out", type=Path, metavar="FILE", required=True, help="CSV to write")
+    cut = sub.add_mutually_exclusive_group()
+    cut.add_argument("--min-confidence", type=float, metavar="C", help="no label below this")
+    cut.add_argument(
+        "--precision", type=float, metavar="P",
+        help="share of right labels that the confidence cut must ensure, by validation images",
+    )  # fmt: skip
+    sub.add_argument(
+        "--folds", type=int, metavar="K",
+        help="judge the cut by the labelled images: train K runs, each without a part of them",
+    )  # fmt: skip
+    sub.add_argument("--overwrite", action="store_true", help="replace an older file")
+
+
+def run(arguments: Namespace) -> int:
+    from ..label import label
+
+    made = label(
+        arguments.path, arguments.out, min_confidence=arguments.min_confidence,
+        precision=arguments.precision, folds=arguments.folds, overwrite=arguments.overwrite,
+        quiet=False, net=arguments.net,
+    )  # fmt: skip
+    print("\n".join(made.lines()))
+    return 0

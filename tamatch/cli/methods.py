@@ -1,0 +1,40 @@
+"""`tamatch methods`: a line for each method, or the options of one."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser, Namespace
+
+from ..config import method_options
+from ..methods import METHODS, entry
+from .shared import add_json
+
+
+def add_arguments(sub: ArgumentParser) -> None:
+    sub.add_argument("name", metavar="NAME", nargs="?", help="a method")
+    add_json(sub)
+
+
+def run(arguments: Namespace) -> int:
+    if arguments.name:
+        return show_one(arguments.name, as_json=arguments.json)
+    if arguments.json:
+        rows = [{"name": k, "title": e.title, "summary": e.summary} for k, e in METHODS.items()]
+        print(json.dumps(rows, indent=1, ensure_ascii=False))
+        return 0
+    for name, row in METHODS.items():
+        print(f"{name:24} {row.title:24} {row.summary}")
+    return 0
+
+
+def show_one(name: str, *, as_json: bool) -> int:
+    row, options = entry(name), method_options(name)
+    if as_json:
+        own = {k: {"default": o.default, "help": o.help} for k, o in options.items()}
+        print(json.dumps({"name": name, "title": row.title, "options": own}, ensure_ascii=False))
+        return 0
+    print(f"{row.title}: {row.summary}\n")
+    for option in options.values():
+        takes = " | ".join(option.choices) or (f"must {option.bounds}" if option.bounds else "")
+        print(f"  {option.flag:18} {option.help} (default {option.default}); {takes}")
+    return 0

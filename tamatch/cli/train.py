@@ -1,0 +1,83 @@
+"""`tamatch train`: settings of a run, of its method, and what becomes of it."""
+
+from __future__ import annotations
+
+import os
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import Any
+
+from ..choose import parse_time
+from ..config import RUN_OPTIONS, configure, dump
+from ..errors import UsageError
+from ..recipes import PROTOCOLS
+from ..seedfolder import read_seeds
+from .endings import show_group, show_run
+from .shared import add_option
+
+COMMON = (
+    "data", "root", "labels", "from_", "method", "net", "labels_per_class", "steps", "seed", "lr",
+    "batch", "unlabelled", "ema", "baseline", "device", "precision",
+)  # fmt: skip
+
+
+def add_arguments(sub: ArgumentParser) -> None:
+    sub.epilog = "A method's own options (--tau, …) are listed by `tamatch methods NAME`."
+    sub.add_argument("--out", type=Path, metavar="RUN", help="run folder (default: runs/…)")
+    sub.add_argument("--overwrite", action="store_true", help="delete an older run in --out")
+    sub.add_argument("--seeds", metavar="0,1,2", help="a run for each seed, all of them abreast")
+    sub.add_argument(
+        "--time", metavar="DURATION", help="end within 90s, 20m or 1h30m: sets the steps"
+    )
+    sub.add_argument("--config", type=Path, metavar="FILE", help="YAML of options; options win")
+    sub.add_argument("--print-config", action="store_true", help="print all settings and stop")
+    common = sub.add_argument_group("common")
+    rare = sub.add_argument_group("finer control")
+    for name, option in RUN_OPTIONS.items():
+        add_option(common if name in COMMON else rare, option)
+
+
+def run(arguments: Namespace) -> int:
+    given = given_options(arguments)
+    known = configure(given, arguments.config)  # complain before the long import
+    if arguments.time is not None:
+        parse_time(arguments.time)
+    if arguments.seeds is not None:
+        read_seeds(arguments.seeds)
+    if arguments.print_config:
+        if arguments.time is not None or known.data not in PROTOCOLS:
+            from ..automatic import decide
+
+            known = decide(given, arguments.config, arguments.time).run
+        print(dump(known), end="")
+        return 0
+    where = {name: getattr(arguments, name) for name in ("out", "overwrite", "config", "time")}
+    if arguments.seeds is not None:
+        from ..seeds import start
+
+        return show_group(start(arguments.seeds, given, **where))
+    from ..run import train
+
+    return show_run(train(**where, **given).path)
+
+
+def given_options(arguments: Namespace) -> dict[str, Any]:
+    """What the user set: declared options, and the rest as the method's own."""
+    given = {k: v for k, v in vars(arguments).items() if k in RUN_OPTIONS}
+    words = iter(arguments.extra)
+    for word in words:
+        if not word.startswith("--"):
+            hint = f" Perhaps you meant --data {word}." if names_data(word) else ""
+            raise UsageError(f"{word!r} is no option; options are --name value.{hint}")
+        name, equals, value = word[2:].partition("=")
+        if not equals:
+            value = next(words, "--")
+            if value.startswith("--"):
+                configure({**given, name.replace("-", "_"): None})  # says if it is unknown
+                raise UsageError(f"--{name} needs a value.")
+        given[name.replace("-", "_")] = value
+    return given
+
+
+def names_data(word: str) -> bool:
+    return word in PROTOCOLS or os.path.exists(word)
