@@ -35,9 +35,8 @@ class Cell:
     @property
     def name(self) -> str:
         """Unique among all runs, and the path of its files."""
-        length = "full" if self.scale == FULL else str(self.scale).replace("/", "of")
         what = self.method if self.variant is None else f"{self.method}+{self.variant.name}"
-        return f"{self.setting.name}/{what}.s{self.seed}.{length}.r{RECIPE}"
+        return f"{self.setting.name}/{what}.s{self.seed}.{length_name(self.scale)}.r{RECIPE}"
 
     @property
     def options(self) -> dict[str, Any]:
@@ -51,6 +50,19 @@ class Cell:
     @property
     def command(self) -> str:
         return " ".join(["tamatch train", *(flag(k, v) for k, v in self.options.items())])
+
+
+def length_name(scale: Fraction) -> str:
+    """A scale in the name of a file."""
+    return "full" if scale == FULL else str(scale).replace("/", "of")
+
+
+def named_length(text: str) -> Fraction | None:
+    """The scale that a file's name says; None if it says none."""
+    try:
+        return FULL if text == "full" else Fraction(text.replace("of", "/"))
+    except (ValueError, ZeroDivisionError):
+        return None
 
 
 def flag(name: str, value: Any) -> str:

@@ -10,13 +10,14 @@ from pathlib import Path
 from statistics import mean
 
 from ..methods import METHODS
-from .cells import SEEDS
+from .cells import SEEDS, Cell, Plan
 from .choose import names, scale_of
 from .formats import FORMATS, Grid, Page
 from .plans import PLANS
 from .published import TABLE_1, TABLE_2
+from .record import Result
 from .store import Store
-from .tables import SCORES
+from .tables import SCORES, other_lengths
 
 Errors = Mapping[str, Mapping[str, float]]  # by method, then by setting
 
@@ -95,34 +96,34 @@ def grid(title: str, found: Mapping[str, Standing], *, beside: bool = True) -> G
     return Grid(title, header, rows)
 
 
-def own_errors(arguments: Namespace) -> tuple[dict[str, dict[str, float]], str]:
-    """Our errors, the mean over the seeds there are, and how many cells they come from."""
-    plan = PLANS[arguments.of]
-    scale = scale_of(plan, arguments.scale, arguments.steps)
-    cells = plan.cells(arguments.of, SEEDS, scale)
-    results = Store(arguments.results).found(cells)
+def own_errors(plan: Plan, results: Mapping[Cell, Result], score: str) -> Errors:
+    """Our errors, each the mean over the seeds there are."""
     errors: dict[str, dict[str, float]] = {}
     for method in plan.methods:
         if method in UNRANKED:
             continue
         for setting in plan.settings:
             found = [r for c, r in results.items() if (c.method, c.setting) == (method, setting)]
-            values = [v for r in found if (v := getattr(r, arguments.score)) is not None]
+            values = [v for r in found if (v := getattr(r, score)) is not None]
             if values:
                 errors.setdefault(method, {})[setting.name] = mean(values)
-    return errors, f"{len(results)} of {len(cells)} cells in"
+    return errors
 
 
 def page(arguments: Namespace) -> Page:
     printed = standings(printed_errors())
     wrong = disagreements(printed) or ["The printed Table 1 yields all of Table 2."]
     grids = [grid("From the printed Table 1", printed)]
-    ours, count = own_errors(arguments)
-    if ours:
+    plan, store = PLANS[arguments.of], Store(arguments.results)
+    cells = plan.cells(arguments.of, SEEDS, scale_of(plan, arguments.scale, arguments.steps))
+    results = store.found(cells)
+    count = f"{len(results)} of {len(cells)} cells in"
+    if ours := own_errors(plan, results, arguments.score):
         title = f"From our results of `bench {arguments.of}`, {SCORES[arguments.score]}: {count}"
         grids.append(grid(title, standings(ours), beside=arguments.of == "usb"))
     else:
         wrong.append(f"No results of our own yet in {arguments.results} ({count}).")
+        wrong += other_lengths(cells, store)
     return Page("Table 2: Friedman rank and mean error (%)", grids, [*wrong, RULE])
 
 

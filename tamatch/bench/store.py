@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from ..errors import DataError
 from ..files import read_json, write_bytes
-from .cells import RECIPE, Cell
+from .cells import RECIPE, Cell, named_length
 from .curves import Curve, Vectors
 from .record import Result
 
@@ -57,6 +59,15 @@ class Store:
     def found(self, cells: Iterable[Cell]) -> dict[Cell, Result]:
         """The results there are. Cells of one plan have one recipe version and one scale."""
         return {cell: self.read(cell) for cell in cells if self.has(cell)}
+
+    def other_scales(self, cells: Sequence[Cell]) -> dict[Fraction, int]:
+        """How many of these cells are in with runs of another length, by their scale."""
+        folders = {self.path(cell).parent for cell in cells}
+        names = {path.name for folder in folders for path in folder.glob(f"*.*.r{RECIPE}.json")}
+        lengths = (named_length(name.split(".")[-3]) for name in names)
+        scales = sorted({s for s in lengths if s} - {cell.scale for cell in cells})
+        found = {s: sum(self.has(replace(cell, scale=s)) for cell in cells) for s in scales}
+        return {scale: count for scale, count in found.items() if count}
 
 
 def from_json(content: dict[str, Any]) -> Result:

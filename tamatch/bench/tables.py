@@ -47,6 +47,7 @@ def table(plan: Plan, cells: Sequence[Cell], store: Store) -> Page:
         *(started(results.values()) if plan.pretrained else []),
         *plan.notes,
         *made_by(results.values()),
+        *([] if results else other_lengths(cells, store)),
     ]
     grids = [grid(plan, setting, cells, results, scale) for setting in plan.settings]
     return Page(plan.title, grids, notes)
@@ -118,6 +119,15 @@ def made_by(results: Iterable[Result]) -> list[str]:
     code = sorted({short(r.made["commit"]) for r in results})
     machines = sorted({r.made["gpu"] or r.made["device"] for r in results})
     return [f"Made by {', '.join(code)} on {', '.join(machines)}."]
+
+
+def other_lengths(cells: Sequence[Cell], store: Store) -> list[str]:
+    """Where results are, if there are none of the length that was asked for."""
+    told = [
+        f"{'the full length' if scale == FULL else f'--scale {scale}'} has {count}"
+        for scale, count in store.other_scales(cells).items()
+    ]
+    return [f"No run of this length is in {store.folder}; {', '.join(told)}."] if told else []
 
 
 def short(commit: str | None) -> str:

@@ -66,3 +66,5 @@ def test_own_results_are_ranked_too(tmp_path: Path) -> None:
     assert "24 of 48 cells in" in own.title
     assert [row[:2] for row in own.rows] == [("TaMatch", "1.00"), ("FixMatch", "2.00")]
     assert own.rows[0][3] == "20.50"
+    given.scale = "1/8"
+    assert f"No run of this length is in {tmp_path}; the full length has 24." in page(given).notes

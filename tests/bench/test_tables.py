@@ -69,6 +69,21 @@ def test_no_table_mixes_scales(tmp_path: Path) -> None:
     assert "Runs of 1/8 of the full length:" in page.notes
 
 
+def test_an_empty_table_says_at_which_lengths_runs_are_in(tmp_path: Path) -> None:
+    plan, store = PLANS["digits"], Store(tmp_path)
+    eighth, third, full = (plan.cells("digits", scale=Fraction(s)) for s in ("1/8", "1/3", "1"))
+    for cell in (eighth[0], eighth[1], third[0]):
+        store.write(cell, result(cell))
+    (tmp_path / eighth[0].setting.name / "notes.of.mine.r1.json").write_text("{}")
+    none = f"No run of this length is in {tmp_path};"
+    assert table(plan, full, store).notes[-1] == f"{none} --scale 1/8 has 2, --scale 1/3 has 1."
+    assert not any(note.startswith(none) for note in table(plan, eighth, store).notes)
+    assert not any(note.startswith(none) for note in table(plan, full[2:3], store).notes)
+    store.write(full[2], result(full[2]))
+    halves = plan.cells("digits", scale=Fraction(1, 2))[2:3]
+    assert table(plan, halves, store).notes[-1] == f"{none} the full length has 1."
+
+
 def test_few_tests_and_mixed_origins_are_told(tmp_path: Path) -> None:
     plan, store = PLANS["digits"], Store(tmp_path)
     first, second, *_ = cells = plan.cells("digits")
