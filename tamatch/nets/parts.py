@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-Flow = tuple[Tensor, Tensor | None]  # the two summands of a residual sum not yet taken
+
+class Flow(NamedTuple):
+    """What goes from block to block."""
+
+    branch: Tensor
+    skip: Tensor | None = None  # the other summand of a residual sum that is not yet taken
+    statistics: Tensor | None = None  # of the branch, where the kernel that made it knows them
 
 
 def activate(x: Tensor) -> Tensor:
@@ -17,7 +23,7 @@ def activate(x: Tensor) -> Tensor:
 
 def total(flow: Flow) -> Tensor:
     """The residual sum."""
-    branch, skip = flow
+    branch, skip, _ = flow
     return branch if skip is None else branch + skip
 
 
@@ -31,6 +37,13 @@ class Plain:
         """The sum x of the flow, and act(norm(x))."""
         x = total(flow)
         return x, activate(norm(x))
+
+    def norm_conv(
+        self, norm: nn.BatchNorm2d, conv: nn.Conv2d, flow: Flow, skip: Tensor | None = None
+    ) -> tuple[Tensor, Flow]:
+        """The sum x of the flow, and conv(act(norm(x))) with a summand for later."""
+        x, h = self.norm(norm, flow)
+        return x, Flow(self.conv(conv, h), skip)
 
     def conv(self, conv: nn.Conv2d, x: Tensor) -> Tensor:
         return cast(Tensor, conv(x))

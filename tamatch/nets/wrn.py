@@ -71,13 +71,12 @@ class Block(Recomputing):
         return self.keep_or_recompute(self._compute, flow, do)
 
     def _compute(self, flow: Flow, do: Plain) -> Flow:
-        if self.raw:
-            x = h = total(flow)
+        if self.shortcut is None:
+            skip, inner = do.norm_conv(self.bn1, self.conv1, flow)
         else:
-            x, h = do.norm(self.bn1, flow)
-        skip = x if self.shortcut is None else do.conv(self.shortcut, h)
-        _, h = do.norm(self.bn2, (do.conv(self.conv1, h), None))
-        return do.conv(self.conv2, h), skip
+            h = total(flow) if self.raw else do.norm(self.bn1, flow)[1]
+            skip, inner = do.conv(self.shortcut, h), Flow(do.conv(self.conv1, h))
+        return do.norm_conv(self.bn2, self.conv2, inner, skip)[1]
 
 
 class WideResNet(Net):
@@ -100,7 +99,7 @@ class WideResNet(Net):
     def forward(self, images: Tensor) -> Out:
         """Classify (N, 3, H, W) images."""
         do = self.parts(self) if self.training else Plain(self)
-        flow: Flow = do.conv(self.stem, images), None
+        flow = Flow(do.conv(self.stem, images))
         for block in (m for m in self.modules() if isinstance(m, Block)):
             flow = block(flow, do)
         _, last = do.norm(self.norm, flow)

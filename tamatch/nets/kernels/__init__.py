@@ -11,8 +11,10 @@ from torch import Tensor, nn
 
 from tamatch.nets.parts import Flow, Plain
 
+from . import conv3
 from .beside import Beside
 from .conv import Convolve
+from .conv3 import NormConvolve
 from .narrow import LEAST
 from .norm import COUNTABLE, NormAct, as_rows
 from .rounded import Rounded
@@ -27,16 +29,33 @@ class Fused(Plain):
         autocast = torch.is_autocast_enabled("cuda")
         self.dtype = torch.get_autocast_dtype("cuda") if autocast else weights[0].dtype
         self.beside = Beside()
+        self.arrived = torch.zeros(conv3.GROUPS, dtype=torch.int32, device=weights[0].device)
         rounded = Rounded.apply(self.dtype, self.beside.join, *weights)
         self.weights = dict(zip(convs, rounded, strict=True))
 
     def norm(self, norm: nn.BatchNorm2d, flow: Flow) -> tuple[Tensor, Tensor]:
-        branch, skip = flow
+        branch, skip, _ = flow
         if branch.numel() > COUNTABLE:
             return super().norm(norm, flow)
-        with torch.cuda.device_of(branch):  # Triton would take the current device
+        with torch.cuda.device_of(branch):  # kernels would be started on the current device
             x, h = NormAct.apply(branch, skip, norm.weight, norm.bias, norm)
         return branch if x is None else x, h
+
+    def norm_conv(
+        self, norm: nn.BatchNorm2d, conv: nn.Conv2d, flow: Flow, skip: Tensor | None = None
+    ) -> tuple[Tensor, Flow]:
+        if not conv3.fits(conv, flow.branch):
+            return super().norm_conv(norm, conv, flow, skip)
+        if flow.statistics is None:
+            x, h = self.norm(norm, flow)
+        else:
+            x = h = flow.branch
+        with torch.cuda.device_of(h):
+            whole, y, statistics = NormConvolve.apply(
+                h, flow.statistics, norm.weight, norm.bias, self.weights[conv], skip, norm,
+                self.arrived, self.beside,
+            )  # fmt: skip
+        return whole if x is h else x, Flow(y, None, statistics)
 
     def conv(self, conv: nn.Conv2d, x: Tensor) -> Tensor:
         weight = self.weights[conv]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from functools import partial
 from typing import Any
 
 import torch
@@ -26,24 +25,35 @@ class Convolve(Function):
         ctx: Any, x: Tensor, weight: Tensor, stride: int, padding: int, beside: Beside | None
     ) -> Tensor:
         ctx.save_for_backward(x, weight)
-        ctx.geometry = ([stride] * 2, [padding] * 2, [1, 1], False, [0, 0], 1)
-        ctx.narrow, ctx.beside = narrow.fits(x, weight, stride), beside
-        if ctx.narrow and weight.shape[1] == narrow.LEAST:
+        ctx.geometry, ctx.beside = (stride, padding), beside
+        if narrow.fits(x, weight, stride) and weight.shape[1] == narrow.LEAST:
             return narrow.convolve(x, weight)
         return torch.conv2d(x, weight, None, stride, padding)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
-        grad = as_rows(grad)
-        back = partial(torch.ops.aten.convolution_backward, grad, x, weight, None, *ctx.geometry)
-        grad_x = grad_weight = None
+        grad, grad_x, grad_weight = as_rows(grad), None, None
         if ctx.needs_input_grad[1]:
             with nullcontext() if ctx.beside is None else ctx.beside.reading(x, grad):
-                if ctx.narrow:
-                    grad_weight = narrow.weight_gradient(x, grad, weight)
-                else:
-                    grad_weight = back([False, True, False])[1]
+                grad_weight = weight_gradient(x, grad, weight, *ctx.geometry)
         if ctx.needs_input_grad[0]:
-            grad_x = back([True, False, False])[0]
+            stride, padding = ctx.geometry
+            grad_x, _ = cudnn_gradients(x, grad, weight, stride, padding, (True, False))
         return grad_x, grad_weight, None, None, None
+
+
+def weight_gradient(x: Tensor, grad: Tensor, weight: Tensor, stride: int, padding: int) -> Tensor:
+    """The gradient of the weight, given that of the result."""
+    if narrow.fits(x, weight, stride):
+        return narrow.weight_gradient(x, grad, weight)
+    return cudnn_gradients(x, grad, weight, stride, padding, (False, True))[1]
+
+
+def cudnn_gradients(
+    x: Tensor, grad: Tensor, weight: Tensor, stride: int, padding: int, of: tuple[bool, bool]
+) -> tuple[Tensor, Tensor]:
+    """Of the map and of the weight, as asked for."""
+    shape = [stride] * 2, [padding] * 2, [1, 1], False, [0, 0], 1
+    back = torch.ops.aten.convolution_backward(grad, x, weight, None, *shape, [*of, False])
+    return back[0], back[1]

@@ -132,9 +132,12 @@ def _sum_gradients(
 def _spread_gradients(
     x, grad, extra, out, partial, programs, weight, bias, moments, grad_weight, grad_bias, rows,
     COLUMNS: tl.constexpr, SLICE: tl.constexpr, BLOCK: tl.constexpr, PROGRAMS: tl.constexpr,
-    SLOPE: tl.constexpr, ADD: tl.constexpr,
+    SLOPE: tl.constexpr, ADD: tl.constexpr, BEHIND: tl.constexpr,
 ):  # fmt: skip
-    """out = the gradient in front of the BatchNorm, plus `extra`."""
+    """out = the gradient in front of the BatchNorm, plus `extra`.
+
+    `grad` is the one in front of the activation, or already the one behind it (BEHIND).
+    """
     column = tl.program_id(1) * SLICE + tl.arange(0, SLICE)
     row = tl.arange(0, BLOCK)
     sums, products = _both_sums(partial, programs, COLUMNS, SLICE, PROGRAMS)
@@ -149,7 +152,8 @@ def _spread_gradients(
         inside = (start + row < rows)[:, None]
         standard = (tl.load(x + at, inside, 0).to(tl.float32) - mean[None, :]) * rstd[None, :]
         g = tl.load(grad + at, inside, 0).to(tl.float32)
-        g = tl.where(standard * w[None, :] + b[None, :] > 0, g, SLOPE * g)
+        if not BEHIND:
+            g = tl.where(standard * w[None, :] + b[None, :] > 0, g, SLOPE * g)
         g = scale[None, :] * (g - sums[None, :] - standard * products[None, :])
         if ADD:
             g += tl.load(extra + at, inside, 0).to(tl.float32)
@@ -174,10 +178,6 @@ class Launch(NamedTuple):
     @property
     def grid(self) -> tuple[int, int]:
         return self.programs, self.sizes["COLUMNS"] // self.sizes["SLICE"]
-
-    @property
-    def partial_sizes(self) -> dict[str, int]:
-        return {**self.sizes, "PROGRAMS": triton.next_power_of_2(self.programs)}
 
 
 @cache
@@ -210,7 +210,8 @@ class NormAct(Function):
         _normalise[launch.grid](
             total, out, partial, launch.programs, weight, bias, moments,
             norm.running_mean, norm.running_var, norm.num_batches_tracked,
-            launch.rows, norm.momentum, norm.eps, SLOPE=SLOPE, **launch.partial_sizes,
+            launch.rows, norm.momentum, norm.eps, SLOPE=SLOPE,
+            PROGRAMS=triton.next_power_of_2(launch.programs), **launch.sizes,
         )  # fmt: skip
         ctx.save_for_backward(total, weight, bias, moments)
         ctx.set_materialize_grads(False)
@@ -225,14 +226,29 @@ class NormAct(Function):
         _sum_gradients[launch.grid](
             total, grad, partial, weight, bias, moments, launch.rows, SLOPE=SLOPE, **launch.sizes
         )
-        out = torch.empty_like(total)
-        grad_weight, grad_bias = torch.empty_like(weight), torch.empty_like(bias)
-        _spread_gradients[launch.grid](
-            total, grad, None if grad_total is None else as_rows(grad_total), out, partial,
-            launch.programs, weight, bias, moments, grad_weight, grad_bias, launch.rows,
-            SLOPE=SLOPE, ADD=grad_total is not None, **launch.partial_sizes,
-        )  # fmt: skip
+        out, grad_weight, grad_bias = spread_gradients(
+            total, grad, grad_total, weight, bias, moments, partial, behind=False
+        )
         return out, (out if ctx.needs_input_grad[1] else None), grad_weight, grad_bias, None
+
+
+def spread_gradients(
+    x: Tensor, grad: Tensor, extra: Tensor | None,
+    weight: Tensor, bias: Tensor, moments: Tensor, partial: Tensor, *, behind: bool = True,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """Gradients of x, weight and bias, given the sums over each channel in rows of `partial`.
+
+    `behind` says that `grad` went through the activation already.
+    """
+    launch, out = Launch.of(x), torch.empty_like(x)
+    grad_weight, grad_bias = torch.empty_like(weight), torch.empty_like(bias)
+    _spread_gradients[launch.grid](
+        x, grad, None if extra is None else as_rows(extra), out, partial, len(partial),
+        weight, bias, moments, grad_weight, grad_bias, launch.rows, SLOPE=SLOPE,
+        ADD=extra is not None, BEHIND=behind, PROGRAMS=triton.next_power_of_2(len(partial)),
+        **launch.sizes,
+    )  # fmt: skip
+    return out, grad_weight, grad_bias
 
 
 def as_rows(x: Tensor) -> Tensor:
