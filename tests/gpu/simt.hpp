@@ -1,5 +1,6 @@
-// `primitives.cuh` on a CPU: a block's threads as fibers of one thread, resumed in a random order,
-// so that a forgotten synchronisation shows. Blocks run one after the other, in a random order, too.
+// `primitives.cuh` on a CPU: a block's threads as fibers of one thread. Some warp runs as far as it can,
+// its threads in a random order, then some other, so that a forgotten synchronisation shows. Blocks run
+// one after the other, in a random order, too.
 
 #include <ucontext.h>
 
@@ -39,7 +40,7 @@ struct Fiber {
     std::vector<char> stack = std::vector<char>(1 << 18);
     std::vector<std::pair<Piece *, const Piece *>> copies;
     Lane lane;
-    bool done;
+    bool done, held;  // held: until all threads of the block have come as far
 };
 struct Machine {
     std::vector<Fiber> fibers;
@@ -62,7 +63,11 @@ inline void wait(Barrier &barrier, int count) {
     }
     while (barrier.generation == now) swapcontext(&self().context, &machine.scheduler);
 }
-inline void synchronize() { wait(machine.all, int(machine.fibers.size())); }
+inline void synchronize() {
+    self().held = true;
+    wait(machine.all, int(machine.fibers.size()));
+    self().held = false;
+}
 inline void of_warp() { wait(machine.warps[machine.thread / 32], 32); }
 inline Lane &lane_of_warp(int lane) { return machine.fibers[machine.thread / 32 * 32 + lane].lane; }
 
@@ -136,9 +141,9 @@ inline void fiber_main() {
 }
 inline void launch(int blocks, int threads, int seed, std::function<void()> kernel) {
     std::mt19937 random(seed);
-    std::vector<int> places(blocks), order(threads);
+    std::vector<int> places(blocks), lanes(32);
     std::iota(places.begin(), places.end(), 0);
-    std::iota(order.begin(), order.end(), 0);
+    std::iota(lanes.begin(), lanes.end(), 0);
     std::shuffle(places.begin(), places.end(), random);
     machine.fibers.resize(threads);
     machine.blocks = blocks;
@@ -149,17 +154,21 @@ inline void launch(int blocks, int threads, int seed, std::function<void()> kern
             getcontext(&fiber.context);
             fiber.context.uc_stack.ss_sp = fiber.stack.data();
             fiber.context.uc_stack.ss_size = fiber.stack.size();
-            fiber.done = false;
+            fiber.done = fiber.held = false;
             makecontext(&fiber.context, fiber_main, 0);
         }
         for (int left = threads; left > 0;) {
-            std::shuffle(order.begin(), order.end(), random);
-            for (int thread : order) {
-                Fiber &fiber = machine.fibers[thread];
-                if (fiber.done) continue;
-                machine.thread = thread;
-                swapcontext(&machine.scheduler, &fiber.context);
-                left -= fiber.done;
+            int warp = int(random() % (threads / 32));
+            for (bool moves = true; moves;) {
+                moves = false;
+                std::shuffle(lanes.begin(), lanes.end(), random);
+                for (int lane : lanes) {
+                    Fiber &fiber = machine.fibers[machine.thread = warp * 32 + lane];
+                    if (fiber.done) continue;
+                    swapcontext(&machine.scheduler, &fiber.context);
+                    left -= fiber.done;
+                    moves |= !fiber.done && !fiber.held;
+                }
             }
         }
     }

@@ -76,7 +76,6 @@ struct Groups {
 template <int C>
 DEVICE float over_slices(float (&memory)[WARPS][C], float value) {
     float *flat = &memory[0][0], total = 0;
-    synchronize();
     flat[thread()] = value;
     synchronize();
     for (int slice = 0; slice < THREADS / C; ++slice) total += flat[slice * C + thread() % C];
@@ -87,7 +86,6 @@ DEVICE float over_slices(float (&memory)[WARPS][C], float value) {
 template <int C>
 DEVICE void over_threads(float (&memory)[WARPS][C], float (&values)[8]) {
     int chunk = thread() % Tile<C>::CHUNKS;
-    synchronize();
     for (int j = 0; j < 8; ++j)
         for (int step = Tile<C>::CHUNKS; step < 32; step *= 2)
             values[j] += shuffle_xor(values[j], step);
