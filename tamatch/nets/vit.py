@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import cast
 
 import torch
@@ -68,6 +69,11 @@ class ViT(Net):
 
     def accelerate(self) -> None:
         """Compile; kernels that do many small things at once pay where the weights are small."""
+        from .kernels.attention import attention, fits
+
+        if fits(self.width // self.blocks[0].attn.heads, self.pos_embed.shape[1]):
+            for block in self.blocks:
+                block.attn.attention = attention
         self.compile(options={"combo_kernels": self.width < SHAPES["base"][0]})
 
     def depth_of(self, parameter: str) -> tuple[int, int]:
@@ -130,17 +136,21 @@ class Block(Recomputing):
 
 
 class Attention(nn.Module):
-    """Multi-head self-attention by torch's fused kernel."""
+    """Multi-head self-attention by torch's fused kernel, or by one of our own."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
+        self.attention: Callable[[Tensor, int], Tensor] | None = None  # by a kernel of our own
         self.qkv = nn.Linear(width, 3 * width)
         self.proj = nn.Linear(width, width)
 
     def forward(self, x: Tensor, first: int | None = None) -> Tensor:
         """Let the `first` so many tokens (or all) look at all tokens."""
-        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        qkv = self.qkv(x)
+        if self.attention is not None and first is None and qkv.element_size() == 2:
+            return cast(Tensor, self.proj(self.attention(qkv, self.heads)))
+        q, k, v = qkv.unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         seen = F.scaled_dot_product_attention(q[:, :, :first], k, v)
         return cast(Tensor, self.proj(seen.transpose(1, 2).flatten(2)))
 

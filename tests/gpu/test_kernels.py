@@ -34,6 +34,7 @@ beside = importlib.import_module("tamatch.nets.kernels.beside")
 kernels = importlib.import_module("tamatch.nets.kernels")
 narrow = importlib.import_module("tamatch.nets.kernels.narrow")
 norm = importlib.import_module("tamatch.nets.kernels.norm")
+attention = importlib.import_module("tamatch.nets.kernels.attention")
 
 
 @pytest.fixture(autouse=True)
@@ -235,3 +236,38 @@ def test_narrow_convolutions(inner: int, outer: int, shape: tuple[int, int, int]
     found = narrow.weight_gradient(x, grad, weight)
     expected = nn.grad.conv2d_weight(x.double(), weight.shape, grad.double(), padding=1)
     assert far(found, expected) < 4e-3
+
+
+@pytest.mark.parametrize(
+    ("count", "tokens", "heads", "width"),
+    [
+        (1, 1, 1, 16),
+        (2, 5, 3, 16),
+        (2, 37, 12, 64),
+        (3, 64, 2, 32),
+        (2, 257, 6, 64),
+        (1, 300, 2, 128),
+    ],
+)
+def test_attention(count: int, tokens: int, heads: int, width: int) -> None:
+    """As near to double precision as torch's own kernel, forward and back."""
+    torch.manual_seed(0)
+    qkv = torch.randn(count, tokens, 3 * heads * width, device="cuda")
+    grad = torch.randn(count, tokens, heads * width, device="cuda")
+
+    def by_torch(x: Tensor) -> Tensor:
+        q, k, v = x.unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 1, 4)
+        return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+
+    def outcome(attend: Any, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        x = qkv.bfloat16().to(dtype).requires_grad_()
+        out = attend(x)
+        out.backward(grad.bfloat16().to(dtype))
+        assert x.grad is not None
+        return out.detach(), x.grad
+
+    truth = outcome(by_torch, torch.float64)
+    ours = outcome(partial(attention.attention, heads=heads), torch.bfloat16)
+    theirs = outcome(by_torch, torch.bfloat16)
+    for mine, other, exact in zip(ours, theirs, truth, strict=True):
+        assert far(mine, exact) < 1.3 * far(other, exact) + 1e-6
