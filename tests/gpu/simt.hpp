@@ -16,6 +16,7 @@
 #define KERNEL(THREADS, BLOCKS) void
 #define SHARED alignas(16) static
 #define UNROLL
+#define UNROLL_BY(TIMES)
 #define ROLLED
 
 using std::max;

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from tests.gpu.emulated import COMPILER, GROUPS, SLOPE, build, channels_last
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="needs g++")
-COLUMNS, ROWS, THREADS, EPS, MOMENTUM = {32: 32, 64: 16}, 8, 128, 1e-5, 0.1
+COLUMNS, ROWS, THREADS, EPS, MOMENTUM = {32: 32, 64: 16, 128: 8}, 8, 128, 1e-5, 0.1
 SHAPES = [(32, 1, 16, 32), (32, 1, 8, 64), (64, 3, 8, 16), (64, 1, 16, 32)]
 Start = Callable[..., Callable[..., None]]
 seeds = count()
@@ -95,7 +95,7 @@ def test_forward(kernel: Start, shape: tuple[int, ...], normed: bool, added: boo
     arguments = [
         layer.x, layer.weight, layer.skip, h, y, tiles, arrived, totals,
         groups(layer.x).float(), layer.gamma, layer.beta, moments, mean, variance, batches,
-        *shape[2:], MOMENTUM, EPS,
+        MOMENTUM, EPS, *shape[2:],
     ]  # fmt: skip
     start(grid=(layer.tiles, 1, 1), block=(THREADS, 1, 1), args=arguments)
     if normed:
@@ -132,18 +132,29 @@ def test_backward(kernel: Start, shape: tuple[int, ...], normed: bool) -> None:
     assert not arrived.any()
 
 
+PARTS = {32: (1, 96), 64: (3, 128), 128: (12, 128)}  # blocks and threads a share
+
+
 @pytest.mark.parametrize("shares", [1, 3])
-@pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape[0] == 32])
+@pytest.mark.parametrize("shape", [*SHAPES, (128, 3, 8, 8), (128, 1, 16, 16)])
 def test_weight_gradient(kernel: Start, shape: tuple[int, ...], shares: int) -> None:
     layer, channels = Layer(*shape), shape[0]
-    shares = min(shares, layer.tiles)
+    shares, (blocks, threads) = min(shares, layer.tiles), PARTS[channels]
     sums = unwritten(shares, channels, 3, 3, channels)
     arguments = [layer.x, layer.grad, sums, layer.tiles, *shape[2:]]
     start = kernel(name_of("weight_gradient", channels), next(seeds))
-    start(grid=(shares, 1, 1), block=(96, 1, 1), args=arguments)
+    start(grid=(shares * blocks, 1, 1), block=(threads, 1, 1), args=arguments)
     doubles = layer.x.double(), layer.weight.shape, layer.grad.double()
     expected = nn.grad.conv2d_weight(*doubles, padding=1)  # type: ignore[attr-defined]
     assert far(sums.sum(0).permute(0, 3, 1, 2), expected) < 1e-5
+
+
+@pytest.mark.parametrize("rows", [1, 3, 37])
+def test_adding_up(kernel: Start, rows: int) -> None:
+    matrix, out = torch.randn(rows, 192), torch.full((192,), float("nan"), dtype=torch.bfloat16)
+    start = kernel("add_up", next(seeds))
+    start(grid=(192 // 32, 1, 1), block=(256, 1, 1), args=[matrix, out, rows, 192])
+    torch.testing.assert_close(out, matrix.sum(0).bfloat16())
 
 
 def test_more_tiles_than_groups(kernel: Start) -> None:

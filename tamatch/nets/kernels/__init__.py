@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from tamatch.nets.parts import Flow, Plain
 
-from . import conv3
+from . import conv3, cuda
 from .beside import Beside
 from .conv import Convolve
 from .conv3 import NormConvolve
@@ -29,7 +29,7 @@ class Fused(Plain):
         autocast = torch.is_autocast_enabled("cuda")
         self.dtype = torch.get_autocast_dtype("cuda") if autocast else weights[0].dtype
         self.beside = Beside()
-        self.arrived = torch.zeros(conv3.GROUPS, dtype=torch.int32, device=weights[0].device)
+        self.arrived = torch.zeros(cuda.GROUPS, dtype=torch.int32, device=weights[0].device)
         rounded = Rounded.apply(self.dtype, self.beside.join, *weights)
         self.weights = dict(zip(convs, rounded, strict=True))
 
@@ -44,7 +44,7 @@ class Fused(Plain):
     def norm_conv(
         self, norm: nn.BatchNorm2d, conv: nn.Conv2d, flow: Flow, skip: Tensor | None = None
     ) -> tuple[Tensor, Flow]:
-        if not conv3.fits(conv, flow.branch):
+        if not conv3.fits(flow.branch, conv):
             return super().norm_conv(norm, conv, flow, skip)
         if flow.statistics is None:
             x, h = self.norm(norm, flow)

@@ -12,6 +12,7 @@ from torch.autograd import Function
 from . import narrow
 from .beside import Beside
 from .norm import as_rows
+from .weights import weight_gradient
 
 
 class Convolve(Function):
@@ -38,22 +39,14 @@ class Convolve(Function):
             with nullcontext() if ctx.beside is None else ctx.beside.reading(x, grad):
                 grad_weight = weight_gradient(x, grad, weight, *ctx.geometry)
         if ctx.needs_input_grad[0]:
-            stride, padding = ctx.geometry
-            grad_x, _ = cudnn_gradients(x, grad, weight, stride, padding, (True, False))
+            grad_x = map_gradient(x, grad, weight, *ctx.geometry)
         return grad_x, grad_weight, None, None, None
 
 
-def weight_gradient(x: Tensor, grad: Tensor, weight: Tensor, stride: int, padding: int) -> Tensor:
-    """The gradient of the weight, given that of the result."""
-    if narrow.fits(x, weight, stride):
-        return narrow.weight_gradient(x, grad, weight)
-    return cudnn_gradients(x, grad, weight, stride, padding, (False, True))[1]
-
-
-def cudnn_gradients(
-    x: Tensor, grad: Tensor, weight: Tensor, stride: int, padding: int, of: tuple[bool, bool]
-) -> tuple[Tensor, Tensor]:
-    """Of the map and of the weight, as asked for."""
+def map_gradient(x: Tensor, grad: Tensor, weight: Tensor, stride: int, padding: int) -> Tensor:
+    """The gradient of the map, given that of the result."""
     shape = [stride] * 2, [padding] * 2, [1, 1], False, [0, 0], 1
-    back = torch.ops.aten.convolution_backward(grad, x, weight, None, *shape, [*of, False])
-    return back[0], back[1]
+    only = [True, False, False]
+    result = torch.ops.aten.convolution_backward(grad, x, weight, None, *shape, only)[0]
+    assert isinstance(result, Tensor)
+    return result

@@ -22,20 +22,30 @@ DEVICE Piece pack(const float (&values)[8]) {
     return piece;
 }
 
+// Where a piece lies: moved within its pixel so that eight neighbours use all memory banks.
+template <int CHUNKS>
+DEVICE unsigned placed(int pixel, int chunk) {
+    return pixel * CHUNKS + (chunk ^ (CHUNKS == 4 ? pixel >> 1 & 3 : pixel & 7));
+}
+
 template <int C>
 struct Tile {
-    static constexpr int ROWS = 8, COLUMNS = C == 32 ? 32 : 16, POSITIONS = ROWS * COLUMNS;
+    static constexpr int ROWS = 8, COLUMNS = 1024 / C, POSITIONS = ROWS * COLUMNS;
     static constexpr int WIDE = COLUMNS + 2, BORDERED = (ROWS + 2) * WIDE;  // pixels of the copy
     static constexpr int CHUNKS = C / 8;  // a pixel's channels in pieces of 16 bytes
     static constexpr int SLOTS = C == 32 ? TAPS : 2;  // taps whose weights are there at a time
     static constexpr int M = POSITIONS / WARPS / 16, N = C / 8, K = C / 16;  // of a warp's product
     static constexpr int OWN = POSITIONS * CHUNKS / THREADS;  // pieces of a thread in the tile
 
-    // Where a piece lies: moved within its pixel so that eight neighbours use all memory banks.
-    static DEVICE unsigned at(int pixel, int chunk) {
-        return pixel * CHUNKS + (chunk ^ (C == 32 ? pixel >> 1 & 3 : pixel & 7));
-    }
+    static DEVICE unsigned at(int pixel, int chunk) { return placed<CHUNKS>(pixel, chunk); }
 };
+
+DEVICE void copy_or_clear(bool there, Piece *to, const Piece *from) {
+    if (there)
+        copy_piece(to, from);
+    else
+        *to = NOTHING;
+}
 
 template <int C>
 struct Shared {
@@ -145,21 +155,6 @@ DEVICE void fetch_weights(Shared<C> &shared, const Piece *weight, int tap) {
     commit_copies();
 }
 
-// A tile with its border, zero outside of the image.
-template <int C, int MANY = THREADS>
-DEVICE void fetch_tile(Piece *tile, const Piece *map, const Place<C> &place) {
-    using T = Tile<C>;
-    for (int i = thread(); i < T::BORDERED * T::CHUNKS; i += MANY) {
-        int pixel = i / T::CHUNKS, chunk = i % T::CHUNKS;
-        int y = pixel / T::WIDE - 1, x = pixel % T::WIDE - 1;
-        Piece *to = tile + T::at(pixel, chunk);
-        if (place.inside(y, x))
-            copy_piece(to, map + place.piece(y, x, chunk));
-        else
-            *to = NOTHING;
-    }
-}
-
 // The products of all taps, of the map's own tile in shared memory, which is lost after it.
 // Back it is the one with the transposed weights and taps in the other order.
 template <int C, bool BACK>
@@ -218,7 +213,7 @@ KERNEL(THREADS, 5) forward(
     const Piece *x, const Piece *weight, const Piece *skip, Piece *h, Piece *y, float *tiles,
     int *arrived, float *totals, const float *statistics, const float *gamma, const float *beta,
     float *moments, float *running_mean, float *running_var, long long *batches,
-    int height, int width, double momentum, double eps
+    double momentum, double eps, int height, int width
 ) {
     using T = Tile<C>;
     SHARED Shared<C> shared;
@@ -332,7 +327,11 @@ KERNEL(THREADS, 5) backward(
     Place<C> place(block(), height, width);
     int chunk = thread() % T::CHUNKS;
     for (int tap = 0; tap < (T::SLOTS < TAPS ? 1 : TAPS); ++tap) fetch_weights<C>(shared, weight, tap);
-    fetch_tile<C>(shared.tile, grad, place);
+    for (int i = thread(); i < T::BORDERED * T::CHUNKS; i += THREADS) {
+        int pixel = i / T::CHUNKS, py = pixel / T::WIDE - 1, px = pixel % T::WIDE - 1;
+        copy_or_clear(place.inside(py, px), shared.tile + T::at(pixel, chunk),
+                      grad + place.piece(py, px, chunk));
+    }
     commit_copies();
     multiply<C, true>(shared, weight);
 
@@ -385,22 +384,37 @@ KERNEL(THREADS, 5) backward(
     }
 }
 
-// The gradient of the weight, summed over every so-manieth tile; (blocks, C, 3, 3, C), to be added up.
-// Each warp has the taps of one line, so that it needs the gradient's tile once for three of them.
+// A part of a weight's gradient. A warp has 32 channels out, 32 in and the three taps of one line.
 template <int C>
-KERNEL(96, 4) weight_gradient(
+struct Part {
+    static constexpr int OUT = C / 32, IN = C == 64 ? 2 : 1, LINES = C == 32 ? 3 : 1;  // of a block
+    static constexpr int THREADS = 32 * OUT * IN * LINES, PER_MAP = 3 / LINES * (C / 32 / IN);
+    static constexpr int CHUNKS = 4 * IN, ROWS = Tile<C>::ROWS + LINES - 1;  // of h
+};
+
+// The gradient of the weight over the tiles share, share + shares, …; (shares, C, 3, 3, C) in all.
+template <int C>
+KERNEL(Part<C>::THREADS, 3) weight_gradient(
     const Piece *h, const Piece *grad, float *sums, int tiles, int height, int width
 ) {
     using T = Tile<C>;
-    constexpr int MANY = 96;
-    SHARED Piece bordered[T::BORDERED * T::CHUNKS], own[T::POSITIONS * T::CHUNKS];
-    int lane = thread() % 32, line = thread() / 32;
-    float products[3][C / 16][T::N][4] = {};
-    for (int tile = block(); tile < tiles; tile += blocks()) {
+    using P = Part<C>;
+    SHARED Piece around[P::ROWS * T::WIDE * P::CHUNKS], own[T::POSITIONS * T::CHUNKS];
+    int share = block() / P::PER_MAP, shares = blocks() / P::PER_MAP, part = block() % P::PER_MAP;
+    int top = part % (3 / P::LINES), inner = part / (3 / P::LINES) * P::CHUNKS;
+    int lane = thread() % 32, warp = thread() / 32;
+    int line = warp / (P::OUT * P::IN), out = warp % P::OUT, in = warp / P::OUT % P::IN;
+    float products[3][2][4][4] = {};
+    for (int tile = share; tile < tiles; tile += shares) {
         Place<C> place(tile, height, width);
         synchronize();
-        fetch_tile<C, MANY>(bordered, h, place);
-        for (int i = thread(); i < T::POSITIONS * T::CHUNKS; i += MANY) {
+        for (int i = thread(); i < P::ROWS * T::WIDE * P::CHUNKS; i += P::THREADS) {
+            int pixel = i / P::CHUNKS, chunk = i % P::CHUNKS;
+            int y = pixel / T::WIDE + top - 1, x = pixel % T::WIDE - 1;
+            copy_or_clear(place.inside(y, x), around + placed<P::CHUNKS>(pixel, chunk),
+                          h + place.piece(y, x, inner + chunk));
+        }
+        for (int i = thread(); i < T::POSITIONS * T::CHUNKS; i += P::THREADS) {
             int position = i / T::CHUNKS, chunk = i % T::CHUNKS;
             copy_piece(own + T::at(position, chunk),
                        grad + place.piece(position / T::COLUMNS, position % T::COLUMNS, chunk));
@@ -409,19 +423,20 @@ KERNEL(96, 4) weight_gradient(
         await_copies();
         synchronize();
         ROLLED for (int first = 0; first < T::POSITIONS; first += 16) {
-            unsigned a[C / 16][4];
-            UNROLL for (int m = 0; m < C / 16; ++m)
+            unsigned a[2][4];
+            UNROLL for (int m = 0; m < 2; ++m)
                 load_matrices<true>(a[m][0], a[m][1], a[m][2], a[m][3],
                                     own + T::at(first + lane % 8 + lane / 16 * 8,
-                                                m * 2 + lane / 8 % 2));
+                                                out * 4 + m * 2 + lane / 8 % 2));
             int position = first + lane % 16;
             int pixel = (position / T::COLUMNS + line) * T::WIDE + position % T::COLUMNS;
             UNROLL for (int tap = 0; tap < 3; ++tap)
-                UNROLL for (int n = 0; n < T::N; n += 2) {
+                UNROLL for (int n = 0; n < 4; n += 2) {
                     unsigned b[2][2];
                     load_matrices<true>(b[0][0], b[0][1], b[1][0], b[1][1],
-                                        bordered + T::at(pixel + tap, n + lane / 16));
-                    UNROLL for (int m = 0; m < C / 16; ++m) {
+                                        around + placed<P::CHUNKS>(pixel + tap,
+                                                                   in * 4 + n + lane / 16));
+                    UNROLL for (int m = 0; m < 2; ++m) {
                         multiply_add(products[tap][m][n], a[m], b[0]);
                         multiply_add(products[tap][m][n + 1], a[m], b[1]);
                     }
@@ -429,11 +444,34 @@ KERNEL(96, 4) weight_gradient(
         }
     }
     for (int tap = 0; tap < 3; ++tap)
-        for (int m = 0; m < C / 16; ++m)
-            for (int n = 0; n < T::N; ++n)
+        for (int m = 0; m < 2; ++m)
+            for (int n = 0; n < 4; ++n)
                 for (int i = 0; i < 4; ++i) {
-                    int out = m * 16 + i / 2 * 8 + lane / 4, in = n * 8 + lane % 4 * 2 + i % 2;
-                    sums[((block() * C + out) * TAPS + line * 3 + tap) * C + in] =
+                    int row = out * 32 + m * 16 + i / 2 * 8 + lane / 4;
+                    int column = inner * 8 + in * 32 + n * 8 + lane % 4 * 2 + i % 2;
+                    sums[((share * C + row) * TAPS + (top + line) * 3 + tap) * C + column] =
                         products[tap][m][n][i];
                 }
+}
+
+// The sums of all columns of a matrix, in bfloat16; a block has 32 of them.
+KERNEL(256, 8) add_up(const float *matrix, unsigned *out, int rows, int columns) {
+    constexpr int WIDTH = 32, SLICES = 256 / (WIDTH / 2);
+    SHARED float parts[SLICES][WIDTH];
+    int pair = thread() % (WIDTH / 2), slice = thread() / (WIDTH / 2);
+    const float *from = matrix + block() * WIDTH + pair * 2;
+    float low = 0, high = 0;
+    UNROLL_BY(8) for (int row = slice; row < rows; row += SLICES) {
+        low += from[row * columns];
+        high += from[row * columns + 1];
+    }
+    parts[slice][pair * 2] = low;
+    parts[slice][pair * 2 + 1] = high;
+    synchronize();
+    if (slice > 0) return;
+    for (int other = 1; other < SLICES; ++other) {
+        low += parts[other][pair * 2];
+        high += parts[other][pair * 2 + 1];
+    }
+    out[block() * WIDTH / 2 + pair] = pack(low, high);
 }

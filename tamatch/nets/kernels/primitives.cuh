@@ -4,6 +4,8 @@
 #define KERNEL(THREADS, BLOCKS) __global__ void __launch_bounds__(THREADS, BLOCKS)
 #define SHARED __shared__
 #define UNROLL _Pragma("unroll")
+#define UNROLL_BY(TIMES) _Pragma(STRING(unroll TIMES))
+#define STRING(TEXT) #TEXT
 #define ROLLED _Pragma("unroll 1")
 
 struct alignas(16) Piece {  // eight numbers in bfloat16

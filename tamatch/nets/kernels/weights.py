@@ -1,0 +1,40 @@
+"""The gradient of a convolution's weight, by whichever kernels are fast for its width."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from . import cuda, narrow
+from .norm import processors
+
+BLOCKS = 3  # for each multiprocessor
+PARTS = {32: (1, 96), 64: (3, 128), 128: (12, 128)}  # blocks and threads for a share, by channels
+WIDTH, THREADS = 32, 256  # columns that a block adds up, and its threads
+
+
+def weight_gradient(x: Tensor, grad: Tensor, weight: Tensor, stride: int, padding: int) -> Tensor:
+    """The gradient of the weight, given that of the result."""
+    if padding == 1 and cuda.fits(x, weight, stride):
+        return in_shares(x, grad, weight)
+    if narrow.fits(x, weight, stride):
+        return narrow.weight_gradient(x, grad, weight)
+    shape = [stride] * 2, [padding] * 2, [1, 1], False, [0, 0], 1
+    only = [False, True, False]
+    result = torch.ops.aten.convolution_backward(grad, x, weight, None, *shape, only)[1]
+    assert isinstance(result, Tensor)
+    return result
+
+
+def in_shares(x: Tensor, grad: Tensor, weight: Tensor) -> Tensor:
+    """By our own kernels: sums over shares of the map, then over the shares."""
+    channels, tiles = len(weight), cuda.tiles_of(x)
+    blocks, threads = PARTS[channels]
+    shares = max(1, min(tiles, BLOCKS * processors(x.device) // blocks))
+    sums = x.new_empty(shares, channels, 3, 3, channels, dtype=torch.float32)
+    name = f"weight_gradient<{channels}>"
+    cuda.start(name, x.device, shares * blocks, threads, x, grad, sums, tiles, *x.shape[2:])
+    result = torch.empty_like(weight)
+    columns = weight.numel()
+    cuda.start("add_up", x.device, columns // WIDTH, THREADS, sums, result, shares, columns)
+    return result
