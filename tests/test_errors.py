@@ -177,6 +177,10 @@ COMMANDS = [
     ("train --weights broken.safetensors", 2,
      "broken.safetensors cannot be read as weights (<any>); a complete file that holds tensors"
      " alone is needed: fetch it again, or save it anew as safetensors."),
+    ("train --data photos --weights other.safetensors", 2,
+     "other.safetensors: no net of ours has such weights: 1 tensor (other 3). Name the net: --net "
+     "NAME (`tamatch nets` lists them; timm/NAME is any of the timm package), or --net "
+     "FILE.py:NAME for one of your own."),
     ("train --from nowhere", 2, "nowhere is not a folder. Name a run folder, such as runs/demo."),
     ("train --from runs/photos --weights other.safetensors", 2,
      "--from and --weights both give the weights to start from: choose one."),
@@ -563,6 +567,11 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     "the weights in \0 as it is now": (
         "nets/test_own_runs.py::test_weights_of_other_code_are_refused"
     ),
+    "holds a transformer of width": (
+        "nets/test_recognise.py::test_files_of_other_nets_say_what_was_seen"
+    ),
+    "but is another net": "nets/test_recognise.py::test_files_that_nearly_fit_are_refused",
+    "weights are for images, and X holds rows": "test_finetune.py::test_rows_take_no_weights",
     "is not for this net": (
         "nets/test_weights.py::test_weights_of_another_net_are_refused_and_change_nothing"
     ),
