@@ -113,6 +113,19 @@ def test_each_draws_from_its_own_generator_and_the_user_s_comes_back(told: Event
     assert torch.cuda.default_generators[None].state == "the user's"  # type: ignore[call-overload]
 
 
+def test_no_convolution_is_looked_for_in_a_capture(
+    told: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """cuDNN would measure, and measuring breaks the capture."""
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", True)
+    seen: list[bool] = []
+    engines = [engine("one", told), engine("two", told)]
+    for made in engines:
+        made.step = lambda: seen.append(torch.backends.cudnn.benchmark)
+    Abreast().replay(engines)
+    assert seen == [False, False] and torch.backends.cudnn.benchmark
+
+
 def test_a_failed_recording_is_joined_and_forgotten(told: Events) -> None:
     abreast, engines = Abreast(), [engine("one", told), engine("two", told, fails=True)]
     with pytest.raises(NoRoom):
