@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 
 from .engine import Engine
-from .room import noticing
+from .room import no_search, noticing
 
 
 class Abreast:
@@ -57,7 +57,7 @@ class Abreast:
             engine.graph = None  # of steps that it did alone
             engine.guard.remember()  # if there is no room, the present state is what is put back
             graph.register_generator_state(generator)
-        with torch.cuda.graph(graph, stream=here):
+        with no_search(), torch.cuda.graph(graph, stream=here):
             for engine in engines:
                 own_stream(engine).wait_stream(here)
             try:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from .room import join_branches
 from .source import Source
 from .stats import by_type
 from .types import Batch
@@ -41,16 +42,22 @@ class Ahead:
         assert self.ready is not None, "turn to the step first"
         here = torch.cuda.current_stream()
         self.stream.wait_stream(here)
-        with torch.cuda.stream(self.stream):
-            coming = self.make(at + 1)
-        if not torch.cuda.is_current_stream_capturing():
-            # the first steps, in which cuDNN measures its kernels: let nothing disturb that
-            here.wait_stream(self.stream)
         try:
+            with torch.cuda.stream(self.stream):
+                coming = self.make(at + 1)
+            if not torch.cuda.is_current_stream_capturing():
+                # the first steps, in which cuDNN measures its kernels: let nothing disturb that
+                here.wait_stream(self.stream)
             yield self.ready
         finally:  # also after a failure, which a capture could not end with otherwise
             here.wait_stream(self.stream)
+            join_branches()
         self._put(coming)
+        if torch.cuda.is_current_stream_capturing():
+            # Torch has 32 streams in all. Where another engine of this capture has the same one, it
+            # must not get the memory that is still read here.
+            for tensor in pytree.tree_leaves(tuple(coming)):
+                tensor.record_stream(here)
 
     def _put(self, batch: Batch) -> None:
         if self.ready is None:

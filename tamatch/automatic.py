@@ -11,17 +11,17 @@ from typing import Any
 
 import torch
 
-from . import choose
+from . import choose, finetune, nets
 from .build import baseline_config, data_of, engine_of, split_plan
 from .choose import Chosen, Speed
 from .config import Run, configure, stated
-from .data import DATASETS, DataSet, Split, load, make_split, own_path
-from .data.folder import typical_side
+from .data import DATASETS, DataSet, Split, make_split, own_path
 from .engine import WARM_STEPS, Engine
 from .errors import UsageError
 from .exam import Exam
 from .hardware import native_bf16, pick_device, pick_precision
 from .progress import counting
+from .start import side_of, start_of
 from .timing import timed, wait
 
 MEASURE = 2.0  # seconds of steps that are timed
@@ -30,7 +30,17 @@ ENDING = 10.0  # seconds for what comes before and after the training: imports, 
 PACE = (  # what follows from a time
     "steps", "warmup", "ema", "norm_momentum", "log_every", "test_every", "save_every",
 )  # fmt: skip
-SHOWN = ("size", "net", "batch", "unlabelled", "steps", "precision", "threads")
+SHOWN = (
+    "size",
+    "net",
+    "normalise",
+    "optimizer",
+    "batch",
+    "unlabelled",
+    "steps",
+    "precision",
+    "threads",
+)
 NOTHING = Chosen({}, {})
 
 
@@ -90,13 +100,16 @@ def decide(
     # what a run to start from says of its length gives way to a time limit
     fixed = {k for k in taken if limit is None or k in user or k not in PACE}
     device, available = pick_device(draft.run.device), torch.get_num_threads()
-    if own and "size" not in fixed:
-        draft.take(size_of(own_path(draft.run.data), device))
+    if own:
+        place = own_path(draft.run.data)
+        side = None if "size" in fixed else side_of(place)
+        arrays, gpu = place.suffix == ".npz", device.type == "cuda"
+        draft.take(start_of(draft.run, fixed, side, arrays=arrays, gpu=gpu))
     with counting("reading images") as count:
         data = data_of(draft.run, draft.run.size, count)
     split = make_split(data, split_plan(draft.run))
     if own:
-        draft.take(fitting(split, device))
+        draft.chosen = fitting(split, device) | draft.chosen  # weights have a net of their own
         draft.take(choose.pool_batch(draft.run.batch, gpu=device.type == "cuda"))
         draft.take(precision_of(draft.run, device))
     timed_run = limit is not None or "steps" not in fixed
@@ -122,16 +135,6 @@ def outlook_of(run: Run) -> str:
     """From a random start, methods with a threshold on confidence want many steps."""
     fresh = run.weights is None and run.from_ is None
     return choose.outlook(run.steps) if fresh and "tau" in run.options else ""
-
-
-def size_of(place: Path, device: torch.device) -> Chosen:
-    """Photos by their headers; arrays are not made larger than they are."""
-    gpu = device.type == "cuda"
-    if place.suffix != ".npz":
-        return choose.image_size(typical_side(place), gpu=gpu)
-    side = load(place).size
-    found = choose.image_size(side, gpu=gpu)
-    return found if found.settings["size"] <= side else Chosen({"size": side}, found.reasons)
 
 
 def fitting(split: Split, device: torch.device) -> Chosen:
@@ -164,6 +167,8 @@ def paced(run: Run, steps: int, *, own: bool) -> Chosen:
     settings: dict[str, Any] = {**choose.intervals(steps)}
     if own:
         settings |= choose.averages(steps)
+        if run.weights is not None and nets.is_transformer(run.net):
+            settings["warmup"] = finetune.warmup(steps)
     else:
         settings["warmup"] = round(run.warmup * steps / run.steps)
     return Chosen(settings, {})

@@ -28,6 +28,10 @@ from .source import Draw, Resident, Source, Streamed
 from .types import Task
 
 SEEDS = {"init": 1, "steps": 2, "views": 3, "batches": 4}  # independent streams of one seed
+COLOURS = {  # mean and spread of the colours that published weights were trained with
+    "half": ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
+    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+}
 
 
 def engine_of(
@@ -101,7 +105,15 @@ def baseline_config(run: Run) -> Run:
 def data_of(run: Run, size: int | None, progress: Progress | None = None) -> DataSet:
     """The data of a run, with the labels that were given to it."""
     root, labels = (Path(p) if p else None for p in (run.root, run.labels))
-    return load(run.data, root, size, progress, labels)
+    return normalised(load(run.data, root, size, progress, labels), run)
+
+
+def normalised(data: DataSet, run: Run) -> DataSet:
+    """The data with the mean and spread of colours that the run takes for 0 and 1."""
+    if run.normalise == "own":
+        return data
+    mean, std = COLOURS[run.normalise]
+    return dataclasses.replace(data, mean=mean, std=std)
 
 
 def go_on_from(path: Path, net: nn.Module, run: Run, data: DataSet) -> None:

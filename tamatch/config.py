@@ -31,6 +31,9 @@ class Run:
     size: (
         Annotated[int, Between(8, 512), "side of the images in pixels; chosen for your own"] | None
     ) = None
+    normalise: Annotated[
+        Literal["own", "half", "imagenet"], "colours by the images' own spread, or as a net is used"
+    ] = "own"
     method: Annotated[str, "method by name, or FILE.py:CLASS"] = "tamatch"
     net: Annotated[str, "net by name, or FILE.py:NAME; `tamatch nets` lists them"]
     weights: Annotated[str, "file of pre-trained weights to start from"] | None = None

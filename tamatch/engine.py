@@ -21,7 +21,7 @@ from .methods.base import Method
 from .nets.base import uncompiled
 from .nets.recompute import recompute, recomputes
 from .optim import Optimizer, schedule, set_lr_
-from .room import in_pieces, noticing
+from .room import in_pieces, no_search, noticing
 from .sampler import keyed
 from .source import OnHost, Source
 from .types import Batch
@@ -156,7 +156,7 @@ class Engine:
         torch.cuda.empty_cache()  # a graph has memory of its own
         self.guard.remember()  # if there is no room, the present state is what is put back
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, stream=self.stream):
+        with no_search(), torch.cuda.graph(self.graph, stream=self.stream):
             self.step()
 
     @torch.no_grad()

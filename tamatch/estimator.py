@@ -19,17 +19,21 @@ from sklearn.utils.validation import (  # type: ignore[import-untyped]
 )
 from torch import nn
 
+from . import choose, finetune
 from .choose import averages
 from .config import Run, configure
 from .data import UNKNOWN
 from .errors import DataError, UsageError
+from .hardware import pick_device
 from .learners import ImageLearner, Learner, VectorLearner
+from .start import start_of
 
 Array = npt.NDArray[Any]
 TRAINING = (
-    "net", "size", "steps", "batch", "unlabelled", "optimizer", "lr", "weight_decay", "ema",
-    "device",
+    "net", "weights", "size", "steps", "batch", "unlabelled", "optimizer", "lr", "weight_decay",
+    "ema", "device",
 )  # fmt: skip
+FRESH = {"net": "wrn_16_1_clean", "batch": 32, "unlabelled": 96, "optimizer": "sgd", "lr": 0.03}
 LEARNERS: dict[str, type[Learner]] = {"images": ImageLearner, "vectors": VectorLearner}
 
 
@@ -45,13 +49,18 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     method : a name; `tamatch methods` lists them
     options : the method's own, such as {"tau": 0.9}; None for its defaults
     net : for images: a name (`tamatch nets` lists them), FILE.py:NAME, an nn.Module, or a class or
-        function that makes one; a module is copied, and its weights are the start
-    size : for images, the side in pixels that they are scaled to; None for their own
+        function that makes one; a module is copied, and its weights are the start. None for
+        "wrn_16_1_clean", or for the net of the weights
+    weights : for images, a file of pre-trained weights to start from
+    size : for images, the side in pixels that they are scaled to; None for their own, or for what
+        suits the weights
     hidden : for vectors, units in each of the two hidden layers
     steps : training steps
-    batch, unlabelled : labelled and unlabelled samples in a step
-    optimizer : "sgd" or "adamw"
-    lr, weight_decay : of the optimizer; the rate falls along a cosine
+    batch, unlabelled : labelled and unlabelled samples in a step; None for 32 and 96, or for fewer
+        from pre-trained weights
+    optimizer : "sgd" or "adamw"; None for what suits the start, as for lr
+    lr, weight_decay : of the optimizer; the rate falls along a cosine. None for 0.03, or for less
+        from pre-trained weights
     ema : momentum of the averaged weights that predict; 0 for none
     device : "auto", "cpu", "cuda" or "cuda:N"
     random_state : seed of everything random; the same seed gives the same classifier
@@ -72,14 +81,15 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         method: str = "tamatch",
         *,
         options: dict[str, Any] | None = None,
-        net: str | nn.Module | Callable[..., nn.Module] = "wrn_16_1_clean",
+        net: str | nn.Module | Callable[..., nn.Module] | None = None,
+        weights: str | None = None,
         size: int | None = None,
         hidden: int = 64,
         steps: int = 1000,
-        batch: int = 32,
-        unlabelled: int = 96,
-        optimizer: str = "sgd",
-        lr: float = 0.03,
+        batch: int | None = None,
+        unlabelled: int | None = None,
+        optimizer: str | None = None,
+        lr: float | None = None,
         weight_decay: float = 5e-4,
         ema: float = 0.99,
         device: str = "auto",
@@ -88,6 +98,7 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.method = method
         self.options = options
         self.net = net
+        self.weights = weights
         self.size = size
         self.hidden = hidden
         self.steps = steps
@@ -115,9 +126,9 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         labels = np.full(len(y), UNKNOWN)
         labels[known] = codes
         with _errors_of_values(), torch.random.fork_rng(devices=[]):
-            run = self._run()
+            run = self._run(min(X.shape[1:3]) if images else None, int(known.sum()))
             self.learner_, self.history_ = (
-                ImageLearner.learn(run, X, labels, self.size, self.net)
+                ImageLearner.learn(run, X, labels, self.net)
                 if images
                 else VectorLearner.learn(run, X, labels, self.hidden)
             )
@@ -151,16 +162,24 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _method(self) -> tuple[str, dict[str, Any]]:
         return self.method, self.options or {}
 
-    def _run(self) -> Run:
+    def _run(self, side: int | None, labelled: int) -> Run:
+        """What to train, on so many labels and on images of this side; None if X are vectors."""
         method, options = self._method()
         seed = self.random_state
         if not isinstance(seed, Integral):
             seed = check_random_state(seed).randint(2**31 - 1)
-        given = {name: getattr(self, name) for name in TRAINING}
+        given = {name: getattr(self, name) for name in TRAINING if getattr(self, name) is not None}
         # a compiled net pays off after minutes only
         fixed = {"data": "arrays", "compile": False, "baseline": "none"}
         values = {**fixed, "method": method, "seed": int(seed), **given, **options}
-        return configure(values, chosen=averages(configure(values).steps))
+        if self.weights is None:
+            chosen = FRESH
+        elif side is None:
+            raise UsageError("weights are for images, and X holds rows of numbers.")
+        else:
+            chosen = pretrained(configure(values), values, side, labelled)
+        steps = configure(values, chosen=chosen).steps
+        return configure(values, chosen={**averages(steps), **chosen})
 
     def __getstate__(self) -> dict[str, Any]:
         """Plain values and, for the weights, the bytes of a safetensors file."""
@@ -200,29 +219,40 @@ class TaMatchClassifier(SSLClassifier):
         tau: float = 0.95,
         target: str = "uniform",
         options: dict[str, Any] | None = None,
-        net: str | nn.Module | Callable[..., nn.Module] = "wrn_16_1_clean",
+        net: str | nn.Module | Callable[..., nn.Module] | None = None,
+        weights: str | None = None,
         size: int | None = None,
         hidden: int = 64,
         steps: int = 1000,
-        batch: int = 32,
-        unlabelled: int = 96,
-        optimizer: str = "sgd",
-        lr: float = 0.03,
+        batch: int | None = None,
+        unlabelled: int | None = None,
+        optimizer: str | None = None,
+        lr: float | None = None,
         weight_decay: float = 5e-4,
         ema: float = 0.99,
         device: str = "auto",
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         super().__init__(
-            options=options, net=net, size=size, hidden=hidden, steps=steps, batch=batch,
-            unlabelled=unlabelled, optimizer=optimizer, lr=lr, weight_decay=weight_decay, ema=ema,
-            device=device, random_state=random_state,
+            options=options, net=net, weights=weights, size=size, hidden=hidden, steps=steps,
+            batch=batch, unlabelled=unlabelled, optimizer=optimizer, lr=lr,
+            weight_decay=weight_decay, ema=ema, device=device, random_state=random_state,
         )  # fmt: skip
         self.tau = tau
         self.target = target
 
     def _method(self) -> tuple[str, dict[str, Any]]:
         return "tamatch", {"tau": self.tau, "target": self.target, **(self.options or {})}
+
+
+def pretrained(run: Run, given: dict[str, Any], side: int, labelled: int) -> dict[str, Any]:
+    """What suits a start from weights, as for a run on a folder."""
+    gpu = pick_device(run.device).type == "cuda"
+    start = start_of(run, given, side, arrays=True, gpu=gpu)
+    batch = choose.batch(labelled, gpu=gpu)
+    pool = choose.pool_batch(given.get("batch", batch.settings["batch"]), gpu=gpu)
+    warm = {"warmup": finetune.warmup(run.steps)} if "lr" in start.settings else {}
+    return {**(start | batch | pool).settings, **warm}
 
 
 def is_unlabelled(y: Array) -> npt.NDArray[np.bool_]:

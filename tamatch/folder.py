@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from .errors import DataError, UsageError
+from .errors import DataError, StorageError, UsageError
 from .files import append_line, read_json, write_json, writing
 from .lock import locked
 from .untrusted import parse_json
@@ -94,7 +94,10 @@ class RunFolder:
 
     @contextmanager
     def taken(self, *, overwrite: bool) -> Iterator[None]:
-        """Hold an empty or absent folder for a new run; never lose an old one unasked."""
+        """Hold an empty or absent folder for a new run; never lose an old one unasked.
+
+        A mistake of the user's that ends the run before it has begun leaves nothing behind.
+        """
         if self.path.exists() and not self.path.is_dir():
             raise UsageError(f"--out {self.path} is a file; give a folder.")
         if self.path.is_dir() and self.contents() and not self.record.exists():
@@ -108,15 +111,33 @@ class RunFolder:
                     if not overwrite and self.begun():
                         raise UsageError(self._occupied())
                     self._clear()
-                yield
+                with self._withdrawn_if_refused():
+                    yield
         finally:
             if not there:  # a run that came to nothing leaves no empty folder
                 with suppress(OSError):
                     self.path.rmdir()
+                    if os.listdir(self.path.parent) == [SEEDS]:  # it was the last of its seeds
+                        (self.path.parent / SEEDS).unlink()
+
+    @contextmanager
+    def _withdrawn_if_refused(self) -> Iterator[None]:
+        try:
+            yield
+        except StorageError:
+            raise  # no mistake: `tamatch resume` goes on when there is room
+        except (UsageError, DataError):
+            if self.record.exists() and not self.begun():
+                self._clear()
+            raise
 
     def begun(self) -> bool:
-        """Has training begun? A run that was refused before that may be replaced without a word."""
-        return self.read().get("status") != "new"
+        """Is there anything to go on from? If not, a run may be replaced without a word."""
+        status = self.read().get("status")
+        if status != "running":
+            return status != "new"
+        logged = self.metrics.exists() and self.metrics.stat().st_size > 0
+        return logged or (self.checkpoints.exists() and any(self.checkpoints.iterdir()))
 
     def contents(self) -> list[Path]:
         """All that is in the folder but what a process killed at its very start leaves there."""

@@ -16,7 +16,7 @@ from safetensors.torch import save as write_weights
 from torch import nn
 
 from . import nets
-from .build import engine_of, split_plan
+from .build import engine_of, normalised, split_plan
 from .config import Run
 from .data import UNKNOWN, make_split
 from .data.arrays import from_arrays
@@ -61,10 +61,9 @@ class ImageLearner:
         run: Run,
         samples: npt.NDArray[Any],
         labels: Indices,
-        size: int | None,
         net: AnyNet | None = None,
     ) -> tuple[Self, History]:
-        data = from_arrays(samples, labels, size=size)
+        data = normalised(from_arrays(samples, labels, size=run.size), run)
         engine = engine_of(run, data, make_split(data, split_plan(run)))
         history = train(engine)
         facts = Facts(nets.title(run.net), data.classes, data.size, data.mean, data.std)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -19,7 +18,7 @@ from .engine import Engine
 from .exam import Exam
 from .hardware import memory
 from .nets.recompute import unmoved
-from .room import NoRoom
+from .room import NoRoom, no_search
 from .source import Resident
 
 PROBES = (2, 4)  # images that are sent through the net to see what each one more needs
@@ -97,16 +96,6 @@ def probe(engine: Engine, count: int) -> int:
             logits = net.forward(images).logits  # a call would compile it for this batch
         torch.autograd.grad(logits.sum(), [images], allow_unused=True)
     return int(peak.most)
-
-
-@contextmanager
-def no_search() -> Iterator[None]:
-    """For a pass or two it does not pay to look for the fastest convolution."""
-    before, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, False
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.benchmark = before
 
 
 def scarce(needs: Sequence[Estimate], device: torch.device) -> str | None:

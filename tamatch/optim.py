@@ -128,10 +128,11 @@ def _lr_tensor(group: Group) -> Tensor:
 
 
 def _keep_settings_on_load(optimizer: Optimizer) -> None:
-    """Let `load_state_dict` load the state alone.
+    """Let `load_state_dict` load the state alone, laid out in memory as the weights are.
 
     Torch would also replace the `lr` tensors, which a graph may have captured, and take over
-    settings that belong to the device the state was saved on.
+    settings and layouts that belong to the device the state was saved on: weights are channels-last
+    on a GPU, and the fused kernels go through weight and moment as these lie in memory.
     """
     own = [{k: v for k, v in g.items() if k != "params"} for g in optimizer.param_groups]
 
@@ -139,5 +140,9 @@ def _keep_settings_on_load(optimizer: Optimizer) -> None:
         for group, settings in zip(loaded.param_groups, own, strict=True):
             settings["lr"].copy_(torch.as_tensor(group["lr"]))
             group.update(settings)
+        for parameter, state in loaded.state.items():
+            for name, value in state.items():
+                if value.shape == parameter.shape and value.stride() != parameter.stride():
+                    state[name] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
 
     optimizer.register_load_state_dict_post_hook(restore)

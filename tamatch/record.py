@@ -19,6 +19,7 @@ from .data.cells import write_table
 from .data.splitfile import ROLES
 from .engine import Engine
 from .errors import DataError
+from .exam import Pool
 from .folder import RunFolder
 from .hardware import pick_precision
 from .progress import Progress
@@ -100,6 +101,15 @@ def tell_of_skipped(folder: RunFolder, data: DataSet, progress: Progress) -> Non
         f"{len(data.skipped):,} of {total:,} images cannot be read and are left out "
         f"(skipped.csv): {file}: {reason}"
     )
+
+
+def tell_of_no_pool(pool: Pool, labelled: int, progress: Progress) -> None:
+    """A method for unlabelled images may have none but the labelled ones: likely not meant."""
+    if not len(pool):
+        progress.say(
+            f"There are no unlabelled images: each of the {labelled:,} images to learn from has a "
+            "label, and these stand in for them."
+        )
 
 
 def command(run: Run, out: Path) -> str:

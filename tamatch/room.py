@@ -12,8 +12,13 @@ from torch import Tensor
 
 from .errors import UsageError
 
-# What torch says where it has no class of errors for it: a CPU's allocator, and cuDNN.
-SAID = ("DefaultCPUAllocator", "FIND was unable to find an engine")
+# What torch says where it has no class of errors for it: a CPU's allocator, and CUDA's libraries.
+SAID = (
+    "DefaultCPUAllocator", "FIND was unable to find an engine", "GET was unable to find an engine",
+    "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED",
+)  # fmt: skip
+
+OPEN: list[torch.cuda.Stream] = []  # branches of a captured step that are not joined yet
 
 
 class NoRoom(UsageError):
@@ -51,6 +56,27 @@ def clear() -> None:
     """Get back what a failed computation had taken; to be called outside of `except`."""
     gc.collect()  # the error is gone, but what it held lives on in circles
     torch.cuda.empty_cache()
+
+
+@contextmanager
+def no_search() -> Iterator[None]:
+    """Let nothing look for the fastest convolution: it does not pay for a pass or two.
+
+    Nor can it be done in a capture, where cuDNN would look again if the one it knows has no room.
+    """
+    before, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before
+
+
+def join_branches() -> None:
+    """After a step that failed while it was captured: torch can only end a capture whose branches
+    are joined, and neither its allocator nor its generator work after one that did not end.
+    """
+    while OPEN:
+        torch.cuda.current_stream().wait_stream(OPEN.pop())
 
 
 def in_pieces(work: Callable[[Tensor], Tensor], rows: Rows, size: int) -> list[Tensor]:

@@ -22,7 +22,7 @@ from .folder import RunFolder
 from .model import Facts, Model
 from .picture import save_views
 from .progress import Progress
-from .record import command, record_facts, tell_of_skipped
+from .record import command, record_facts, tell_of_no_pool, tell_of_skipped
 from .shelf import Shelf
 from .signals import StopSignals
 from .together import Outcome, accompany, go
@@ -265,6 +265,8 @@ def prepare(job: Job, shelf: Shelf, *, started: bool) -> Training:
     exams = {k: shelf.exam(data, part, device) for k, part in parts.items() if len(part)}
     facts = Facts(nets.title(run.net), data.classes, data.size, data.mean, data.std)
     pool = Pool(data, split) if engine.method.views.u else None
+    if pool is not None and not started:
+        tell_of_no_pool(pool, len(split.labelled), progress)
     return Training(run, engine, folder, exams, Model(facts), progress, pool)
 
 

@@ -24,7 +24,7 @@ class Shelf:
         self.exams: list[tuple[torch.device | None, Exam]] = []
 
     def data(self, run: Run) -> DataSet:
-        key = (run.data, run.root, run.labels, run.size)
+        key = (run.data, run.root, run.labels, run.size, run.normalise)
         if key not in self.sets:
             with counting("reading images") as count:
                 self.sets[key] = data_of(run, run.size, count)

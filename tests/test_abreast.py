@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
 
+from tamatch import room
 from tamatch.abreast import Abreast, apart
+from tamatch.ahead import Ahead
 from tamatch.room import NoRoom
 from tests.tiny import tiny_engine
 
@@ -111,6 +113,19 @@ def test_each_draws_from_its_own_generator_and_the_user_s_comes_back(told: Event
     assert torch.cuda.default_generators[None].state == "the user's"  # type: ignore[call-overload]
 
 
+def test_no_convolution_is_looked_for_in_a_capture(
+    told: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """cuDNN would measure, and measuring breaks the capture."""
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", True)
+    seen: list[bool] = []
+    engines = [engine("one", told), engine("two", told)]
+    for made in engines:
+        made.step = lambda: seen.append(torch.backends.cudnn.benchmark)
+    Abreast().replay(engines)
+    assert seen == [False, False] and torch.backends.cudnn.benchmark
+
+
 def test_a_failed_recording_is_joined_and_forgotten(told: Events) -> None:
     abreast, engines = Abreast(), [engine("one", told), engine("two", told, fails=True)]
     with pytest.raises(NoRoom):
@@ -118,6 +133,30 @@ def test_a_failed_recording_is_joined_and_forgotten(told: Events) -> None:
     assert told[-2:] == ["main waits for one", "main waits for two"]
     assert abreast.graph is None and [e.done for e in engines] == [7, 7]
     assert torch.cuda.default_generators[None].state == "the user's"  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("where", ["the coming batch", "the step"])
+def test_a_step_that_fails_in_a_capture_leaves_no_branch(
+    where: str, told: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Torch could neither end the capture nor go on after it."""
+
+    def make(step: torch.Tensor) -> Any:
+        if where == "the coming batch":
+            raise NoRoom("no room")
+        return ()
+
+    side = Stream("side", told)
+    monkeypatch.setattr(torch.cuda, "Stream", lambda _: side)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    ahead = Ahead(tiny_engine("fixmatch").source, make)
+    ahead.ready = cast(Any, ())
+    if where == "the step":
+        monkeypatch.setattr(room, "OPEN", [Stream("beside", told)])
+    with pytest.raises(NoRoom), ahead.present(torch.tensor(7)):
+        raise NoRoom("no room")
+    assert told[0] == "side waits for main" and "main waits for side" in told[1:]
+    assert ("main waits for beside" in told) == (where == "the step") and not room.OPEN
 
 
 def test_another_group_is_captured_anew(told: Events) -> None:

@@ -58,6 +58,10 @@ COMMANDS = [
      "supervised` those of the method."),
     ("train --seeds 0,,x", 2,
      "--seeds takes whole numbers with commas, such as 0,1,2; got '0,,x'."),
+    ("train --seeds 0 1", 2, "--seeds takes its values with commas: --seeds 0,1."),
+    ("train --seeds 0, 1 2 --steps 5", 2, "--seeds takes its values with commas: --seeds 0,1,2."),
+    ("train --seeds 0,1 digits", 2,
+     "'digits' is no option; options are --name value. Perhaps you meant --data digits."),
     ("train --seeds 0,1,0", 2, "--seeds names 0 twice."),
     ("train --seeds 0,1 --seed 1", 2,
      "--seed and --seeds say the same thing twice: give one of them."),
@@ -177,6 +181,10 @@ COMMANDS = [
     ("train --weights broken.safetensors", 2,
      "broken.safetensors cannot be read as weights (<any>); a complete file that holds tensors"
      " alone is needed: fetch it again, or save it anew as safetensors."),
+    ("train --data photos --weights other.safetensors", 2,
+     "other.safetensors: no net of ours has such weights: 1 tensor (other 3). Name the net: --net "
+     "NAME (`tamatch nets` lists them; timm/NAME is any of the timm package), or --net "
+     "FILE.py:NAME for one of your own."),
     ("train --from nowhere", 2, "nowhere is not a folder. Name a run folder, such as runs/demo."),
     ("train --from runs/photos --weights other.safetensors", 2,
      "--from and --weights both give the weights to start from: choose one."),
@@ -336,6 +344,11 @@ COMMANDS = [
     ("bench nothing", 2, "bench nothing is unknown. There is usb, <any>."),
     ("bench digits --methods fixmach", 2,
      "--methods fixmach is unknown. Perhaps you meant fixmatch or defixmatch or mixmatch."),
+    ("bench digits --seeds 0 1 --show", 2, "--seeds takes its values with commas: --seeds 0,1."),
+    ("bench digits --methods fixmatch tamatch", 2,
+     "--methods takes its values with commas: --methods fixmatch,tamatch."),
+    ("bench digits now", 2,
+     "now is not an option. `tamatch bench digits --help` tells more."),
     ("bench digits --seeds a", 2, "--seeds takes whole numbers with commas, got 'a'."),
     ("bench digits --abreast 0", 2, "--abreast must be at least 1, got 0."),
     ("bench digits --cell 3/2", 2, "--cell takes K/N with K from 1 to N, got '3/2'."),
@@ -563,6 +576,11 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     "the weights in \0 as it is now": (
         "nets/test_own_runs.py::test_weights_of_other_code_are_refused"
     ),
+    "holds a transformer of width": (
+        "nets/test_recognise.py::test_files_of_other_nets_say_what_was_seen"
+    ),
+    "but is another net": "nets/test_recognise.py::test_files_that_nearly_fit_are_refused",
+    "weights are for images, and X holds rows": "test_finetune.py::test_rows_take_no_weights",
     "is not for this net": (
         "nets/test_weights.py::test_weights_of_another_net_are_refused_and_change_nothing"
     ),

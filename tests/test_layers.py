@@ -14,10 +14,10 @@ LAYERS = [
     {"files", "stats", "options", "sampler", "signals", "room", "spreadsheet", "cut", "choose"}
     | {"trust", "likeness", "sheet", "events"},
     # siblings never import each other
-    {"pseudo", "nets", "augment", "data", "report", "lock", "symptoms"},
+    {"pseudo", "nets", "augment", "data", "report", "lock", "symptoms", "finetune"},
     {"methods", "recipes", "folder"},
     {"optim", "checkpoint", "source", "meter", "config", "guard", "seedfolder"} | {"compiler"},
-    {"batches", "ahead"},
+    {"batches", "ahead", "start"},
     {"engine", "exam", "hardware", "model", "progress", "conditions"},
     {"memory", "standing", "timing", "abreast", "diagnosis"},
     {"watch", "assess"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import math
 from typing import Any
@@ -242,6 +243,24 @@ def test_saved_and_resumed_equals_uninterrupted(name: str) -> None:
     train(resumed, resumed_optimizer, range(4, 8))
     for key, value in net.state_dict().items():
         assert torch.equal(value, resumed.state_dict()[key]), key
+
+
+@pytest.mark.parametrize("name", ["sgd", "adamw"])
+def test_moments_of_another_layout_are_laid_out_as_the_weights(name: str) -> None:
+    """A run goes on where weights lie otherwise in memory: channels-last on a GPU."""
+    net, optimizer = small(name)
+    train(net, optimizer, range(4))
+    other, going_on = small(name)
+    other.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    other.load_state_dict(net.state_dict())
+    going_on.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    for stepping in (optimizer, going_on):
+        for group in stepping.param_groups:
+            for parameter in group["params"]:
+                parameter.grad = parameter.detach().clone()
+        stepping.step()
+    for key, value in net.state_dict().items():
+        torch.testing.assert_close(other.state_dict()[key], value, msg=key)
 
 
 def test_settings_of_another_device_are_not_taken_over() -> None:

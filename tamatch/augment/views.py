@@ -16,6 +16,7 @@ from .stream import uniform
 from .weak import Crop
 
 VIEWS = ("plain", "weak", "strong")
+LARGEST = 256  # side that the kernel has views of: for larger ones it takes minutes to compile
 
 
 class _Render(Protocol):
@@ -69,7 +70,8 @@ class Augment(nn.Module):
         if view == "plain":
             return self._normalise(images)
         address = len(VIEWS) * stream + VIEWS.index(view)
-        if images.is_cuda and (render := _kernel()) is not None:
+        fits = images.is_cuda and self.policy.size <= LARGEST
+        if fits and (render := _kernel()) is not None:
             return render(self, images, step, slot, address, strong=view == "strong")
         return self.by_modules(images, step, slot, address, strong=view == "strong")
 

@@ -47,7 +47,7 @@ class CheckReport:
         return dataclasses.asdict(self)
 
     def lines(self) -> list[str]:
-        """The report for the terminal."""
+        """The report for the terminal, without the problems: the command ends with these."""
         side = f"{self.size} × {self.size}"
         unusable = [f"{f}: {why}" for f, why in self.skipped]
         return [
@@ -59,13 +59,8 @@ class CheckReport:
             f"memory: {self.memory / 2**20:,.1f} MiB of pixels",
             *self.notes,
             *_listed(unusable, "files cannot be used", one="file cannot be used"),
-            *_listed(
-                _joined(self.duplicates), "groups of equal images", one="group of equal images"
-            ),
-            *_listed(_joined(self.leaks), "of them both in training and in test"),
-            *_listed(_joined(self.contradictions), "of them with different labels"),
+            *self._duplicate_lines(),
             *self._role_lines(),
-            *(f"problem: {problem}" for problem in self.problems),
         ]
 
     def _file_size_lines(self) -> list[str]:
@@ -73,6 +68,23 @@ class CheckReport:
             return []
         shown = (f"{what} {w:,} × {h:,}" for what, (w, h) in self.file_sizes.items())
         return ["files: " + ", ".join(shown) + " pixels"]
+
+    def _duplicate_lines(self) -> list[str]:
+        """Each group once, those that spoil a run first."""
+        faults = {
+            "in training and in test": {*self.leaks},
+            "different labels": {*self.contradictions},
+        }
+        found = {
+            group: [fault for fault, groups in faults.items() if group in groups]
+            for group in self.duplicates
+        }
+        worst_first = sorted(found.items(), key=lambda item: -len(item[1]))
+        shown = [
+            " = ".join(group) + (f" ({', '.join(own)})" if own else "")
+            for group, own in worst_first
+        ]
+        return _listed(shown, "groups of equal images", one="group of equal images")
 
     def _role_lines(self) -> list[str]:
         if self.roles is None:
@@ -96,11 +108,9 @@ def check(
     data = load(name, root, size, progress, labels)
     problems: list[str] = []
     split: Split | None = None
-    if plan is not None:
-        split = make_split(data, plan)
-    elif data.given_labels:
+    if plan is not None or data.given_labels:
         try:
-            split = make_split(data, SplitPlan())
+            split = make_split(data, plan or SplitPlan())
         except DataError as error:
             problems.append(str(error))
     groups = equal_images(data.image_digests())
@@ -162,16 +172,12 @@ def _counted(number: int, one: str, more: str) -> str:
     return f"{number:,} {one if number == 1 else more}"
 
 
-def _joined(groups: tuple[tuple[str, ...], ...]) -> list[str]:
-    return [" = ".join(group) for group in groups]
-
-
-def _listed(items: list[str], what: str, *, one: str | None = None) -> list[str]:
+def _listed(items: list[str], what: str, *, one: str) -> list[str]:
     if not items:
         return []
     more = [f"  … and {len(items) - SHOWN:,} more (--json lists all)"] if len(items) > SHOWN else []
     return [
-        f"{_counted(len(items), one or what, what)}:",
+        f"{_counted(len(items), one, what)}:",
         *(f"  {item}" for item in items[:SHOWN]),
         *more,
     ]

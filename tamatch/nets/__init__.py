@@ -92,6 +92,16 @@ def find(name: str) -> NetEntry:
     raise UsageError(f"--net {name} is not a net.{hint} `tamatch nets` lists them.")
 
 
+def is_transformer(name: str) -> bool:
+    """Whether it is one of this package's vision transformers."""
+    return find(name).build == VIT
+
+
+def made_for(name: str) -> int | None:
+    """The side of the images that a transformer's name tells; other nets take any."""
+    return int(name.rpartition("_")[2]) if is_transformer(name) else None
+
+
 def build(name: str, classes: int, size: int) -> Net:
     """Build a net with fresh weights for images of `size` × `size` pixels."""
     module, function = find(name).build.split(":")

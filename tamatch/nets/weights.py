@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tamatch.errors import UsageError
+from tamatch.nets.dialects import in_our_names
 from tamatch.nets.weight_file import read_tensors
 
 Shape = tuple[int, ...]
@@ -60,10 +61,24 @@ def load_weights(net: nn.Module, path: str | Path) -> WeightReport:
     patch size are resized. A file that fits less than half of the net is refused.
     """
     path = Path(path)
-    loadable = getattr(net, "loadable", None)
-    own = (loadable() if loadable else net).state_dict()
-    theirs = _named(read_tensors(path), own)
+    fitted, report = fit(net, read_tensors(path), path)
+    own = _loadable(net)
+    if 2 * len(fitted) < len(own):
+        raise UsageError(
+            f"{path} is not for this net: only {len(fitted)} of its {len(own)} tensors are in "
+            f"the file with a shape that fits. Choose the net the weights were made for.\n{report}"
+        )
+    for name, tensor in fitted.items():
+        own[name].copy_(tensor)
+    return report
 
+
+def fit(
+    net: nn.Module, tensors: Mapping[str, Tensor], path: Path
+) -> tuple[dict[str, Tensor], WeightReport]:
+    """The tensors of a file by the net's names and in its shapes; the net is left as it is."""
+    own = _loadable(net)
+    theirs = _named(in_our_names(tensors), own)
     fitted: dict[str, Tensor] = {}
     resized, misfits = {}, {}
     dropped = [name for name in theirs if _is_head(name, getattr(net, "head_name", None))]
@@ -76,7 +91,7 @@ def load_weights(net: nn.Module, path: str | Path) -> WeightReport:
         fitted[name] = tensor
         if shapes[0] != shapes[1]:
             resized[name] = shapes
-    report = WeightReport(
+    return fitted, WeightReport(
         path=path,
         loaded=tuple(name for name in own if name in fitted),
         resized=resized,
@@ -85,14 +100,15 @@ def load_weights(net: nn.Module, path: str | Path) -> WeightReport:
         dropped=tuple(dropped),
         misfits=misfits,
     )
-    if 2 * len(fitted) < len(own):
-        raise UsageError(
-            f"{path} is not for this net: only {len(fitted)} of its {len(own)} tensors are in "
-            f"the file with a shape that fits. Choose the net the weights were made for.\n{report}"
-        )
-    for name, tensor in fitted.items():
-        own[name].copy_(tensor)
-    return report
+
+
+def plain_name(name: str) -> str:
+    """The name without what wrappers put before it; that of a wide residual net as ours has it."""
+    while prefix := next((p for p in (*PREFIXES, "model.") if name.startswith(p)), ""):
+        name = name.removeprefix(prefix)
+    for pattern, ours in WRN_NAMES:
+        name = pattern.sub(ours, name)
+    return name
 
 
 def resize_positions(embedding: Tensor, tokens: int) -> Tensor:
@@ -111,6 +127,12 @@ def resize_patches(kernel: Tensor, patch: int) -> Tensor:
     """
     scale = (kernel.shape[-1] / patch) ** 2
     return F.interpolate(kernel, size=(patch, patch), mode="area") * scale
+
+
+def _loadable(net: nn.Module) -> dict[str, Tensor]:
+    """The tensors of the net that a file may have."""
+    part: Callable[[], nn.Module] | None = getattr(net, "loadable", None)
+    return (part() if part else net).state_dict()
 
 
 def _is_head(name: str, head: str | None) -> bool:

@@ -16,20 +16,27 @@ from .folder import read_folder
 from .groups import Group, Member, group_runs, mean_and_spread
 from .html import write_page
 from .svg import COLOURS
+from .verdict import Verdict
+from .winner import winner
 from .words import UNKNOWN, count, duration, percent, share, shortened
 
 _STYLES = ("solid", "dashed", "dotted")
+_OTHERS = ("median of the last 20 tests", "best (oracle)", "worst class", "unlabelled used")
 
 
 @dataclass(frozen=True)
 class Contest:
-    """All groups on one data set: their means, their single runs, their curves."""
+    """All groups on one data set: who is best, their means, their single runs, their curves.
+
+    Tables have their header as first row; there is none of means where each group is one run.
+    """
 
     data: str
+    winner: Verdict | None
+    note: str  # how to read the tables; empty where nothing was measured
     means: list[tuple[str, ...]]
     runs: list[tuple[str, ...]]
     charts: list[Markup]
-    several_seeds: bool
 
 
 def write_comparison(runs: Sequence[Path], out: Path) -> Path:
@@ -49,7 +56,6 @@ def write_comparison(runs: Sequence[Path], out: Path) -> Path:
         contests=contests,
         total=len(folders),
         notes=notes,
-        oracle=ORACLE,
     )
 
 
@@ -67,20 +73,43 @@ def _contest(data: str, groups: Sequence[Group]) -> Contest:
         for index, group in enumerate(groups)
         for member in group.members
     ]
+    several = any(len(group.members) > 1 for group in groups)
+    scores = (f"{kind} error, last step".strip(), *_OTHERS)
+    means = [("method", "runs", *scores), *(_mean_row(group) for group in groups)]
+    heading = ("method", "seed", *scores, "steps", "time", "folder")
+    runs = [heading, *(_run_row(group, member, kind) for group, member in members)]
     return Contest(
         data=data,
-        means=[_mean_row(group) for group in groups],
-        runs=[_run_row(group, member) for group, member in members],
-        charts=error_charts(lines, kind),
-        several_seeds=any(len(group.members) > 1 for group in groups),
+        winner=winner(groups),
+        note=_note(kind, several=several) if kind else "",
+        means=_told(means) if several else [],
+        runs=_told(runs),
+        charts=error_charts(lines, kind) if any(len(line.points) > 1 for line in lines) else [],
     )
+
+
+def _note(kind: str, *, several: bool) -> str:
+    spread = (
+        "Mean ± sample standard deviation (ddof = 1) over the finished runs of a group, which "
+        "differ in their seed alone."
+        if several
+        else "One run each: how much another seed would change is not known."
+    )
+    unfair = f" The best error is no fair measure ({ORACLE})." if kind == "test" else ""
+    return spread + unfair
+
+
+def _told(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """A table without the columns that nobody has a value in."""
+    kept = [i for i, cells in enumerate(zip(*rows[1:], strict=True)) if {*cells} != {UNKNOWN}]
+    return [tuple(row[i] for i in kept) for row in rows]
 
 
 def _mean_row(group: Group) -> tuple[str, ...]:
     return (
         group.name,
         group.size,
-        mean_and_spread(group.values(lambda facts: facts.error_last)),
+        mean_and_spread(group.errors),
         mean_and_spread(group.values(lambda facts: facts.error_median)),
         mean_and_spread(group.values(lambda facts: facts.error_best)),
         mean_and_spread(group.values(_worst_accuracy), 1),
@@ -88,15 +117,16 @@ def _mean_row(group: Group) -> tuple[str, ...]:
     )
 
 
-def _run_row(group: Group, member: Member) -> tuple[str, ...]:
+def _run_row(group: Group, member: Member, kind: str) -> tuple[str, ...]:
     facts = member.facts
     worst = UNKNOWN
     if facts.worst is not None:
         worst = f"{percent(facts.worst[1])} ({shortened(facts.worst[0])})"
+    other = f" ({facts.measured_on})" if facts.measured_on not in (kind, "") else ""
     return (
         group.name,
         facts.seed,
-        percent(facts.error_last, 2) if facts.measured_on != "validation" else _validation(facts),
+        percent(facts.error_last, 2) + other,
         percent(facts.error_median, 2),
         percent(facts.error_best, 2),
         worst,
@@ -105,10 +135,6 @@ def _run_row(group: Group, member: Member) -> tuple[str, ...]:
         duration(facts.seconds),
         shortened(member.folder.path.name),
     )
-
-
-def _validation(facts: Facts) -> str:
-    return f"{percent(facts.error_last, 2)} (validation)"
 
 
 def _worst_accuracy(facts: Facts) -> float | None:

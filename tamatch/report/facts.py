@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .folder import RunFolder
@@ -30,6 +31,7 @@ class Facts:
     per_class: tuple[float, ...]
     utilization: float | None
     seconds: float | None
+    labelled_pool: bool = False  # the unlabelled images were the labelled ones over again
 
     @property
     def accuracy(self) -> float | None:
@@ -61,6 +63,9 @@ def facts_of(run: RunFolder) -> Facts:
     if measured_on == "test":
         per_class = numbers(run.result.get("per_class_accuracy")) or per_class
     utilization = number(run.result.get("utilization"))
+    if utilization is None:
+        utilization = run.metrics.of("train").last_scalar("used")
+    labelled_pool = _pool_is_labelled(run.data)
     return Facts(
         method=text(run.config.get("method") or run.result.get("method"), "unknown method"),
         data=text(
@@ -78,11 +83,15 @@ def facts_of(run: RunFolder) -> Facts:
         best_step=whole(run.result.get("best_step")),
         classes=_class_names(run, per_class),
         per_class=tuple(per_class),
-        utilization=run.metrics.of("train").last_scalar("used")
-        if utilization is None
-        else utilization,
+        utilization=None if labelled_pool else utilization,
         seconds=number(run.result.get("seconds")),
+        labelled_pool=labelled_pool,
     )
+
+
+def _pool_is_labelled(data: Mapping[str, object]) -> bool:
+    pool, labelled = whole(data.get("unlabelled")), whole(data.get("labelled"))
+    return bool(pool) and pool == labelled and data.get("labelled_in_pool") is True
 
 
 def _class_names(run: RunFolder, per_class: list[float]) -> tuple[str, ...]:

@@ -37,8 +37,7 @@ class Group:
     @property
     def size(self) -> str:
         """How many runs, and how many of them count so far."""
-        done = sum(member.facts.finished for member in self.members)
-        total = len(self.members)
+        done, total = len(self.finished), len(self.members)
         return str(total) if done == total else f"{done} of {total}"
 
     @property
@@ -46,9 +45,19 @@ class Group:
         """The seeds that were run."""
         return ", ".join(member.facts.seed for member in self.members)
 
+    @property
+    def finished(self) -> list[Member]:
+        """The runs that count."""
+        return [member for member in self.members if member.facts.finished]
+
+    @property
+    def errors(self) -> list[float]:
+        """The last error of every finished run that has one."""
+        return self.values(lambda facts: facts.error_last)
+
     def values(self, pick: Callable[[Facts], float | None]) -> list[float]:
         """One figure of every finished member that has it."""
-        found = [pick(member.facts) for member in self.members if member.facts.finished]
+        found = [pick(member.facts) for member in self.finished]
         return [value for value in found if value is not None]
 
 
@@ -92,9 +101,9 @@ def _differences(own: dict[str, str], others: Sequence[dict[str, str]]) -> list[
     names = dict.fromkeys([*own, *(name for other in others for name in other)])
     differ = [n for n in names if any(other.get(n) != own.get(n) for other in others)]
     shared = [n for n in differ if n in own and all(n in other for other in others)]
-    return [f"{name} {own.get(name, 'not set')}" for name in shared or differ]
+    words = {name: name.strip("_").replace("_", " ") for name in names}
+    return [f"{words[name]} {own.get(name, 'not set')}" for name in shared or differ]
 
 
 def _order(group: Group) -> tuple[str, float, str]:
-    errors = group.values(lambda facts: facts.error_last)
-    return group.data, fmean(errors) if errors else math.inf, group.name
+    return group.data, fmean(group.errors) if group.errors else math.inf, group.name

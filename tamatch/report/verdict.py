@@ -28,8 +28,9 @@ def verdict_of(folder: RunFolder) -> Verdict:
     """The verdict on a run folder, image by image where both have their predictions."""
     run, inner = facts_of(folder), folder.baseline
     labelled = whole(folder.data.get("labelled"))
-    if "supervised" not in run.method and _pool_is_labelled(folder, labelled):
-        return Verdict(NO_POOL, "Every image to learn from has a label.", "open")
+    if run.labelled_pool and "supervised" not in run.method:
+        told = "Every image to learn from has a label; the labelled ones stood in for others."
+        return Verdict(NO_POOL, told, "open")
     if inner is None:
         return verdict(run, None, labelled)
     pairs = paired(folder.path, inner.path, run.measured_on)
@@ -65,12 +66,6 @@ def verdict(
             "open",
         )
     return _compare(run, run.error_last, baseline.error_last, labelled, pairs)
-
-
-def _pool_is_labelled(folder: RunFolder, labelled: int | None) -> bool:
-    """Whether the unlabelled pool is the labelled images over again, and nothing else."""
-    pool = whole(folder.data.get("unlabelled"))
-    return folder.data.get("labelled_in_pool") is True and pool is not None and pool == labelled
 
 
 def _compare(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tamatch.augment import OPERATIONS, Augment, Policy, randaugment, uniform
+from tamatch.augment import OPERATIONS, Augment, Policy, randaugment, uniform, views
 from tamatch.augment.views import VIEWS
 from tests.augment.oracle import pictures
 
@@ -54,6 +54,17 @@ def test_the_kernel_makes_the_views_of_the_modules(size: int, strong: bool) -> N
     address = len(VIEWS) * 4 + (2 if strong else 1)
     other = augment.by_modules(images, step, slot, address, strong=strong)
     torch.testing.assert_close(one, other, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("view", ["weak", "strong"])
+def test_large_views_are_made_by_the_modules(view: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "_kernel", lambda: pytest.fail("it takes minutes to compile"))
+    size = views.LARGEST + 8
+    images = pictures(4, size, size)
+    augment, step, slot = Augment(Policy(size, HALF, HALF), 2), torch.tensor(7), torch.arange(4)
+    expected = augment(view, images, step, slot, 0)
+    found = augment.cuda()(view, images.cuda(), step.cuda(), slot.cuda(), 0)
+    assert ((found.cpu() - expected).abs() > 1e-4).float().mean() < 1e-3
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

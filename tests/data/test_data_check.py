@@ -17,7 +17,6 @@ from tamatch.data import DATASETS, SplitPlan
 from tamatch.data.check import check
 from tamatch.data.dataset import digests_of
 from tamatch.data.duplicates import equal_images
-from tamatch.errors import DataError
 from tests.data.pictures import put
 
 
@@ -60,7 +59,8 @@ def test_lines_and_json_say_the_same(folder: Path) -> None:
         "photos: 2 classes, 11 images at 32 × 32 pixels",
         "train/kind1/broken.jpg: not an image",
         "2 groups of equal images:",
-        "1 of them both in training and in test:",
+        "test/kind0/seen.png = train/kind0/0.png (in training and in test)",
+        "train/kind0/twin.png = train/kind1/1.png (different labels)",
         "the labelled images are not in the unlabelled pool",
         "largest 43 × 30",
     ):
@@ -75,9 +75,32 @@ def test_a_class_without_images_is_a_problem_not_an_end(folder: Path) -> None:
     report = check(folder)
     assert report.roles is None
     assert '"rust" has no labelled image' in report.problems[0]
-    assert report.lines()[-1].startswith('problem: class "rust"')
-    with pytest.raises(DataError, match="rust"):
-        check(folder, plan=SplitPlan(labels_per_class=1))
+    wanted = check(folder, plan=SplitPlan(labels_per_class=2))
+    assert (wanted.roles, wanted.problems) == (None, report.problems)
+
+
+def test_a_problem_and_a_group_are_told_once(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "train" / "rust").mkdir()
+    for words in ([], ["--labels-per-class", "1"]):
+        assert main(["check", str(folder), *words]) == 3
+        told = capsys.readouterr()
+        assert "11 images" in told.out  # what there is helps to see what is lacking
+        assert (told.out + told.err).count('"rust" has no labelled image') == 1
+        assert told.out.count("train/kind0/twin.png") == told.out.count("seen.png") == 1
+
+
+def test_groups_that_spoil_a_run_come_first(tmp_path: Path) -> None:
+    for i in range(25):
+        for name in "ab":
+            put(tmp_path / "kind0" / f"{i:02}{name}.png", 5 * i)
+    put(tmp_path / "kind1" / "z.png", 5 * 24)
+    lines = check(tmp_path).lines()
+    at = lines.index("25 groups of equal images:")
+    assert lines[at + 1] == "  kind0/24a.png = kind0/24b.png = kind1/z.png (different labels)"
+    assert lines[at + 2] == "  kind0/00a.png = kind0/00b.png"
+    assert lines[at + 21] == "  … and 5 more (--json lists all)"
 
 
 def test_a_named_set_with_split_options() -> None:

@@ -69,7 +69,7 @@ def test_one_process_of_a_machine_speaks(
 def test_a_process_speaks_of_what_it_alone_has_met(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail() -> NoReturn:
+    def fail(net: object) -> NoReturn:
         raise DataError("other images here")
 
     started(monkeypatch, world=2, rank=1)

@@ -155,3 +155,13 @@ def test_an_empty_pool_is_refused_by_methods_that_learn_from_it(tmp_path: Path) 
 def test_an_empty_pool_is_nothing_to_supervised_training(tmp_path: Path) -> None:
     options = {**fully_labelled(tmp_path), "method": "supervised"}
     assert tamatch.train(out=tmp_path / "run", quiet=True, **options).result["steps"] == 12
+
+
+@pytest.mark.parametrize("method", ["tamatch", "supervised"])
+def test_a_pool_of_labelled_images_is_told(tmp_path: Path, method: str) -> None:
+    options = {**fully_labelled(tmp_path), "labelled_in_pool": "yes", "method": method}
+    tamatch.train(out=tmp_path / "run", quiet=True, **options)
+    log = tmp_path / "run" / "log.txt"
+    told = log.read_text() if log.exists() else ""
+    sentence = "There are no unlabelled images: each of the 8 images to learn from has a label"
+    assert told.count(sentence) == (method == "tamatch")

@@ -229,9 +229,12 @@ def test_the_share_that_fits() -> None:
     [
         torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"),
         RuntimeError("[enforce fail at alloc_cpu.cpp:114] . DefaultCPUAllocator: can't allocate"),
+        RuntimeError("CUDA error: out of memory\nSearch for `cudaErrorMemoryAllocation'"),
+        RuntimeError("GET was unable to find an engine to execute this computation"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
     ],
 )
-def test_both_kinds_of_errors_are_noticed(error: RuntimeError) -> None:
+def test_all_kinds_of_errors_are_noticed(error: RuntimeError) -> None:
     with pytest.raises(NoRoom, match="smaller --batch"), noticing():
         raise error
 

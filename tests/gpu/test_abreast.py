@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from itertools import cycle
 from pathlib import Path
 from typing import Any, cast
 
@@ -130,11 +131,32 @@ def test_no_room_to_capture(name: str, same_kernels: None, monkeypatch: pytest.M
         assert_equal(alone, found)
 
 
+@pytest.mark.parametrize("name", ["tamatch", "mixmatch"])
+def test_streams_may_be_shared(
+    name: str, same_kernels: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Torch has 32 and hands them out in turn: the side stream of one is another's own."""
+    whole, few = torch.cuda.Stream, cycle([torch.cuda.Stream() for _ in range(3)])  # type: ignore[no-untyped-call]
+
+    def handed_out(*device: Any, **known: Any) -> torch.cuda.Stream:
+        return whole(**known) if known else next(few)  # torch itself asks for streams by number
+
+    monkeypatch.setattr(torch.cuda, "Stream", handed_out)
+    abreast, engines = Abreast(), [tiny(name, seed) for seed in SEEDS]
+    assert engines[0].ahead is not None and engines[0].ahead.stream == engines[1].stream
+    together(engines, 12, abreast)
+    monkeypatch.undo()
+    assert abreast.graph is not None
+    for seed, engine in zip(SEEDS, engines, strict=True):
+        assert_equal(run(tiny(name, seed, graph=False), 12).state_dict(), engine.state_dict())
+
+
 def test_the_user_s_random_numbers_go_on(same_kernels: None) -> None:
+    engines = [tiny("mixmatch", seed) for seed in SEEDS]
     torch.manual_seed(5)
     wanted = torch.rand(3, device="cuda")
     torch.manual_seed(5)
-    together([tiny("mixmatch", seed) for seed in SEEDS], 8)
+    together(engines, 8)
     assert torch.equal(torch.rand(3, device="cuda"), wanted)
 
 

@@ -21,6 +21,7 @@ from tamatch.memory import estimate
 from tamatch.methods import METHODS
 from tamatch.nets import parts
 from tamatch.nets.recompute import recompute
+from tamatch.room import OPEN, NoRoom, clear
 from tests.contract.test_contract import assert_equal
 from tests.tiny import tiny_engine
 
@@ -204,6 +205,37 @@ def test_a_second_stream_that_may_hold_nothing(monkeypatch: pytest.MonkeyPatch) 
     settings = {"net": "wrn_10_2", "method": "tamatch", "precision": "bf16"}
     eager, captured = (engine_with(graph=graph, **settings) for graph in (False, True))
     assert_equal(state_after(eager, 8), state_after(captured, 8))
+
+
+@pytest.mark.parametrize("method", ["tamatch", "mixmatch"])
+def test_no_room_in_the_backward_pass_of_a_capture(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second stream is joined even so: torch can end the capture, and draw numbers after it."""
+    engine = engine_with(net="wrn_10_2", method=method, precision="bf16", graph=True)
+    whole, calls = norm.NormAct.backward, []
+
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        if torch.cuda.is_current_stream_capturing():
+            calls.append(len(OPEN))
+            if len(calls) == 3:  # convolutions have come before
+                raise torch.OutOfMemoryError("CUDA out of memory.")
+        return whole(ctx, *grads)
+
+    monkeypatch.setattr(norm.NormAct, "backward", staticmethod(backward))
+    failed = []
+    with engine.running():
+        while engine.done < 9:
+            try:
+                engine.advance()
+                continue
+            except NoRoom:
+                failed.append(engine.done)
+            clear()
+            assert engine.make_room()
+    torch.cuda.synchronize()
+    assert failed == [3] and calls[2] >= 1 and not OPEN
+    assert engine.graph is not None and int(engine.guard.count) == 0
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if methods.get(name).compiles])

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.autograd import Variable
 
+from tamatch.room import OPEN
+
 MOST = 4 * 2**30  # bytes that are held for the second stream; then the first waits for it
 
 
@@ -32,6 +34,7 @@ class Beside:
         here = torch.cuda.current_stream()
         if self.stream is None:
             self.stream = torch.cuda.Stream(tensors[0].device)
+            OPEN.append(self.stream)
             # A backward pass that stops at the images never comes to the weights.
             Variable._execution_engine.queue_callback(self.join)
         if sum(tensor.nbytes for tensor in self.held) > MOST:
@@ -42,12 +45,17 @@ class Beside:
         with torch.cuda.stream(self.stream):
             yield
 
-    def join(self) -> None:
-        """Let everything from here on come after what was done beside."""
-        if self.stream is not None:
-            torch.cuda.current_stream().wait_stream(self.stream)
-            self.stream = None
-            self.held.clear()
+    def join(self, *results: Tensor) -> None:
+        """Let everything from here on come after what was done beside, and read what came of it."""
+        if self.stream is None:
+            return
+        here = torch.cuda.current_stream()
+        here.wait_stream(self.stream)
+        OPEN.remove(self.stream)
+        self.stream = None
+        self.held.clear()
+        for result in results:  # the stream may be another engine's too, which must not write here
+            result.record_stream(here)
 
 
 def capturing(x: Tensor) -> bool:

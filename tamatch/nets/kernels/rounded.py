@@ -20,16 +20,16 @@ class Rounded(Function):
 
     @staticmethod
     def forward(
-        ctx: Any, dtype: torch.dtype, join: Callable[[], None], *weights: Tensor
+        ctx: Any, dtype: torch.dtype, join: Callable[..., None], *weights: Tensor
     ) -> tuple[Tensor, ...]:
-        """`join` is called before the gradients are read."""
+        """`join` is called with the gradients before they are read."""
         ctx.dtype, ctx.join = weights[0].dtype, join
         ctx.layouts = [(weight.shape, weight.stride()) for weight in weights]
         return in_line(weights, ctx.layouts, dtype)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        ctx.join()
+        ctx.join(*grads)
         return None, None, *in_line(grads, ctx.layouts, ctx.dtype)
 
 

@@ -1,0 +1,105 @@
+"""The names that others give to the tensors of a vision transformer, and timm's, which are ours.
+
+Google publishes `.npz` files of its JAX nets, the Hugging Face hub has those of the `transformers`
+package, and torchvision has a third kind. The computation is the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+Tensors = dict[str, Tensor]
+Names = tuple[tuple[str, str], ...]  # patterns, and what replaces them
+
+GOOGLE: Names = (
+    (r"^cls$", "cls_token"),
+    (r"^Transformer/posembed_input/pos_embedding$", "pos_embed"),
+    (r"^embedding/", "patch_embed.proj."),
+    (r"^Transformer/encoder_norm/", "norm."),
+    (r"^Transformer/encoderblock_(\d+)/", r"blocks.\1."),
+    (r"LayerNorm_0/", "norm1."),
+    (r"LayerNorm_2/", "norm2."),
+    (r"MultiHeadDotProductAttention_1/(query|key|value)/", r"attn.\1."),
+    (r"MultiHeadDotProductAttention_1/out/", "attn.proj."),
+    (r"MlpBlock_3/Dense_0/", "mlp.fc1."),
+    (r"MlpBlock_3/Dense_1/", "mlp.fc2."),
+    (r"(/|\.)(kernel|scale)$", ".weight"),
+    (r"/", "."),
+)
+TRANSFORMERS: Names = (
+    (r"^vit\.", ""),
+    (r"^embeddings\.cls_token$", "cls_token"),
+    (r"^embeddings\.position_embeddings$", "pos_embed"),
+    (r"^embeddings\.patch_embeddings\.projection\.", "patch_embed.proj."),
+    (r"^layernorm\.", "norm."),
+    (r"^encoder\.layer\.(\d+)\.", r"blocks.\1."),
+    (r"\.layernorm_before\.", ".norm1."),
+    (r"\.layernorm_after\.", ".norm2."),
+    (r"\.attention\.attention\.(query|key|value)\.", r".attn.\1."),
+    (r"\.attention\.output\.dense\.", ".attn.proj."),
+    (r"\.intermediate\.dense\.", ".mlp.fc1."),
+    (r"\.output\.dense\.", ".mlp.fc2."),
+)
+TORCHVISION: Names = (
+    (r"^class_token$", "cls_token"),
+    (r"^encoder\.pos_embedding$", "pos_embed"),
+    (r"^conv_proj\.", "patch_embed.proj."),
+    (r"^heads\.", "head."),
+    (r"^encoder\.ln\.", "norm."),
+    (r"^encoder\.layers\.encoder_layer_(\d+)\.", r"blocks.\1."),
+    (r"\.ln_([12])\.", r".norm\1."),
+    (r"\.self_attention\.in_proj_", ".attn.qkv."),
+    (r"\.self_attention\.out_proj\.", ".attn.proj."),
+    (r"\.mlp\.(linear_1|0)\.", ".mlp.fc1."),
+    (r"\.mlp\.(linear_2|3)\.", ".mlp.fc2."),
+)
+DIALECTS = {  # by a name that each has, and no other
+    "embedding/kernel": GOOGLE,
+    "embeddings.cls_token": TRANSFORMERS,
+    "vit.embeddings.cls_token": TRANSFORMERS,
+    "conv_proj.weight": TORCHVISION,
+}
+PARTS = ("query", "key", "value")
+
+
+def in_our_names(tensors: Mapping[str, Tensor]) -> Tensors:
+    """The tensors under timm's names and in torch's order of axes; others are left as they are."""
+    names = next((names for sign, names in DIALECTS.items() if sign in tensors), None)
+    if names is None:
+        return dict(tensors)
+    turned = as_in_torch if names is GOOGLE else lambda _, tensor: tensor
+    return joined({renamed(k, names): turned(k, v) for k, v in tensors.items()})
+
+
+def renamed(name: str, names: Names) -> str:
+    for pattern, ours in names:
+        name = re.sub(pattern, ours, name)
+    return name
+
+
+def as_in_torch(name: str, tensor: Tensor) -> Tensor:
+    """JAX has outputs last, and the heads of attention on an axis of their own."""
+    kind = name.rpartition("/")[2]
+    if kind == "bias":
+        return tensor.flatten()
+    if kind != "kernel":
+        return tensor
+    if name == "embedding/kernel":
+        return tensor.permute(3, 2, 0, 1)
+    return tensor.flatten(0, -2).T if name.endswith("/out/kernel") else tensor.flatten(1).T
+
+
+def joined(tensors: Tensors) -> Tensors:
+    """Queries, keys and values as one tensor, where they are three."""
+    found = {}
+    for name, tensor in tensors.items():
+        if f".{PARTS[0]}." in name:
+            three = [tensors.get(name.replace(PARTS[0], part), tensor) for part in PARTS]
+            found[name.replace(PARTS[0], "qkv")] = torch.cat(three)
+        elif not any(f".{part}." in name for part in PARTS):
+            found[name] = tensor
+    return found

@@ -1,0 +1,122 @@
+"""Which net a weight file was made for, by the names and shapes of its tensors."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from tamatch import nets
+from tamatch.errors import UsageError
+from tamatch.nets.dialects import in_our_names
+from tamatch.nets.vit import SHAPES
+from tamatch.nets.weight_file import read_tensors
+from tamatch.nets.weights import fit, plain_name
+
+ADVICE = (
+    "Name the net: --net NAME (`tamatch nets` lists them; timm/NAME is any of the timm package), "
+    "or --net FILE.py:NAME for one of your own."
+)
+OTHER = re.compile(r"(blocks|patch_embed|norm_pre|stages)\.|(reg|dist)_token")  # parts of a body
+MAY_LACK = re.compile(r"head\.|stem\.bias$|.*\.num_batches_tracked$")
+SHOWN = 4  # tensors of a file that is not recognised
+
+
+@dataclass(frozen=True)
+class Recognised:
+    """The net of a weight file; `size` and `patch` are those that the file was made with."""
+
+    net: str
+    size: int
+    patch: int = 1  # of a transformer, in pixels
+
+    @property
+    def is_transformer(self) -> bool:
+        return self.net.startswith("vit_")
+
+    @property
+    def grid(self) -> int:
+        """Patches in a row."""
+        return self.size // self.patch
+
+    def at(self, size: int, patch: int) -> str:
+        """The same net for images and patches of another size."""
+        return (
+            f"{self.net.rpartition('_p')[0]}_p{patch}_{size}" if self.is_transformer else self.net
+        )
+
+
+def recognise(path: Path) -> Recognised:
+    """The net of this package that all of a file's tensors fit, or an error that says what it saw.
+
+    The heads of a transformer's attention leave no trace in shapes: they are taken to be 64 wide,
+    as in all of the published nets of these widths.
+    """
+    tensors = read_tensors(path)
+    shapes = {plain_name(k): tuple(v.shape) for k, v in in_our_names(tensors).items()}
+    if "patch_embed.proj.weight" in shapes and "pos_embed" in shapes:
+        found = transformer(shapes, path)
+    elif "stages.0.0.conv1.weight" in shapes:
+        found = residual({plain_name(k): v for k, v in tensors.items()})
+    else:
+        raise UsageError(f"{path}: no net of ours has such weights: {some(tensors)}. {ADVICE}")
+    check(found, tensors, path)
+    return found
+
+
+def transformer(shapes: Mapping[str, tuple[int, ...]], path: Path) -> Recognised:
+    """From the width, the number of blocks, the patch and the number of positions."""
+    depth = blocks_in(shapes, "blocks")
+    width, patch = (shapes["patch_embed.proj.weight"][i] for i in (0, -1))
+    name = next((k for k, shape in SHAPES.items() if shape[:2] == (width, depth)), None)
+    positions = shapes["pos_embed"][1] - 1 if len(shapes["pos_embed"]) == 3 else -1
+    grid = math.isqrt(max(0, positions))
+    if name is None or grid < 1 or grid**2 != positions:
+        known = ", ".join(f"{k} {w} and {d}" for k, (w, d, _) in SHAPES.items())
+        raise UsageError(
+            f"{path} holds a transformer of width {width}, depth {depth} and "
+            f"{positions + 1} positions; there are {known}, with a class token and a square of "
+            f"patches. {ADVICE}"
+        )
+    return Recognised(f"vit_{name}_p{patch}_{grid * patch}", grid * patch, patch)
+
+
+def residual(tensors: Mapping[str, Tensor]) -> Recognised:
+    """From the blocks of a stage and their width; what the reference never trains tells it."""
+    depth = 6 * blocks_in(tensors, "stages.0") + 4
+    width = tensors["stages.0.0.conv1.weight"].shape[0] // 16
+    raw = tensors.get("stages.1.0.bn1.running_mean")
+    clean = "" if raw is not None and not raw.any() else "_clean"
+    name = f"wrn_{depth}_{width}{clean}"
+    return Recognised(name, nets.find(name).size)
+
+
+def check(found: Recognised, tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Compare with the net, which is built without memory for its weights."""
+    with torch.device("meta"):
+        net = nets.build(found.net, 1, found.size)
+    _, report = fit(net, tensors, path)
+    missing = [name for name in report.missing if MAY_LACK.match(name) is None]
+    extra = [name for name in report.extra if OTHER.match(name)]
+    wrong = {"of other shapes": list(report.misfits), "missing": missing, "left over": extra}
+    if any(wrong.values()):
+        said = "; ".join(f"{what}: {', '.join(v[:SHOWN])}" for what, v in wrong.items() if v)
+        raise UsageError(f"{path} looks like {found.net}, but is another net ({said}). {ADVICE}")
+
+
+def blocks_in(names: Mapping[str, object], part: str) -> int:
+    found = (re.match(rf"{re.escape(part)}\.(\d+)\.", name) for name in names)
+    return len({match[1] for match in found if match})
+
+
+def some(tensors: Mapping[str, Tensor]) -> str:
+    """How many tensors there are, and the first of them."""
+    first = [f"{k} {'×'.join(map(str, v.shape)) or '1'}" for k, v in list(tensors.items())[:SHOWN]]
+    more = ", …" if len(tensors) > SHOWN else ""
+    count = f"{len(tensors)} tensor{'s' * (len(tensors) != 1)}"
+    return f"{count} ({', '.join(first)}{more})" if tensors else "it is empty"

@@ -1,0 +1,147 @@
+"""A start from pre-trained weights: the rules, and whole runs that name nothing but the file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file, save_file
+
+import tamatch
+from tamatch import automatic, finetune, nets
+from tamatch.automatic import decide
+from tamatch.choose import Speed
+from tamatch.errors import UsageError
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A file with timm's names and shapes of a ViT-Tiny for ImageNet; its values are random."""
+    torch.manual_seed(0)
+    state = nets.build("vit_tiny_p16_224", 1000, 224).state_dict()
+    file = tmp_path_factory.mktemp("weights") / "tiny.safetensors"
+    save_file({k: v.half() for k, v in state.items()}, file)
+    return str(file)
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Photos of 30 × 40 pixels: two of each of two classes labelled, two to test, eight more."""
+    folder = tmp_path_factory.mktemp("photos")
+    draw = np.random.default_rng(0)
+    for part in ("train/dark", "train/light", "test/dark", "test/light", "unlabelled"):
+        (folder / part).mkdir(parents=True)
+        for i in range(8 if part == "unlabelled" else 2):
+            light = 100 * (part.endswith("light") or (part == "unlabelled" and i % 2))
+            pixels = draw.integers(light, 120 + light, (30, 40, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(folder / part / f"{i}.png")
+    return folder
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine of a known speed."""
+    monkeypatch.setattr(automatic, "speed_of", lambda run, data, split: Speed(1, 0.4, 0.1))
+    monkeypatch.setattr(automatic, "native_bf16", lambda: True)
+
+
+@pytest.mark.parametrize(
+    ("side", "patch", "own", "gpu", "size"),
+    [
+        (20, 16, 14, False, 32), (32, 16, 14, False, 32), (33, 16, 14, False, 64),
+        (3000, 16, 14, False, 128), (None, 16, 14, False, 128), (32, 16, 14, True, 56),
+        (3000, 16, 14, True, 224), (3000, 2, 16, False, 32), (3000, 2, 16, True, 32),
+        (3000, 16, 6, False, 96), (3000, 4, 2, False, 8),
+    ],
+)  # fmt: skip
+def test_images_are_rows_of_patches(
+    side: float | None, patch: int, own: int, gpu: bool, size: int
+) -> None:
+    assert finetune.image_size(side, patch, own, gpu=gpu) == size
+
+
+@pytest.mark.parametrize(
+    ("pixels", "most", "row", "patch"),
+    [(32, 16, 8, 4), (128, 16, 8, 16), (224, 16, 8, 16), (96, 16, 8, 12), (56, 16, 14, 4),
+     (37, 16, 8, 1), (32, 2, 8, 2)],
+)  # fmt: skip
+def test_patches_suit_the_size(pixels: int, most: int, row: int, patch: int) -> None:
+    assert finetune.patch_for(pixels, most, row) == patch
+
+
+def test_a_weight_file_needs_no_options(photos: Path, tiny: str, quick: None) -> None:
+    found = decide({"data": str(photos), "weights": tiny})
+    run = found.run
+    assert (run.net, run.size, run.normalise) == ("vit_tiny_p4_32", 32, "half")
+    assert (run.optimizer, run.lr, run.layer_decay) == ("adamw", finetune.LR, finetune.LAYER_DECAY)
+    assert 500 < run.steps < 1000 and run.warmup == round(run.steps / 10)
+    lines = found.lines()
+    assert "  net        vit_tiny_p4_32: by tiny.safetensors, a vit_tiny_p16_224" in lines
+    assert any(line.startswith("  optimizer  adamw, learning rate") for line in lines)
+    assert found.outlook == ""
+
+
+def test_options_win_over_the_file(photos: Path, tiny: str, quick: None) -> None:
+    mine: dict[str, Any] = {"data": str(photos), "weights": tiny, "steps": 20}
+    run = decide({**mine, "lr": 1e-4, "warmup": 0, "size": 64, "normalise": "own"}).run
+    assert (run.lr, run.warmup, run.net, run.normalise) == (1e-4, 0, "vit_tiny_p8_64", "own")
+    run = decide({**mine, "optimizer": "sgd", "net": "vit_tiny_p16_96"}).run
+    assert (run.optimizer, run.net, run.size, run.lr) == ("sgd", "vit_tiny_p16_96", 96, finetune.LR)
+    assert run.normalise == "half"
+
+
+def test_a_wide_residual_net_keeps_its_recipe(photos: Path, tmp_path: Path, quick: None) -> None:
+    file = tmp_path / "wrn.safetensors"
+    save_file(nets.build("wrn_10_2", 5, 32).state_dict(), file)
+    run = decide({"data": str(photos), "weights": str(file), "steps": 20}).run
+    assert (run.net, run.size, run.optimizer, run.normalise) == ("wrn_10_2", 32, "sgd", "own")
+
+
+def test_named_sets_keep_their_nets(tiny: str) -> None:
+    assert decide({"data": "digits", "weights": tiny}).run.net == "wrn_10_1_clean"
+
+
+def test_a_file_of_no_net_is_told_before_images_are_read(photos: Path, tmp_path: Path) -> None:
+    file = tmp_path / "other.safetensors"
+    save_file({"layer.weight": torch.zeros(2, 3)}, file)
+    with pytest.raises(UsageError, match=r"1 tensor \(layer.weight 2×3\). Name the net: --net"):
+        decide({"data": str(photos), "weights": str(file)})
+
+
+def test_a_whole_run_and_one_that_goes_on(
+    photos: Path, tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = tmp_path / "run"
+    tamatch.train(data=str(photos), weights=tiny, steps=1, batch=2, out=where)
+    said = capsys.readouterr().err
+    assert "vit_tiny_p4_32: by tiny.safetensors" in said
+    assert "loaded    150  of 152 tensors from tiny.safetensors" in said
+    facts = json.loads((where / "model" / "model.json").read_text())
+    assert facts["net"] == "vit_tiny_p4_32" and facts["mean"] == [0.5, 0.5, 0.5]
+    first = load_file(where / "model" / "model.safetensors")["blocks.0.norm1.weight"]
+    assert (first - 1).abs().max() < 0.01, "the lowest layers hardly move"
+    on = decide({"data": str(photos), "from_": str(where), "steps": 1}).run
+    assert (on.net, on.normalise, on.lr) == ("vit_tiny_p4_32", "half", finetune.LR)
+    found = tamatch.load(where).predict([str(photos / "test/dark/0.png")])
+    assert found.label[0] in ("dark", "light")
+
+
+def test_arrays_start_from_weights(tiny: str) -> None:
+    draw = np.random.default_rng(0)
+    images = draw.integers(0, 256, (8, 28, 28), dtype=np.uint8)
+    labels = np.array([0, 1, 0, 1, -1, -1, -1, -1])
+    model = tamatch.TaMatchClassifier(weights=tiny, steps=1, batch=2).fit(images, labels)
+    facts = model.learner_.model.facts  # type: ignore[attr-defined]
+    assert (facts.net, facts.size, facts.mean) == ("vit_tiny_p4_32", 32, (0.5, 0.5, 0.5))
+    assert model.predict(images).shape == (8,)
+
+
+def test_rows_take_no_weights(tiny: str) -> None:
+    model = tamatch.SSLClassifier(weights=tiny)
+    with pytest.raises(ValueError, match="weights are for images, and X holds rows of numbers"):
+        model.fit(np.eye(4), [0, 1, -1, -1])

@@ -1,0 +1,67 @@
+"""The folder of a run: what a start that comes to nothing leaves there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tamatch.cli import main
+from tamatch.errors import StorageError, UsageError
+from tamatch.folder import RunFolder
+from tamatch.room import NoRoom
+from tamatch.training import Training
+
+TINY = ("--steps", "1", "--net", "wrn_10_1", "--baseline", "none")
+
+
+@pytest.mark.parametrize(
+    "mistake", ["--labels-per-class 5000", "--weights none.pth", "--seeds 0,1 --prior 1,2"]
+)
+def test_a_run_that_is_refused_leaves_its_name_free(
+    mistake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", *mistake.split(), *TINY, "--out", "run"]) in (2, 3)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert main(["train", *TINY, "--out", "run"]) == 0
+
+
+def test_a_run_without_memory_for_its_first_step_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_room(training: Training) -> None:
+        assert training.folder.read()["status"] == "running"
+        raise NoRoom("too large")
+
+    out = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "advance", no_room)
+        assert main(["train", *TINY, "--out", str(out)]) == 2
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("trace", ["metrics.jsonl", "checkpoints/step_00000001.ckpt"])
+def test_what_can_be_gone_on_from_is_kept(trace: str, tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    with pytest.raises(UsageError, match="too large"), folder.taken(overwrite=False):
+        folder.update(status="running", step=0, config={"steps": 9})
+        (folder.path / trace).parent.mkdir(exist_ok=True)
+        (folder.path / trace).write_text("{}\n")
+        raise UsageError("too large")
+    with (
+        pytest.raises(UsageError, match="holds an unfinished run"),
+        folder.taken(overwrite=False),
+    ):
+        pass
+    (folder.path / trace).unlink()
+    with folder.taken(overwrite=False):  # killed before it had come to anything
+        assert not folder.contents()
+
+
+def test_a_full_disk_is_no_mistake(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    with pytest.raises(StorageError), folder.taken(overwrite=False):
+        folder.update(status="new", step=0, config={"steps": 9})
+        raise StorageError("no room")
+    assert folder.record.exists()
