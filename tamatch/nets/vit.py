@@ -71,9 +71,9 @@ class ViT(Net):
         """Compile; kernels that do many small things at once pay where the weights are small."""
         from .kernels.attention import attention, fits
 
-        if fits(self.width // self.blocks[0].attn.heads, self.pos_embed.shape[1]):
-            for block in self.blocks:
-                block.attn.attention = attention
+        for layer in (m for m in self.modules() if isinstance(m, Attention)):
+            if fits(self.width // layer.heads, self.pos_embed.shape[1]):
+                layer.attention = attention
         self.compile(options={"combo_kernels": self.width < SHAPES["base"][0]})
 
     def depth_of(self, parameter: str) -> tuple[int, int]:

@@ -305,5 +305,5 @@ attend.register_autograd(_back, setup_context=_remember)
 
 def attention(qkv: Tensor, heads: int) -> Tensor:
     """softmax(QKᵀ/√d)·V of each head, from the output of one linear layer."""
-    out, _ = attend(qkv.contiguous(), heads)
+    out: Tensor = attend(qkv.contiguous(), heads)[0]
     return out

@@ -1,0 +1,101 @@
+"""On a GPU: convolutions in one kernel with their neighbours, and the same in double precision."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tamatch import nets
+from tamatch.nets.recompute import recompute
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+pytest.importorskip("triton")
+Beside = importlib.import_module("tamatch.nets.kernels.beside").Beside
+conv3 = importlib.import_module("tamatch.nets.kernels.conv3")
+cuda = importlib.import_module("tamatch.nets.kernels.cuda")
+weights = importlib.import_module("tamatch.nets.kernels.weights")
+
+SHAPES = [(5, 32, 32, 32), (3, 32, 16, 64), (320, 32, 32, 32), (7, 64, 16, 16), (40, 64, 32, 16)]
+
+
+def map_of(*shape: int) -> Tensor:
+    x = torch.randn(*shape, device="cuda", dtype=torch.bfloat16)
+    return x.to(memory_format=torch.channels_last)
+
+
+def far(one: Tensor, other: Tensor) -> float:
+    return float((one.double() - other).norm() / other.norm())
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_two_layers(shape: tuple[int, int, int, int]) -> None:
+    """One without its norm but with a summand, one with its norm by the statistics of the first."""
+    torch.manual_seed(0)
+    channels = shape[1]
+    x, skip, grad, grad_between = (map_of(*shape) for _ in range(4))
+    weight = map_of(channels, channels, 3, 3) / (9 * channels) ** 0.5
+    norm = nn.BatchNorm2d(channels).cuda()
+    nn.init.uniform_(norm.weight, 0.5, 1.5)
+    nn.init.normal_(norm.bias)
+    given = [tensor.detach().requires_grad_() for tensor in (x, weight, skip)]
+    arrived = torch.zeros(cuda.GROUPS, dtype=torch.int32, device="cuda")
+    more = norm, arrived, Beside()
+    affine = norm.weight, norm.bias
+    _, y, known = conv3.NormConvolve.apply(given[0], None, *affine, given[1], given[2], *more)
+    y, z, _ = conv3.NormConvolve.apply(y, known, *affine, given[1], None, *more)
+    torch.autograd.backward([z, y], [grad, grad_between])  # type: ignore[no-untyped-call]
+
+    exact = [tensor.detach().double().requires_grad_() for tensor in (*given, *affine)]
+    first = F.conv2d(exact[0], exact[1], padding=1) + exact[2]
+    h = F.leaky_relu(F.batch_norm(first, None, None, exact[3], exact[4], True, 0, norm.eps), 0.1)
+    second = F.conv2d(h, exact[1], padding=1)
+    doubles = [grad.double(), grad_between.double()]
+    torch.autograd.backward([second, first], doubles)  # type: ignore[no-untyped-call]
+
+    assert far(y, first) < 5e-3 and far(z, second) < 5e-3
+    for mine, true in zip((*given, *affine), exact, strict=True):
+        assert mine.grad is not None and true.grad is not None
+        assert far(mine.grad, true.grad) < 1e-2
+    variance, mean = torch.var_mean(first, (0, 2, 3))
+    assert far(norm.running_mean, 0.1 * mean) < 1e-2
+    assert far(norm.running_var, 0.9 + 0.1 * variance) < 1e-2
+    assert int(norm.num_batches_tracked) == 1
+    assert not arrived.any()
+
+
+@pytest.mark.parametrize("shape", [*SHAPES, (5, 128, 8, 8), (320, 128, 8, 8), (2, 128, 16, 24)])
+def test_weight_gradients(shape: tuple[int, int, int, int]) -> None:
+    x, grad, weight = map_of(*shape), map_of(*shape), map_of(shape[1], shape[1], 3, 3)
+    assert cuda.fits(x, weight, 1)
+    doubles = x.double(), weight.shape, grad.double()
+    expected = nn.grad.conv2d_weight(*doubles, padding=1)  # type: ignore[attr-defined]
+    assert far(weights.in_shares(x, grad, weight), expected) < 5e-3
+
+
+def trained(net: nn.Module, images: Tensor, directions: Tensor) -> Tensor:
+    with torch.autocast("cuda", torch.bfloat16):
+        logits = net(images).logits
+    (logits * directions).sum().backward()
+    state = [p.grad for p in net.parameters() if p.grad is not None] + [*net.buffers()]
+    return torch.cat([tensor.double().flatten() for tensor in state])
+
+
+def test_whole_nets_twice_and_recomputed() -> None:
+    """To the bit, also where the activations are computed a second time."""
+    net = nets.build("wrn_16_2", 10, 32).cuda().to(memory_format=torch.channels_last).train()
+    net.accelerate()
+    again, thrifty = copy.deepcopy(net), copy.deepcopy(net)
+    assert recompute(thrifty)
+    images, directions = torch.randn(9, 3, 32, 32, device="cuda"), torch.randn(9, 10, device="cuda")
+    with torch.backends.cudnn.flags(deterministic=True):
+        one, two, three = (trained(n, images, directions) for n in (net, again, thrifty))
+    assert torch.equal(one, two) and torch.equal(one, three)
