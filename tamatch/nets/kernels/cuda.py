@@ -33,9 +33,14 @@ def fits(x: Tensor, weight: Tensor, stride: int) -> bool:
 
 @cache
 def usable(device: torch.device) -> bool:
-    """Whether this torch compiles such kernels, and the GPU has what they need."""
-    there = hasattr(torch.cuda, "_compile_kernel") and device.type == "cuda"
-    return there and torch.cuda.get_device_capability(device) >= AMPERE
+    """Whether torch can compile such kernels here, and the GPU has what they need."""
+    if device.type != "cuda" or torch.cuda.get_device_capability(device) < AMPERE:
+        return False
+    try:
+        compiled("add_up", device, SLOPE)
+    except (AttributeError, OSError, RuntimeError):  # its interface may change; no NVRTC; too old
+        return False
+    return True
 
 
 def tiles_of(x: Tensor) -> int:
