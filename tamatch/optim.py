@@ -86,7 +86,7 @@ def build_optimizer(name: str, groups: list[Group], momentum: float = 0.9) -> Op
         optimizer._warned_capturable_if_run_uncaptured = True
     else:
         raise UsageError(f"unknown optimizer {name!r}; there are 'sgd' and 'adamw'")
-    optimizer.rates, optimizer.base_rates = rates, base  # type: ignore[attr-defined]
+    vars(optimizer).update(rates=rates, base_rates=base)
     _keep_settings_on_load(optimizer)
     return optimizer
 
@@ -123,7 +123,7 @@ class GroupsAbreast(AdamW):
 
 def set_lr_(optimizer: Optimizer, multiplier: Tensor) -> None:
     """Write lr = base_lr · λ into every group, in place: their rates are parts of one tensor."""
-    torch.mul(optimizer.base_rates, multiplier, out=optimizer.rates)  # type: ignore[attr-defined]
+    torch.mul(vars(optimizer)["base_rates"], multiplier, out=vars(optimizer)["rates"])
 
 
 def _keep_settings_on_load(optimizer: Optimizer) -> None:
