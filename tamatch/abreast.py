@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 
 from .engine import Engine
-from .room import no_search, noticing
+from .room import clear, no_search, noticing
 
 
 class Abreast:
@@ -50,7 +50,7 @@ class Abreast:
     def capture(self, engines: Sequence[Engine]) -> None:
         """Record a step of each, forked from the present stream and joined to it again."""
         torch.cuda.synchronize()
-        torch.cuda.empty_cache()  # a graph has memory of its own
+        clear()  # a graph has memory of its own, and an old one must not end during the capture
         graph, here = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
         generators = [torch.Generator(engine.device) for engine in engines]
         for engine, generator in zip(engines, generators, strict=True):

@@ -21,7 +21,7 @@ from .methods.base import Method
 from .nets.base import uncompiled
 from .nets.recompute import recompute, recomputes
 from .optim import Optimizer, schedule, set_lr_
-from .room import in_pieces, no_search, noticing
+from .room import clear, in_pieces, no_search, noticing
 from .sampler import keyed
 from .source import OnHost, Source
 from .types import Batch
@@ -153,7 +153,7 @@ class Engine:
     def capture(self) -> None:
         """Record the step once; recording does not run it."""
         torch.cuda.synchronize()
-        torch.cuda.empty_cache()  # a graph has memory of its own
+        clear()  # a graph has memory of its own, and an old one must not end during the capture
         self.guard.remember()  # if there is no room, the present state is what is put back
         self.graph = torch.cuda.CUDAGraph()
         with no_search(), torch.cuda.graph(self.graph, stream=self.stream):

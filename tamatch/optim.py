@@ -69,7 +69,10 @@ def schedule(progress_step: Tensor, steps: int, warmup: int = 0) -> Tensor:
 
 def build_optimizer(name: str, groups: list[Group], momentum: float = 0.9) -> Optimizer:
     """SGD with Nesterov momentum, or AdamW; fused, each group's `lr` a tensor on the device."""
-    groups = [dict(group, lr=_lr_tensor(group)) for group in groups]
+    base = torch.tensor([group["base_lr"] for group in groups], dtype=torch.float64)
+    base = base.to(groups[0]["params"][0].device)
+    rates = base.float()
+    groups = [dict(group, lr=rate) for group, rate in zip(groups, rates.unbind(), strict=True)]
     optimizer: Optimizer
     if name == "sgd":
         optimizer = SGD(groups, momentum=momentum, nesterov=momentum > 0, fused=True)
@@ -83,6 +86,7 @@ def build_optimizer(name: str, groups: list[Group], momentum: float = 0.9) -> Op
         optimizer._warned_capturable_if_run_uncaptured = True
     else:
         raise UsageError(f"unknown optimizer {name!r}; there are 'sgd' and 'adamw'")
+    vars(optimizer).update(rates=rates, base_rates=base)
     _keep_settings_on_load(optimizer)
     return optimizer
 
@@ -118,13 +122,8 @@ class GroupsAbreast(AdamW):
 
 
 def set_lr_(optimizer: Optimizer, multiplier: Tensor) -> None:
-    """Write lr = base_lr · λ into every group, in place."""
-    for group in optimizer.param_groups:
-        torch.mul(multiplier, group["base_lr"], out=group["lr"])
-
-
-def _lr_tensor(group: Group) -> Tensor:
-    return torch.tensor(group["base_lr"], dtype=torch.float32, device=group["params"][0].device)
+    """Write lr = base_lr · λ into every group, in place: their rates are parts of one tensor."""
+    torch.mul(vars(optimizer)["base_rates"], multiplier, out=vars(optimizer)["rates"])
 
 
 def _keep_settings_on_load(optimizer: Optimizer) -> None:

@@ -53,8 +53,8 @@ def speaks_of_room(error: BaseException | None) -> bool:
 
 
 def clear() -> None:
-    """Get back what a failed computation had taken; to be called outside of `except`."""
-    gc.collect()  # the error is gone, but what it held lives on in circles
+    """Get back what is no longer used, as after a failure; to be called outside of `except`."""
+    gc.collect()  # an error may be gone, but what it held lives on in circles
     torch.cuda.empty_cache()
 
 

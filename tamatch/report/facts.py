@@ -10,6 +10,7 @@ from .folder import RunFolder
 from .values import number, numbers, text, whole
 
 ORACLE = "oracle: chosen on the test set"
+HELD_OUT = ("test", "validation")
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Facts:
     per_class: tuple[float, ...]
     utilization: float | None
     seconds: float | None
+    held_out: bool = True  # False: there is no labelled image to measure an error on
     labelled_pool: bool = False  # the unlabelled images were the labelled ones over again
 
     @property
@@ -54,7 +56,7 @@ class Facts:
 
 def facts_of(run: RunFolder) -> Facts:
     """Collect the figures: from result.json where it is there, else from the last logged rows."""
-    measured_on = next((kind for kind in ("test", "validation") if run.metrics.of(kind).rows), "")
+    measured_on = next((kind for kind in HELD_OUT if run.metrics.of(kind).rows), "")
     if number(run.result.get("error_last")) is not None:
         measured_on = "test"
     log = run.metrics.of(measured_on)
@@ -85,6 +87,7 @@ def facts_of(run: RunFolder) -> Facts:
         per_class=tuple(per_class),
         utilization=None if labelled_pool else utilization,
         seconds=number(run.result.get("seconds")),
+        held_out=bool(measured_on) or any(whole(run.data.get(k)) != 0 for k in HELD_OUT),
         labelled_pool=labelled_pool,
     )
 

@@ -23,13 +23,15 @@ def tiles(
     run: Facts, baseline: Facts | None, labelled: int | None, held: Held | None = None
 ) -> list[Tile]:
     """Error, accuracy, baseline, worst class and use of the unlabelled images."""
-    shown = [_error_tile(run), _accuracy_tile(run, held)]
-    if baseline is not None:
+    shown = [_error_tile(run)]
+    if run.error_last is not None:
+        shown.append(_accuracy_tile(run, held))
+    if baseline is not None and baseline.error_last is not None:
         labels = "the same labels" if labelled is None else f"the same {count(labelled)} labels"
         detail = f"error of training on {labels} alone"
-        error = "not measured" if baseline.error_last is None else percent(baseline.error_last)
-        shown.append(Tile("Supervised baseline", error, detail))
-    shown.append(_worst_tile(run, baseline))
+        shown.append(Tile("Supervised baseline", percent(baseline.error_last), detail))
+    if run.worst is not None:
+        shown.append(_worst_tile(run.worst, baseline))
     if run.utilization is not None:
         detail = "accepted as pseudo-labels in the last log window"
         shown.append(Tile("Unlabelled images used", share(run.utilization), detail))
@@ -38,7 +40,8 @@ def tiles(
 
 def _error_tile(run: Facts) -> Tile:
     if run.error_last is None:
-        return Tile("Error", "not measured", "no test set, no validation part")
+        told = "no test so far" if run.held_out else "no test set, no validation part"
+        return Tile("Error", "not measured", told)
     detail = "at the last step" if run.finished else "at the last evaluation so far"
     if run.error_median is not None:
         detail += f"; median of the last 20 tests {percent(run.error_median)}"
@@ -46,8 +49,6 @@ def _error_tile(run: Facts) -> Tile:
 
 
 def _accuracy_tile(run: Facts, held: Held | None) -> Tile:
-    if run.accuracy is None:
-        return Tile("Accuracy", "not measured", "no test set, no validation part")
     balanced = run.balanced_accuracy
     details = [] if balanced is None else [f"{percent(balanced)} as the mean over classes"]
     if held is not None:
@@ -55,10 +56,8 @@ def _accuracy_tile(run: Facts, held: Held | None) -> Tile:
     return Tile("Accuracy", percent(run.accuracy), "; ".join(details))
 
 
-def _worst_tile(run: Facts, baseline: Facts | None) -> Tile:
-    if run.worst is None:
-        return Tile("Worst class", "not measured", "no accuracy per class was written")
-    name, accuracy = run.worst
+def _worst_tile(worst: tuple[str, float], baseline: Facts | None) -> Tile:
+    name, accuracy = worst
     detail = ""
     if baseline is not None and name in baseline.classes:
         at = baseline.classes.index(name)

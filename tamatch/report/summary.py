@@ -28,7 +28,8 @@ def summary_table(run: Path) -> list[tuple[str, ...]]:
         rows.append(
             ("median of the last 20 tests", *(percent(facts.error_median) for facts in columns))
         )
-    rows.append(("worst class", *(_worst(facts) for facts in columns)))
+    if any(facts.worst is not None for facts in columns):
+        rows.append(("worst class", *(_worst(facts) for facts in columns)))
     rows.append(("unlabelled images used", *(share(facts.utilization) for facts in columns)))
     return rows
 

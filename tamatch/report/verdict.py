@@ -43,6 +43,8 @@ def verdict(
     """Compare the run with the supervised baseline, and admit what the test set cannot tell."""
     if "supervised" in run.method:
         return Verdict(NOT_ASKED, "This run learns from labels alone.", "open")
+    if run.error_last is None and run.held_out:
+        return Verdict("Not yet known", "No test has been made so far.", "open")
     if run.error_last is None:
         return Verdict(
             "Not measured",

@@ -17,6 +17,7 @@ from tamatch.report.bias import biases, kl
 from tamatch.report.curve import Line
 from tamatch.report.facts import Facts
 from tamatch.report.groups import mean_and_spread
+from tamatch.report.headline import tiles
 from tamatch.report.metrics import Log, Row
 from tamatch.report.ranking import rank
 from tamatch.report.svg import line_chart, small_chart
@@ -79,7 +80,7 @@ FACTS = Facts(
         (2.0, 9.3, "Yes, they helped"),
         (9.3, 2.0, "No, they did harm"),
         (2.0, 2.6, "No clear difference"),
-        (None, 9.3, "Not measured"),
+        (None, 9.3, "Not yet known"),
         (2.0, None, "Not measured"),
     ],
 )
@@ -87,6 +88,15 @@ def test_the_verdict(error: float | None, baseline: float | None, answer: str) -
     run = replace(FACTS, error_last=error)
     other = replace(FACTS, method="supervised", error_last=baseline)
     assert verdict(run, other, 40).answer == answer
+
+
+def test_nothing_held_out_is_another_thing_than_no_test_yet() -> None:
+    early = replace(FACTS, error_last=None, per_class=())
+    blind = replace(early, held_out=False)
+    assert verdict(blind, None, 40).answer == "Not measured"
+    assert tiles(early, None, 40)[0].detail == "no test so far"
+    names = [tile.label for tile in tiles(blind, replace(blind, method="supervised"), 40)]
+    assert names == ["Error", "Unlabelled images used"]
 
 
 def test_the_verdict_says_when_a_gap_can_be_chance() -> None:

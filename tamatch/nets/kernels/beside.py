@@ -33,7 +33,7 @@ class Beside:
             return
         here = torch.cuda.current_stream()
         if self.stream is None:
-            self.stream = torch.cuda.Stream(tensors[0].device)
+            self.stream = another(here)
             OPEN.append(self.stream)
             # A backward pass that stops at the images never comes to the weights.
             Variable._execution_engine.queue_callback(self.join)
@@ -56,6 +56,12 @@ class Beside:
         self.held.clear()
         for result in results:  # the stream may be another engine's too, which must not write here
             result.record_stream(here)
+
+
+def another(here: torch.cuda.Stream) -> torch.cuda.Stream:
+    """Not this one: torch hands its 32 streams out in turn."""
+    stream = torch.cuda.Stream(here.device)
+    return stream if stream != here else torch.cuda.Stream(here.device)
 
 
 def capturing(x: Tensor) -> bool:
