@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from .room import join_branches
+from .branches import join_all
 from .source import Source
 from .stats import by_type
 from .types import Batch
@@ -51,7 +51,7 @@ class Ahead:
             yield self.ready
         finally:  # also after a failure, which a capture could not end with otherwise
             here.wait_stream(self.stream)
-            join_branches()
+            join_all()
         self._put(coming)
         if torch.cuda.is_current_stream_capturing():
             # Torch has 32 streams in all. Where another engine of this capture has the same one, it

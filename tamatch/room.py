@@ -18,8 +18,6 @@ SAID = (
     "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED",
 )  # fmt: skip
 
-OPEN: list[torch.cuda.Stream] = []  # branches of a captured step that are not joined yet
-
 
 class NoRoom(UsageError):
     """The device has too little memory for the batch."""
@@ -69,14 +67,6 @@ def no_search() -> Iterator[None]:
         yield
     finally:
         torch.backends.cudnn.benchmark = before
-
-
-def join_branches() -> None:
-    """After a step that failed while it was captured: torch can only end a capture whose branches
-    are joined, and neither its allocator nor its generator work after one that did not end.
-    """
-    while OPEN:
-        torch.cuda.current_stream().wait_stream(OPEN.pop())
 
 
 def in_pieces(work: Callable[[Tensor], Tensor], rows: Rows, size: int) -> list[Tensor]:

@@ -11,7 +11,18 @@ PACKAGE = Path(__file__).parents[1] / "tamatch"
 LAYERS = [
     {"errors", "launch", "gpucode"},
     {"types", "kinds", "dist", "losses", "untrusted", "npz", "usercode"},
-    {"files", "stats", "options", "sampler", "signals", "room", "spreadsheet", "cut", "choose"}
+    {
+        "files",
+        "stats",
+        "options",
+        "sampler",
+        "signals",
+        "room",
+        "branches",
+        "spreadsheet",
+        "cut",
+        "choose",
+    }
     | {"trust", "likeness", "sheet", "events"},
     # siblings never import each other
     {"pseudo", "nets", "augment", "data", "report", "lock", "symptoms", "finetune"},
@@ -33,8 +44,8 @@ LAYERS = [
 ORDER = {name: i for i, layer in enumerate(LAYERS) for name in layer}
 SHARED = {"__init__", "base", "mixing", "contrastive"}  # in methods/, but no method
 METHODS_MAY_USE = {"types", "kinds", "dist", "losses", "stats", "pseudo", "methods", "errors"} | {
-    "usercode"
-}
+    "usercode", "branches",
+}  # fmt: skip
 
 
 def home(path: Path) -> str:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from .. import dist
+from ..branches import branch_of
 from ..errors import UsageError
 from ..kinds import Momentum, Parity
 from ..stats import approach_, by_type
@@ -29,6 +30,7 @@ class Method(nn.Module):
     views: ClassVar[Views] = Views()
     compiles: ClassVar[bool] = False  # whether this class's `forward` is fit for torch.compile
     skipped: Tensor | None = None  # 1.0, on the device, while the engine finds a step bad
+    splits = False  # whether views that get no gradient go through the net by themselves
 
     def __init__(
         self, net: nn.Module, task: Task, *, ema: Momentum = 0.0, parity: Parity = "ours"
@@ -43,6 +45,8 @@ class Method(nn.Module):
 
     def accelerate(self) -> None:
         """Become fast on a GPU, beside the net; changes no state, and results by rounding alone."""
+        # Alone they spare the backward pass, and share the GPU with the others' forward pass.
+        self.splits = dist.alone() and getattr(self.net, "independent", False)
         author = next(c for c in type(self).__mro__ if "forward" in vars(c))
         if vars(author).get("compiles", False) and dist.alone():
             # The net is fast in a way of its own; what follows are a hundred tiny kernels.
@@ -50,8 +54,17 @@ class Method(nn.Module):
             self.predict = torch.compiler.disable(self.predict)  # type: ignore
             self.forward = torch.compile(self.forward, dynamic=False)  # type: ignore[method-assign]
 
-    def predict(self, *images: Tensor) -> tuple[Out, ...]:
-        """One pass over the concatenation, so that BatchNorm sees all views together."""
+    def predict(self, *images: Tensor, constant: int | None = None) -> tuple[Out, ...]:
+        """One pass over the concatenation, so that BatchNorm sees all views together.
+
+        `constant` is the view whose predictions are only looked at: no gradient goes through them.
+        """
+        if constant is not None and self.splits:
+            with branch_of(images[constant]) as branch:
+                with branch, torch.no_grad():
+                    seen = Out(*self.net(images[constant]))
+                outs = self.predict(*images[:constant], *images[constant + 1 :])
+            return *outs[:constant], seen, *outs[constant:]
         sizes = [len(x) for x in images]
         parts = (t.split(sizes) for t in self.net(torch.cat(images)))
         return tuple(Out(*part) for part in zip(*parts, strict=True))

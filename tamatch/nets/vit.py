@@ -38,6 +38,8 @@ def build(name: str, classes: int, size: int) -> ViT:
 class ViT(Net):
     """Pre-norm transformer over patches; the class token after the last norm is the feature."""
 
+    independent = True
+
     def __init__(
         self, classes: int, *, size: int, patch: int, width: int, depth: int, heads: int
     ) -> None:
@@ -74,7 +76,7 @@ class ViT(Net):
         for layer in (m for m in self.modules() if isinstance(m, Attention)):
             if fits(self.width // layer.heads, self.pos_embed.shape[1]):
                 layer.attention = attention
-        self.compile(options={"combo_kernels": self.width < SHAPES["base"][0]})
+        self.compile(dynamic=False, options={"combo_kernels": self.width < SHAPES["base"][0]})
 
     def depth_of(self, parameter: str) -> tuple[int, int]:
         """Tokens and patches 0, then a layer per block; the last norm goes with the last block."""

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tamatch import methods, nets
+from tamatch.branches import OPEN
 from tamatch.build import engine_of, split_plan
 from tamatch.config import configure
 from tamatch.data import load, make_split
@@ -21,7 +22,7 @@ from tamatch.memory import estimate
 from tamatch.methods import METHODS
 from tamatch.nets import parts
 from tamatch.nets.recompute import recompute
-from tamatch.room import OPEN, NoRoom, clear
+from tamatch.room import NoRoom, clear
 from tests.contract.test_contract import assert_equal
 from tests.tiny import tiny_engine
 

@@ -52,3 +52,35 @@ def test_a_forward_that_says_nothing_is_left_alone(
     like = tiny_method("fixmatch")
     author(like.net, like.task).accelerate()
     assert bool(asked) == expected
+
+
+def split_batch(net: str) -> tuple[FixMatch, Batch]:
+    like = tiny_method("fixmatch", net=net)
+    assert isinstance(like, FixMatch)
+    torch.manual_seed(1)
+    x, weak, strong = (torch.randn(n, 3, 8, 8) for n in (4, 6, 6))
+    step = torch.tensor(0)
+    ids = torch.arange(6)
+    return like, Batch((x,), torch.arange(4), (weak, strong), ids[:4], ids, step, step / 40)
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize(("net", "splits"), [("vit_tiny_p2_8", True), ("wrn_10_1_clean", False)])
+def test_views_without_gradient_may_go_by_themselves(net: str, splits: bool) -> None:
+    """Where no image depends on others: the loss and the gradients are those of one pass."""
+    found = []
+    for fast in (False, True):
+        method, batch = split_batch(net)
+        for block in getattr(method.net, "blocks", ()):
+            block.drop = 0.0
+        method.splits = fast and getattr(method.net, "independent", False)
+        assert method.splits == (fast and splits)
+        passes: list[int] = []
+        method.net.register_forward_pre_hook(lambda _, args, p=passes: p.append(len(args[0])))
+        loss = method(batch)
+        loss.total.backward()
+        assert passes == ([6, 10] if fast and splits else [16])
+        grads = [p.grad for p in method.net.parameters() if p.grad is not None]
+        found.append([loss.total.detach(), *loss.parts.values(), *grads])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Variable
 
-from tamatch.room import OPEN
+from tamatch.branches import OPEN, another, capturing
 
 MOST = 4 * 2**30  # bytes that are held for the second stream; then the first waits for it
 
@@ -56,13 +56,3 @@ class Beside:
         self.held.clear()
         for result in results:  # the stream may be another engine's too, which must not write here
             result.record_stream(here)
-
-
-def another(here: torch.cuda.Stream) -> torch.cuda.Stream:
-    """Not this one: torch hands its 32 streams out in turn."""
-    stream = torch.cuda.Stream(here.device)
-    return stream if stream != here else torch.cuda.Stream(here.device)
-
-
-def capturing(x: Tensor) -> bool:
-    return x.is_cuda and torch.cuda.is_current_stream_capturing()

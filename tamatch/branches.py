@@ -1,0 +1,47 @@
+"""Branches of a captured step: what runs beside the rest of it, on a stream of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+import torch
+from torch import Tensor
+
+OPEN: list[torch.cuda.Stream] = []  # those that are not joined yet
+
+
+def capturing(x: Tensor) -> bool:
+    return x.is_cuda and torch.cuda.is_current_stream_capturing()
+
+
+def another(here: torch.cuda.Stream) -> torch.cuda.Stream:
+    """Not this one: torch hands its 32 streams out in turn."""
+    streams = (torch.cuda.Stream(here.device) for _ in range(2))  # type: ignore[no-untyped-call]
+    return next(stream for stream in streams if stream != here)
+
+
+@contextmanager
+def branch_of(x: Tensor) -> Iterator[AbstractContextManager[object]]:
+    """What is done under the branch runs beside what else is done in here; then both are joined.
+
+    Only in a capture: elsewhere it is done in order.
+    """
+    if not capturing(x):
+        yield nullcontext()
+        return
+    here = torch.cuda.current_stream()
+    branch = another(here)
+    branch.wait_stream(here)
+    OPEN.append(branch)
+    yield torch.cuda.stream(branch)
+    here.wait_stream(branch)
+    OPEN.remove(branch)
+
+
+def join_all() -> None:
+    """After a step that failed while it was captured: torch can only end a capture whose branches
+    are joined, and neither its allocator nor its generator work after one that did not end.
+    """
+    while OPEN:
+        torch.cuda.current_stream().wait_stream(OPEN.pop())
