@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 import torch
 
-from tamatch import room
+from tamatch import branches
 from tamatch.abreast import Abreast, apart
 from tamatch.ahead import Ahead
 from tamatch.room import NoRoom
@@ -152,11 +152,11 @@ def test_a_step_that_fails_in_a_capture_leaves_no_branch(
     ahead = Ahead(tiny_engine("fixmatch").source, make)
     ahead.ready = cast(Any, ())
     if where == "the step":
-        monkeypatch.setattr(room, "OPEN", [Stream("beside", told)])
+        monkeypatch.setattr(branches, "OPEN", [Stream("beside", told)])
     with pytest.raises(NoRoom), ahead.present(torch.tensor(7)):
         raise NoRoom("no room")
     assert told[0] == "side waits for main" and "main waits for side" in told[1:]
-    assert ("main waits for beside" in told) == (where == "the step") and not room.OPEN
+    assert ("main waits for beside" in told) == (where == "the step") and not branches.OPEN
 
 
 def test_another_group_is_captured_anew(told: Events) -> None:
