@@ -176,22 +176,21 @@ DEVICE void multiply(Shared<C> &shared, const Piece *weight) {
         const Piece *slot = shared.weights + tap % T::SLOTS * C * T::CHUNKS;
         int move = (tap / 3 - 1) * T::WIDE + tap % 3 - 1;
         UNROLL for (int k = 0; k < T::K; ++k) {
-            unsigned b[T::N][2];
-            UNROLL for (int n = 0; n < T::N; n += 2) {
-                if (BACK)
-                    load_matrices<true>(b[n][0], b[n][1], b[n + 1][0], b[n + 1][1],
-                                        slot + T::at(k * 16 + lane % 16, n + lane / 16));
-                else
-                    load_matrices<false>(b[n][0], b[n][1], b[n + 1][0], b[n + 1][1],
-                                         slot + T::at(n * 8 + lane / 16 * 8 + lane % 8,
-                                                      k * 2 + lane / 8 % 2));
-            }
+            unsigned a[T::M][4];
             UNROLL for (int m = 0; m < T::M; ++m) {
-                unsigned a[4];
                 int from = BACK ? pixel[m] - move : pixel[m] + move;
-                load_matrices<false>(a[0], a[1], a[2], a[3],
+                load_matrices<false>(a[m][0], a[m][1], a[m][2], a[m][3],
                                      shared.tile + T::at(from, k * 2 + lane / 16));
-                UNROLL for (int n = 0; n < T::N; ++n) multiply_add(sums[m][n], a, b[n]);
+            }
+            UNROLL for (int n = 0; n < T::N; n += 2) {
+                unsigned b[2][2];
+                int row = BACK ? k * 16 + lane % 16 : n * 8 + lane / 16 * 8 + lane % 8;
+                int chunk = BACK ? n + lane / 16 : k * 2 + lane / 8 % 2;
+                load_matrices<BACK>(b[0][0], b[0][1], b[1][0], b[1][1], slot + T::at(row, chunk));
+                UNROLL for (int m = 0; m < T::M; ++m) {
+                    multiply_add(sums[m][n], a[m], b[0]);
+                    multiply_add(sums[m][n + 1], a[m], b[1]);
+                }
             }
         }
     }

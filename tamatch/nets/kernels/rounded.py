@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
+ALIGNED = 8  # numbers of two bytes or more
 Layout = tuple[torch.Size, tuple[int, ...]]  # shape and strides
 
 
@@ -36,8 +37,8 @@ class Rounded(Function):
 def in_line(
     tensors: Sequence[Tensor], layouts: Sequence[Layout], dtype: torch.dtype
 ) -> tuple[Tensor, ...]:
-    """Copies that lie one behind the other in memory."""
-    sizes = [tensor.numel() for tensor in tensors]
+    """Copies that lie one behind the other in memory, each where a load of 16 bytes may begin."""
+    sizes = [-(-tensor.numel() // ALIGNED) * ALIGNED for tensor in tensors]
     parts = torch.split(torch.empty(sum(sizes), dtype=dtype, device=tensors[0].device), sizes)
     copies = [
         part.as_strided(*layout, part.storage_offset())
