@@ -19,7 +19,7 @@ from tamatch import nets
 from tamatch.augment import OPERATIONS, Augment, Policy
 from tamatch.augment.kernel import render
 from tamatch.nets import kernels
-from tamatch.nets.kernels import narrow
+from tamatch.nets.kernels import narrow, weights
 
 STRONG, WEAK = 2, 1  # how the views of a stream are numbered
 
@@ -77,7 +77,7 @@ def check_narrow(inner: int, outer: int, count: int, height: int, width: int) ->
     weight = torch.randn(outer, inner, 3, 3).to(memory_format=torch.channels_last)
     assert far(narrow.convolve(x, weight), torch.conv2d(x, weight, padding=1)) < 1e-5
     expected = nn.grad.conv2d_weight(x, weight.shape, grad, padding=1)  # type: ignore[attr-defined]
-    assert far(narrow.weight_gradient(x, grad, weight), expected) < 1e-5
+    assert far(weights.added_up(narrow.weight_gradients(x, grad, weight), weight), expected) < 1e-5
 
 
 def check_limit() -> None:

@@ -78,7 +78,7 @@ def test_weight_gradients(shape: tuple[int, int, int, int]) -> None:
     assert cuda.fits(x, weight, 1)
     doubles = x.double(), weight.shape, grad.double()
     expected = nn.grad.conv2d_weight(*doubles, padding=1)  # type: ignore[attr-defined]
-    assert far(weights.in_shares(x, grad, weight), expected) < 5e-3
+    assert far(weights.added_up(weights.in_shares(x, grad, weight), weight), expected) < 5e-3
 
 
 def trained(net: nn.Module, images: Tensor, directions: Tensor) -> Tensor:

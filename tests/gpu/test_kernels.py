@@ -35,6 +35,7 @@ triton = pytest.importorskip("triton")
 beside = importlib.import_module("tamatch.nets.kernels.beside")
 kernels = importlib.import_module("tamatch.nets.kernels")
 narrow = importlib.import_module("tamatch.nets.kernels.narrow")
+weights = importlib.import_module("tamatch.nets.kernels.weights")
 norm = importlib.import_module("tamatch.nets.kernels.norm")
 attention = importlib.import_module("tamatch.nets.kernels.attention")
 
@@ -266,7 +267,7 @@ def test_narrow_convolutions(inner: int, outer: int, shape: tuple[int, int, int]
     weight = rows(outer, inner, 3, 3) / (9 * inner) ** 0.5
     truth = F.conv2d(x.double(), weight.double(), padding=1)
     assert far(narrow.convolve(x, weight), truth) < 4e-3
-    found = narrow.weight_gradient(x, grad, weight)
+    found = weights.added_up(narrow.weight_gradients(x, grad, weight), weight)
     expected = nn.grad.conv2d_weight(x.double(), weight.shape, grad.double(), padding=1)
     assert far(found, expected) < 4e-3
 

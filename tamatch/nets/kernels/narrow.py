@@ -94,8 +94,8 @@ def convolve(x: Tensor, weight: Tensor) -> Tensor:
     return y
 
 
-def weight_gradient(x: Tensor, grad: Tensor, weight: Tensor) -> Tensor:
-    """The gradient of the weight, given that of the result."""
+def weight_gradients(x: Tensor, grad: Tensor, weight: Tensor) -> Tensor:
+    """The gradient of the weight by shares of the map, (shares, O, 3, 3, I), given the result's."""
     count, inner, height, width = x.shape
     grid = programs(x, 64)
     partial = x.new_empty((*grid, len(weight), 3, 3, inner), dtype=torch.float32)
@@ -103,7 +103,7 @@ def weight_gradient(x: Tensor, grad: Tensor, weight: Tensor) -> Tensor:
         x, grad, partial, count * height * width, height, width,
         INNER=inner, OUTER=len(weight), BLOCK=64, num_warps=4, num_stages=2,
     )  # fmt: skip
-    return partial.sum(0).permute(0, 3, 1, 2).to(weight.dtype)
+    return partial
 
 
 def programs(x: Tensor, block: int) -> tuple[int]:

@@ -16,9 +16,9 @@ WIDTH, THREADS = 32, 256  # columns that a block adds up, and its threads
 def weight_gradient(x: Tensor, grad: Tensor, weight: Tensor, stride: int, padding: int) -> Tensor:
     """The gradient of the weight, given that of the result."""
     if padding == 1 and cuda.fits(x, weight, stride):
-        return in_shares(x, grad, weight)
+        return added_up(in_shares(x, grad, weight), weight)
     if narrow.fits(x, weight, stride):
-        return narrow.weight_gradient(x, grad, weight)
+        return added_up(narrow.weight_gradients(x, grad, weight), weight)
     shape = [stride] * 2, [padding] * 2, [1, 1], False, [0, 0], 1
     only = [False, True, False]
     result = torch.ops.aten.convolution_backward(grad, x, weight, None, *shape, only)[1]
@@ -27,14 +27,21 @@ def weight_gradient(x: Tensor, grad: Tensor, weight: Tensor, stride: int, paddin
 
 
 def in_shares(x: Tensor, grad: Tensor, weight: Tensor) -> Tensor:
-    """By our own kernels: sums over shares of the map, then over the shares."""
+    """By our own kernel: (shares, O, 3, 3, I), each for some of the tiles."""
     channels, tiles = len(weight), cuda.tiles_of(x)
     blocks, threads = PARTS[channels]
     shares = max(1, min(tiles, BLOCKS * processors(x.device) // blocks))
     sums = x.new_empty(shares, channels, 3, 3, channels, dtype=torch.float32)
     name = f"weight_gradient<{channels}>"
     cuda.start(name, x.device, shares * blocks, threads, x, grad, sums, tiles, *x.shape[2:])
-    result = torch.empty_like(weight)
-    columns = weight.numel()
-    cuda.start("add_up", x.device, columns // WIDTH, THREADS, sums, result, shares, columns)
+    return sums
+
+
+def added_up(sums: Tensor, weight: Tensor) -> Tensor:
+    """The gradient over all shares, in the precision and layout of the weight."""
+    rows, columns = len(sums), weight.numel()
+    if weight.dtype != torch.bfloat16 or columns % WIDTH or not cuda.usable(weight.device):
+        return sums.sum(0).permute(0, 3, 1, 2).to(weight.dtype)
+    result = torch.empty_like(weight, memory_format=torch.channels_last)
+    cuda.start("add_up", weight.device, columns // WIDTH, THREADS, sums, result, rows, columns)
     return result
