@@ -18,6 +18,7 @@ from .config import Run
 from .cut import RISK, Cut, choose_cut, least_images
 from .data import DataSet, Split, read_split
 from .data.cells import restore, write_table
+from .data.dataset import UNKNOWN
 from .errors import DataError, UsageError
 from .folder import RunFolder
 from .folds import countable, trained_without
@@ -154,22 +155,29 @@ def cut_by_validation(
 ) -> Cut:
     """The cut that the run's validation images support."""
     need, have = least_images(precision), len(split.validation)
-    other = "or judge by the labelled images (--folds 5, which trains five more runs), or set "
-    other += "the cut yourself: --min-confidence."
-    if not have:
-        raise DataError(
-            f"--precision needs validation images, and {folder.path} has none. Train with "
-            f"--validation-per-class {math.ceil(need / len(data.classes)):,}, {other}"
-        )
     if have < need:
         raise DataError(
             f"--precision {precision:g} needs at least {need:,} validation images, even if the "
-            f"model errs on none of them; the run has {have:,}. Train with --validation-per-class "
-            f"{math.ceil(need / len(data.classes)):,} or more, {other}"
+            f"model errs on none of them; {folder.path} has {have or 'none'}. "
+            f"{ways_out(data, split, need)}"
         )
     p = probabilities(model, data, split.validation)
     right = p.argmax(-1) == data.labels[split.validation]
     return choose_cut(p.max(-1), right, precision)
+
+
+def ways_out(data: DataSet, split: Split, need: int) -> str:
+    """What gives the run so many images to judge a cut by, as far as its labels suffice for it."""
+    each = math.ceil(need / len(data.classes))
+    known = data.labels[data.part("train")]
+    fewest = np.bincount(known[known != UNKNOWN], minlength=len(data.classes)).min()
+    ways = []
+    if fewest > each:
+        ways.append(f"Train with --validation-per-class {each:,} or more")
+    if countable(data.labels[split.labelled]) >= need:
+        ways.append("judge by the labelled images (--folds 5, which trains five more runs)")
+    ways = ways or ["Label more images (`tamatch review`)"]
+    return ", or ".join([*ways, "set the cut yourself: --min-confidence."])
 
 
 def cut_by_folds(

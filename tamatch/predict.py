@@ -37,9 +37,10 @@ def predict(
     top: int | None = None,
     overwrite: bool = False,
     net: str | None = None,
-) -> None:
+) -> int:
     """Write what a run's model says of the images that the words name, to the screen or a file.
 
+    Returns how many these are.
     Images that cannot be read are told on stderr; all others are written, and then it is an error.
     """
     if top is not None and top < 1:
@@ -73,6 +74,7 @@ def predict(
         raise DataError(f"{unread:,} of {total:,} images could not be read; see above.{rest}")
     if not done:
         raise DataError(f"there is no image in {', '.join(map(printable, words))}.")
+    return done
 
 
 def images_of(words: Sequence[str], stdin: BufferedIOBase, *, null: bool = False) -> Iterator[str]:

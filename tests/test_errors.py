@@ -315,9 +315,9 @@ COMMANDS = [
     ("label runs/photos --out taken-file", 2,
      "taken-file exists already. Use another --out, or --overwrite."),
     ("label runs/photos --out l.csv --precision 0.9", 3,
-     "--precision needs validation images, and runs/photos has none. Train with "
-     "--validation-per-class 22, or judge by the labelled images (--folds 5, which trains five"
-     " more runs), or set the cut yourself: --min-confidence."),
+     "--precision 0.9 needs at least 44 validation images, even if the model errs on none of them; "
+     "runs/photos has none. Label more images (`tamatch review`), or set the cut yourself: "
+     "--min-confidence."),
     ("label runs/photos --out l.csv --precision 2", 2, "--precision must lie in (0, 1), got 2."),
     ("label runs/photos --out l.csv --folds 3", 2,
      "--folds goes with --precision: it says what judges the cut."),

@@ -28,8 +28,9 @@ def run(arguments: Namespace) -> int:
         arguments.path, arguments.format, arguments.out, overwrite=arguments.overwrite,
         net=arguments.net,
     )  # fmt: skip
+    apart = f"no probability differs by more than {made.difference:.1e}"
     print(
         f"{made.path}: equals the run's model on {made.images} images by {made.checked_with}; "
-        f"no probability differs by more than {made.difference:.1e}."
+        f"{apart if made.difference else 'all probabilities are the same'}."
     )
     return 0

@@ -28,9 +28,12 @@ def run(arguments: Namespace) -> int:
 
     if arguments.csv and arguments.format == "jsonl":
         raise UsageError("--csv writes CSV: use --out with --format jsonl.")
-    predict(
-        arguments.path, arguments.images, arguments.csv or arguments.out, null=arguments.null,
-        format="csv" if arguments.csv else arguments.format, top=arguments.top,
-        overwrite=arguments.overwrite, net=arguments.net,
+    out = arguments.csv or arguments.out
+    images = predict(
+        arguments.path, arguments.images, out, null=arguments.null, top=arguments.top,
+        format="csv" if arguments.csv else arguments.format, overwrite=arguments.overwrite,
+        net=arguments.net,
     )  # fmt: skip
+    if out is not None:
+        print(f"{out}: {images:,} image{'s' * (images != 1)}.")
     return 0
