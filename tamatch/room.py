@@ -15,7 +15,8 @@ from .errors import UsageError
 # What torch says where it has no class of errors for it: a CPU's allocator, and CUDA's libraries.
 SAID = (
     "DefaultCPUAllocator", "FIND was unable to find an engine", "GET was unable to find an engine",
-    "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED",
+    "CUDA error: out of memory", "Triton Error [CUDA]: out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED",
 )  # fmt: skip
 
 OPEN: list[torch.cuda.Stream] = []  # branches of a captured step that are not joined yet

@@ -230,6 +230,7 @@ def test_the_share_that_fits() -> None:
         torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"),
         RuntimeError("[enforce fail at alloc_cpu.cpp:114] . DefaultCPUAllocator: can't allocate"),
         RuntimeError("CUDA error: out of memory\nSearch for `cudaErrorMemoryAllocation'"),
+        RuntimeError("Triton Error [CUDA]: out of memory"),
         RuntimeError("GET was unable to find an engine to execute this computation"),
         RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
     ],
