@@ -121,7 +121,7 @@ class Progress:
             left = int((self.steps - step) / rate)
             parts.append(f"ETA {left // 60:02d}:{left % 60:02d}")
         parts += describe(self.row)
-        parts += [f"{kind} {100 - error:.1f} %" for kind, error in self.errors.items()]
+        parts += [f"{kind} error {error:.1f} %" for kind, error in self.errors.items()]
         return " · ".join(parts)
 
 
