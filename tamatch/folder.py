@@ -94,23 +94,22 @@ class RunFolder:
 
     @contextmanager
     def taken(self, *, overwrite: bool) -> Iterator[None]:
-        """Hold an empty or absent folder for a new run; never lose an old one unasked.
+        """Hold a folder for a new run; never lose an old one unasked.
 
-        A mistake of the user's that ends the run before it has begun leaves nothing behind.
+        The old one is there until the new one begins. A mistake of the user's that ends the new one
+        before its first step leaves nothing of it behind.
         """
         if self.path.exists() and not self.path.is_dir():
             raise UsageError(f"--out {self.path} is a file; give a folder.")
-        if self.path.is_dir() and self.contents() and not self.record.exists():
+        if self.contents() and not self.record.exists():
             raise UsageError(
                 f"--out {self.path} is not empty and holds no run. Give another --out."
             )
         there = self.path.is_dir()
         try:
             with self.held():
-                if self.record.exists():
-                    if not overwrite and self.begun():
-                        raise UsageError(self._occupied())
-                    self._clear()
+                if self.record.exists() and not overwrite and self.begun():
+                    raise UsageError(self._occupied())
                 with self._withdrawn_if_refused():
                     yield
         finally:
@@ -128,7 +127,7 @@ class RunFolder:
             raise  # no mistake: `tamatch resume` goes on when there is room
         except (UsageError, DataError):
             if self.record.exists() and not self.begun():
-                self._clear()
+                self.clear()
             raise
 
     def begun(self) -> bool:
@@ -142,9 +141,10 @@ class RunFolder:
     def contents(self) -> list[Path]:
         """All that is in the folder but what a process killed at its very start leaves there."""
         traces = (LOCK, f".{self.record.name}.*.tmp")
-        return [p for p in self.path.iterdir() if not any(p.match(trace) for trace in traces)]
+        there = self.path.iterdir() if self.path.is_dir() else ()
+        return [p for p in there if not any(p.match(trace) for trace in traces)]
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
         """Delete the run, its record last: stopped half-way, this is still seen to be a run."""
         for path in sorted(self.contents(), key=self.record.__eq__):
             if path.is_dir() and not path.is_symlink():

@@ -94,6 +94,8 @@ def resume(path: str | Path, *, net: AnyNet | None = None, quiet: bool = False) 
 
 
 def begin(run: Run, folder: RunFolder) -> None:
+    """Write down what is to be trained, in place of what an older run has left there."""
+    folder.clear()
     config = dataclasses.asdict(run)
     started = {"command": command(run, folder.path)}
     if (name := launch.name()) is not None:
