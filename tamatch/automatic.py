@@ -122,7 +122,7 @@ def decide(
     elif "steps" not in fixed:
         draft.take(steps_of(draft.run, data, split, device, runs))
     steps = draft.chosen.settings.get("steps", draft.run.steps)
-    draft.take(paced(draft.run, steps, own=own))
+    draft.chosen = paced(draft.run, steps, own=own) | draft.chosen
 
     settings, reasons = draft.chosen.settings, draft.chosen.reasons
     draft.given = {k: settings[k] for k in PACE if k in settings and k not in fixed} | draft.given

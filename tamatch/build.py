@@ -22,7 +22,7 @@ from .hardware import pick_device, pick_images, pick_precision, prepare
 from .model import Model
 from .nets.norm import set_momentum, share_norms
 from .nets.own import rehearse
-from .nets.weights import load_weights
+from .nets.weights import load_weights, zero_head
 from .sampler import keyed
 from .source import Draw, Resident, Source, Streamed
 from .types import Task
@@ -51,6 +51,8 @@ def engine_of(
             loaded = load_weights(net, Path(run.weights))
             if say is not None:
                 say(str(loaded))
+        if run.head == "zero":
+            zero_head(net)
         if run.from_ is not None:
             go_on_from(Path(run.from_), net, run, data)
             if say is not None:

@@ -34,6 +34,7 @@ LEAST_NORM = 0.01  # statistics that are averaged over more steps lag behind the
 CLEARLY = 0.8  # of the time of one thread that more threads must stay below
 
 TESTS, LOGS = 15, 60  # tests and log lines in a run, at most
+TEST_SHARE = 0.2  # of the time, at most, unless a single test takes longer
 USABLE = 0.85  # of the time; the machine may become busier than it was when it was measured
 LEAST_STEPS = 50
 
@@ -138,14 +139,20 @@ def outlook(count: int) -> str:
 
 def steps_within(seconds: float, speeds: Sequence[Speed]) -> int:
     """How many steps of all these methods, one after the other, with their tests, fit."""
-    apart = sum(speed.start + TESTS * speed.test for speed in speeds)
+    apart = seconds_for(0, speeds, tests_within(seconds, speeds))
     fitting = (USABLE * seconds - apart) / sum(speed.step for speed in speeds)
     return rounded(max(0.0, fitting))
 
 
-def seconds_for(count: int, speeds: Sequence[Speed]) -> float:
-    """How long that many steps of all these methods take."""
-    return sum(speed.start + TESTS * speed.test + count * speed.step for speed in speeds)
+def tests_within(seconds: float, speeds: Sequence[Speed]) -> int:
+    """How many tests of each method do not take more than their share; at least that of the end."""
+    each = sum(speed.test for speed in speeds)
+    return max(1, min(TESTS, int(TEST_SHARE * seconds / each))) if each else TESTS
+
+
+def seconds_for(count: int, speeds: Sequence[Speed], tests: int) -> float:
+    """How long that many steps of all these methods take, with so many tests of each."""
+    return sum(speed.start + tests * speed.test + count * speed.step for speed in speeds)
 
 
 def in_time(text: str, seconds: float, speeds: Sequence[Speed]) -> Chosen:
@@ -153,24 +160,32 @@ def in_time(text: str, seconds: float, speeds: Sequence[Speed]) -> Chosen:
     count = steps_within(seconds, speeds)
     if count < LEAST_STEPS:
         gone = parse_time(text) - seconds  # spent before the first step
-        need = (gone + seconds_for(LEAST_STEPS, speeds)) / USABLE
+        need = (gone + seconds_for(LEAST_STEPS, speeds, tests=1)) / (USABLE - TEST_SHARE)
         raise UsageError(
             f"--time {text} is too short for this run on this machine: {count} steps fit, and at "
             f"least {LEAST_STEPS} are needed. Give {in_words(10 * math.ceil(need / 10))} or more."
         )
-    return one("steps", count, f"{count:,}", f"what fits into {text}; {measured(speeds)}")
+    found = one("steps", count, f"{count:,}", f"what fits into {text}; {measured(speeds)}")
+    return found | testing(count, tests_within(seconds, speeds))
 
 
 def at_most(seconds: float, wanted: Chosen, speeds: Sequence[Speed]) -> Chosen:
     """The wanted number of steps, or fewer where this machine would take too long for them."""
     fitting = max(LEAST_STEPS, steps_within(seconds, speeds))
-    why = measured(speeds)
-    if wanted.settings["steps"] <= fitting:
-        took = in_words(seconds_for(wanted.settings["steps"], speeds))
-        usual = wanted.reasons["steps"]
-        return Chosen(wanted.settings, {"steps": f"{usual}; {why}, {took} in all"})
-    shown = f"what fits into {in_words(seconds)}, --time gives it more; {why}"
-    return one("steps", fitting, f"{fitting:,}", shown)
+    why, tests = measured(speeds), tests_within(seconds, speeds)
+    count = min(wanted.settings["steps"], fitting)
+    if count < wanted.settings["steps"]:
+        shown = f"what fits into {in_words(seconds)}, --time gives it more; {why}"
+        return one("steps", count, f"{count:,}", shown) | testing(count, tests)
+    took = in_words(seconds_for(count, speeds, tests))
+    usual = wanted.reasons["steps"]
+    found = Chosen(wanted.settings, {"steps": f"{usual}; {why}, {took} in all"})
+    return found | testing(count, tests)
+
+
+def testing(count: int, tests: int) -> Chosen:
+    """How often a run is tested: less than `intervals` says where tests are slow."""
+    return Chosen({"test_every": math.ceil(count / tests)}, {})
 
 
 def intervals(count: int) -> dict[str, int]:

@@ -32,11 +32,12 @@ class Run:
         Annotated[int, Between(8, 512), "side of the images in pixels; chosen for your own"] | None
     ) = None
     normalise: Annotated[
-        Literal["own", "half", "imagenet"], "colours by the images' own spread, or as a net is used"
+        Literal["own", "half", "imagenet"], "colours by their own spread, in -1 to 1, or ImageNet's"
     ] = "own"
     method: Annotated[str, "method by name, or FILE.py:CLASS"] = "tamatch"
     net: Annotated[str, "net by name, or FILE.py:NAME; `tamatch nets` lists them"]
     weights: Annotated[str, "file of pre-trained weights to start from"] | None = None
+    head: Annotated[Literal["random", "zero"], "how the last layer begins"] = "random"
     from_: Annotated[str, "run to start from: its weights, and its settings"] | None = None
     seed: Annotated[int, Between(0, 2**32 - 1), "seed of the split, the start and every draw"] = 0
 

@@ -6,11 +6,12 @@ As in `choose`, plain facts come in, and settings with their reasons go out.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from .choose import SIZES, Chosen, one
 
 CPU_GRID = 8  # patches in a row: a step takes as long as there are patches
-LR, LAYER_DECAY = 5e-4, 0.65  # of the head, and from each layer to the one below
+LR, LAYER_DECAY = 1e-3, 0.65  # of the head, and from each layer to the one below
 WARM = 0.1  # of the steps
 NORMALISE = "half"  # as Google's and most of timm's are trained
 
@@ -44,21 +45,23 @@ def divisors(number: int) -> list[int]:
 
 
 def recipe() -> Chosen:
-    """How all layers are trained: gently, and the more so the further down."""
-    why = "gentle to pre-trained weights"
-    shown = f"adamw, learning rate {LR:g}, × {LAYER_DECAY:g} a layer further down"
-    colours = f"{NORMALISE}: what such weights are used to"
-    return Chosen(
-        {"optimizer": "adamw", "lr": LR, "layer_decay": LAYER_DECAY, "normalise": NORMALISE},
-        {"optimizer": f"{shown}: {why}", "normalise": colours},
-    )
+    """How all layers are trained: gently, and the more so the further down.
+
+    A last layer that begins at 0 is not sure of anything before it has learnt something.
+    """
+    why = f"learning rate {LR:g}, × {LAYER_DECAY:g} a layer further down, for pre-trained weights"
+    colours = f"{NORMALISE}: colours from -1 to 1, as such weights are used to"
+    adamw = one("optimizer", "adamw", "adamw", why)
+    rates: dict[str, Any] = {"lr": LR, "layer_decay": LAYER_DECAY, "head": "zero"}
+    return adamw | Chosen({**rates, "normalise": NORMALISE}, {"normalise": colours})
 
 
-def net(name: str, original: str, file: str) -> Chosen:
-    """The net of a file, as it is or in other patches."""
-    return one("net", name, name, f"by {file}" + f", a {original}" * (name != original))
+def net(name: str, original: str, file: str, row: int = 0) -> Chosen:
+    """The net of a file, as it is or in another number of patches."""
+    other = f", here in {row} × {row} patches" if name != original else ""
+    return one("net", name, name, f"{file} holds a {original}{other}")
 
 
 def warmup(steps: int) -> int:
-    """Steps over which the learning rate grows: the head is random at first."""
+    """Steps over which the learning rate grows: the last layer knows nothing at first."""
     return round(WARM * steps)

@@ -46,8 +46,9 @@ def net_of(
     pixels = finetune.image_size(side, found.patch, found.grid, gpu=gpu)
     if "size" in fixed and run.size is not None:
         pixels = run.size
-    name = found.at(pixels, finetune.patch_for(pixels, found.patch, row))
-    return finetune.size(pixels, side) | finetune.net(name, found.net, file.name)
+    patch = finetune.patch_for(pixels, found.patch, row)
+    cut = finetune.net(found.at(pixels, patch), found.net, file.name, pixels // patch)
+    return finetune.size(pixels, side) | cut
 
 
 def size_of(

@@ -98,7 +98,18 @@ def test_what_fits_ends_in_time(seconds: float, speeds: list[Speed]) -> None:
     steps = choose.steps_within(seconds, speeds)
     assert steps >= 0
     if steps:
-        assert choose.seconds_for(steps, speeds) <= choose.USABLE * seconds * (1 + 1e-9)
+        tests = choose.tests_within(seconds, speeds)
+        assert choose.seconds_for(steps, speeds, tests) <= choose.USABLE * seconds * (1 + 1e-9)
+
+
+def test_slow_tests_are_made_less_often() -> None:
+    wanted = choose.steps(300, 8, gpu=False)
+    quick, slow = Speed(1, 0.1, 1), Speed(1, 0.1, 20)
+    assert choose.at_most(700, wanted, [quick]).settings == {"steps": 5700, "test_every": 380}
+    assert choose.at_most(700, wanted, [slow]).settings == {"steps": 4500, "test_every": 643}
+    assert choose.in_time("10m", 590, [slow, slow]).settings == {"steps": 2000, "test_every": 1000}
+    assert choose.tests_within(10, [slow]) == 1
+    assert choose.tests_within(10, [Speed(1, 1, 0)]) == choose.TESTS
 
 
 @given(st.floats(1, 1e5), SPEEDS)
@@ -122,7 +133,7 @@ def test_a_time_that_is_too_short_is_told_which_would_do(
 def test_a_slow_machine_does_fewer_steps() -> None:
     wanted = choose.steps(300, 48, gpu=False)
     fast, slow = [Speed(1, 0.01, 0.1)], [Speed(1, 2.0, 1), Speed(1, 0.5, 1)]
-    assert choose.at_most(700, wanted, fast).settings == wanted.settings
+    assert choose.at_most(700, wanted, fast).settings["steps"] == wanted.settings["steps"]
     found = choose.at_most(700, wanted, slow)
     assert found.settings["steps"] == 220
     assert "a step takes 2 s and one of the baseline 0.5 s here" in found.reasons["steps"]
