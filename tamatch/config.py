@@ -203,6 +203,11 @@ def check_together(values: dict[str, Any]) -> None:
         check_installed()
     if values.get("from_") and values.get("weights"):
         raise UsageError("--from and --weights both give the weights to start from: choose one.")
+    if values.get("labels") and (data := values.get("data", Run.data)) in recipes.PROTOCOLS:
+        raise UsageError(
+            f"--labels adds to the labels of your own images, and {data} has all of its own. Name "
+            "the folder of your images: --data DIR."
+        )
     for name in ("labels_per_class", "head_labelled"):
         if values.get("labels") and values.get(name):
             raise UsageError(

@@ -199,6 +199,9 @@ COMMANDS = [
      "with it."),
     ("train --labels nothing.csv --data photos --steps 2", 3,
      "nothing.csv cannot be read as CSV: No such file or directory."),
+    ("train --labels twice.csv", 2,
+     "--labels adds to the labels of your own images, and digits has all of its own. Name the "
+     "folder of your images: --data DIR."),
     ("train --labels twice.csv --labels-per-class 2 --data photos", 2,
      "--labels gives labels, and --labels-per-class hides some: choose one."),
     ("train --out taken-file", 2, "--out taken-file is a file; give a folder."),
