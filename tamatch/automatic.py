@@ -31,16 +31,9 @@ PACE = (  # what follows from a time
     "steps", "warmup", "ema", "norm_momentum", "log_every", "test_every", "save_every",
 )  # fmt: skip
 SHOWN = (
-    "size",
-    "net",
-    "normalise",
-    "optimizer",
-    "batch",
-    "unlabelled",
-    "steps",
-    "precision",
+    "size", "net", "normalise", "optimizer", "lr", "batch", "unlabelled", "steps", "precision",
     "threads",
-)
+)  # fmt: skip
 NOTHING = Chosen({}, {})
 
 

@@ -6,7 +6,6 @@ As in `choose`, plain facts come in, and settings with their reasons go out.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from .choose import SIZES, Chosen, one
 
@@ -49,11 +48,12 @@ def recipe() -> Chosen:
 
     A last layer that begins at 0 is not sure of anything before it has learnt something.
     """
-    why = f"learning rate {LR:g}, × {LAYER_DECAY:g} a layer further down, for pre-trained weights"
-    colours = f"{NORMALISE}: colours from -1 to 1, as such weights are used to"
-    adamw = one("optimizer", "adamw", "adamw", why)
-    rates: dict[str, Any] = {"lr": LR, "layer_decay": LAYER_DECAY, "head": "zero"}
-    return adamw | Chosen({**rates, "normalise": NORMALISE}, {"normalise": colours})
+    return (
+        one("normalise", NORMALISE, NORMALISE, "colours from -1 to 1, as such weights are used to")
+        | one("optimizer", "adamw", "adamw", "what transformers are trained with")
+        | one("lr", LR, f"{LR:g}", "that of the last layer; less for each one further down")
+        | Chosen({"layer_decay": LAYER_DECAY, "head": "zero"}, {})
+    )
 
 
 def net(name: str, original: str, file: str, row: int = 0) -> Chosen:
