@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import tamatch
-from tamatch import automatic, choose
-from tamatch.automatic import decide
-from tamatch.choose import Speed
 from tamatch.errors import UsageError
+from tamatch.rules import choose
+from tamatch.rules.choose import Speed
+from tamatch.runs import automatic
+from tamatch.runs.automatic import decide
 from tests.processes import tamatch as command
 from tests.tiny import digits
 
@@ -169,9 +170,9 @@ def test_the_arithmetic_follows_the_cpu(
     native: bool, precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(automatic, "native_bf16", lambda: native)
-    run, cpu = tamatch.config.configure({}), torch.device("cpu")
+    run, cpu = tamatch.settings.config.configure({}), torch.device("cpu")
     assert automatic.precision_of(run, cpu).settings == {"precision": precision}
-    wanted = tamatch.config.configure({"precision": "tf32"})
+    wanted = tamatch.settings.config.configure({"precision": "tf32"})
     assert automatic.precision_of(wanted, cpu).settings == {}
 
 
@@ -213,7 +214,7 @@ def test_a_folder_needs_no_options(photos: Path, quick: None) -> None:
 def test_threads_are_measured_where_time_matters(
     photos: Path, quick: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def speed_of(run: tamatch.config.Run, data: object, split: object) -> Speed:
+    def speed_of(run: tamatch.settings.config.Run, data: object, split: object) -> Speed:
         return Speed(1, 0.04 / (run.threads or 1), 0.1)
 
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
@@ -269,7 +270,7 @@ def test_a_run_that_goes_on_keeps_its_settings(photos: Path, tmp_path: Path, qui
 
 def test_named_sets_keep_their_recipes() -> None:
     found = decide({"data": "digits"})
-    assert found.lines() == [] and found.run == tamatch.config.configure({})
+    assert found.lines() == [] and found.run == tamatch.settings.config.configure({})
 
 
 def test_a_time_sets_the_steps_and_what_follows_from_them(quick: None) -> None:
@@ -285,7 +286,7 @@ def test_a_time_sets_the_steps_and_what_follows_from_them(quick: None) -> None:
 def test_the_speed_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(automatic, "MEASURE", 0.1)
     data, split = digits()
-    run = tamatch.config.configure({"steps": 10})
+    run = tamatch.settings.config.configure({"steps": 10})
     both = automatic.measured(run, data, split)
     assert len(both) == 2 and both[1].step < both[0].step  # a baseline has fewer images a step
     assert all(0 < value < 30 for speed in both for value in (speed.start, speed.step, speed.test))

@@ -20,12 +20,13 @@ from PIL import Image
 from safetensors.torch import save_file
 
 import tamatch
-from tamatch import automatic, cli, nets
+from tamatch import cli, nets
 from tamatch.bench.commands import BENCHES
-from tamatch.choose import Speed
 from tamatch.cli.commands import COMMANDS, top_parser
-from tamatch.config import RUN_OPTIONS, configure, method_options
 from tamatch.methods import METHODS
+from tamatch.rules.choose import Speed
+from tamatch.runs import automatic
+from tamatch.settings.config import RUN_OPTIONS, configure, method_options
 from tests import reference_page
 from tests.reference_page import bench_parser
 from tests.test_layers import LAYERS

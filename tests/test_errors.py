@@ -18,12 +18,15 @@ import pytest
 import torch
 
 import tamatch
-from tamatch import errors, export, hardware, launch
+from tamatch import errors
+from tamatch.apply import export
 from tamatch.cli import main
 from tamatch.data.layout import list_images
 from tamatch.errors import TamatchError
-from tamatch.folder import RunFolder
+from tamatch.machine import launch
 from tamatch.nets import vit, wrn
+from tamatch.settings import hardware
+from tamatch.storage.folder import RunFolder
 from tests.shop import furnish
 
 ROOT = Path(__file__).parents[1]

@@ -13,11 +13,13 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 
 import tamatch
-from tamatch import automatic, finetune, nets
-from tamatch.automatic import decide
-from tamatch.choose import Speed
+from tamatch import nets
 from tamatch.errors import UsageError
 from tamatch.nets.weights import zero_head
+from tamatch.rules import finetune
+from tamatch.rules.choose import Speed
+from tamatch.runs import automatic
+from tamatch.runs.automatic import decide
 
 OWN_NET = f"{Path(__file__).parents[1] / 'examples' / 'own_net.py'}:SmallCNN"
 

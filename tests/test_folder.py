@@ -8,9 +8,9 @@ import pytest
 
 from tamatch.cli import main
 from tamatch.errors import StorageError, UsageError
-from tamatch.folder import RunFolder
-from tamatch.room import NoRoom
-from tamatch.training import Training
+from tamatch.machine.room import NoRoom
+from tamatch.runs.training import Training
+from tamatch.storage.folder import RunFolder
 
 TINY = ("--steps", "1", "--net", "wrn_10_1", "--baseline", "none")
 

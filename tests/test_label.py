@@ -11,12 +11,13 @@ import pytest
 from scipy.stats import binom
 
 import tamatch
-from tamatch import checkpoint, cli
-from tamatch.cut import RISK, SHARES, choose_cut, cut_at, least_images, lower_bound
+from tamatch import cli
+from tamatch.apply.label import COLUMNS, label
 from tamatch.data import load as load_data
 from tamatch.errors import DataError, UsageError
-from tamatch.label import COLUMNS, label
-from tamatch.trust import fit_temperature, tempered
+from tamatch.judge.cut import RISK, SHARES, choose_cut, cut_at, least_images, lower_bound
+from tamatch.judge.trust import fit_temperature, tempered
+from tamatch.storage import checkpoint
 
 TAU = 0.6
 OPTIONS = {

@@ -24,7 +24,7 @@ def add_arguments(sub: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    from ..predict import predict
+    from ..apply.predict import predict
 
     if arguments.csv and arguments.format == "jsonl":
         raise UsageError("--csv writes CSV: use --out with --format jsonl.")

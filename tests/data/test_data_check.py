@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tamatch.build import split_plan
 from tamatch.cli import main
-from tamatch.config import configure
 from tamatch.data import DATASETS, SplitPlan
 from tamatch.data.check import check
 from tamatch.data.dataset import digests_of
 from tamatch.data.duplicates import equal_images
+from tamatch.runs.build import split_plan
+from tamatch.settings.config import configure
 from tests.data.pictures import put
 
 

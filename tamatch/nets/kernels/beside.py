@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Variable
 
-from tamatch.room import OPEN
+from tamatch.machine.room import OPEN
 
 MOST = 4 * 2**30  # bytes that are held for the second stream; then the first waits for it
 
