@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+from graphlib import TopologicalSorter
 from pathlib import Path
 from statistics import median
+
+import pytest
 
 PACKAGE = Path(__file__).parents[1] / "tamatch"
 
@@ -74,6 +77,22 @@ def test_imports_only_go_down() -> None:
             if other != home(path) and ORDER[other] >= ORDER[home(path)]:
                 wrong.append(f"{path.relative_to(PACKAGE)} may not import {other}")
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("package", ["machine", "storage", "settings", "step", "runs", "apply"])
+def test_no_circle_within_a_package(package: str) -> None:
+    """Its files can be read one after the other."""
+    files = {path.stem: ast.parse(path.read_text()) for path in (PACKAGE / package).glob("*.py")}
+    siblings = {
+        stem: {
+            part.partition(".")[0]
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and node.level == 1
+            for part in ([node.module] if node.module else [alias.name for alias in node.names])
+        }
+        for stem, tree in files.items()
+    }
+    TopologicalSorter(siblings).prepare()  # raises where there is one
 
 
 def test_methods_know_nothing_of_nets_data_or_engine() -> None:
