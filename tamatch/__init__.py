@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from .estimator import SSLClassifier, TaMatchClassifier
+    from .apply.use import load
+    from .estimators.estimator import SSLClassifier, TaMatchClassifier
     from .methods.base import Method
-    from .model import Model, Predictions
-    from .run import Finished, resume, train
-    from .seeds import resume_seeds, train_seeds
-    from .use import load
+    from .runs.model import Model, Predictions
+    from .runs.run import Finished, resume, train
+    from .runs.seeds import resume_seeds, train_seeds
 
 __all__ = [
     "Finished",
@@ -31,17 +31,17 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Finished": "run",
+    "Finished": "runs.run",
     "Method": "methods.base",
-    "Model": "model",
-    "Predictions": "model",
-    "SSLClassifier": "estimator",
-    "TaMatchClassifier": "estimator",
-    "load": "use",
-    "resume": "run",
-    "resume_seeds": "seeds",
-    "train": "run",
-    "train_seeds": "seeds",
+    "Model": "runs.model",
+    "Predictions": "runs.model",
+    "SSLClassifier": "estimators.estimator",
+    "TaMatchClassifier": "estimators.estimator",
+    "load": "apply.use",
+    "resume": "runs.run",
+    "resume_seeds": "runs.seeds",
+    "train": "runs.run",
+    "train_seeds": "runs.seeds",
 }
 
 

@@ -17,8 +17,8 @@ from torch import distributed as dist
 from torch.autograd import Function
 from torch.nn import Parameter
 
-from . import launch
 from .errors import TamatchError
+from .machine import launch
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from tamatch import checkpoint
+from tamatch.storage import checkpoint
 
 SMALL = [
     "--net", "wrn_10_1_clean", "--batch", "8", "--unlabelled", "12", "--steps", "60",

@@ -13,9 +13,9 @@ import tamatch
 from tamatch.bench.commands import BENCHES
 from tamatch.cli.commands import top_parser
 from tamatch.cli.plainwords import Parser
-from tamatch.config import RUN_OPTIONS, method_options
 from tamatch.methods import METHODS
-from tamatch.options import Option
+from tamatch.settings.config import RUN_OPTIONS, method_options
+from tamatch.settings.options import Option
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference.md"
 HEAD = """\

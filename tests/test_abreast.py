@@ -10,10 +10,10 @@ from typing import Any, cast
 import pytest
 import torch
 
-from tamatch import branches
-from tamatch.abreast import Abreast, apart
-from tamatch.ahead import Ahead
-from tamatch.room import NoRoom
+from tamatch.machine import branches
+from tamatch.machine.room import NoRoom
+from tamatch.step.abreast import Abreast, apart
+from tamatch.step.ahead import Ahead
 from tests.tiny import tiny_engine
 
 Events = list[str]

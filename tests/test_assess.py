@@ -16,14 +16,15 @@ from PIL import Image
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import tamatch
-from tamatch import checkpoint, cli
+from tamatch import cli
 from tamatch.data import SplitPlan, load, make_split
-from tamatch.exam import Pool
+from tamatch.judge.trust import fit_temperature, measure, reliability, tempered
 from tamatch.pseudo.account import class_shares, threshold
-from tamatch.sheet import COLUMNS, MOST, TILE, sheet
-from tamatch.standing import drawn, labelled_by, standing
+from tamatch.report.sheet import COLUMNS, MOST, TILE, sheet
+from tamatch.runs.standing import drawn, labelled_by, standing
 from tamatch.stats import Tally
-from tamatch.trust import fit_temperature, measure, reliability, tempered
+from tamatch.step.exam import Pool
+from tamatch.storage import checkpoint
 from tests.tiny import digits, tiny_engine
 
 OPTIONS = {

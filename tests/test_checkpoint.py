@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from tamatch import checkpoint
 from tamatch.errors import DataError, StorageError
-from tamatch.folder import RunFolder
+from tamatch.storage import checkpoint
+from tamatch.storage.folder import RunFolder
 
 STATE = {"weights": torch.arange(200.0), "step": 7, "nested": {"list": [1, 2]}}
 

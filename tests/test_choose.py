@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import tamatch
-from tamatch import automatic, choose
-from tamatch.automatic import decide
-from tamatch.choose import Speed
 from tamatch.errors import UsageError
+from tamatch.rules import choose
+from tamatch.rules.choose import Speed
+from tamatch.runs import automatic
+from tamatch.runs.automatic import decide
 from tests.processes import tamatch as command
 from tests.tiny import digits
 
@@ -98,7 +99,18 @@ def test_what_fits_ends_in_time(seconds: float, speeds: list[Speed]) -> None:
     steps = choose.steps_within(seconds, speeds)
     assert steps >= 0
     if steps:
-        assert choose.seconds_for(steps, speeds) <= choose.USABLE * seconds * (1 + 1e-9)
+        tests = choose.tests_within(seconds, speeds)
+        assert choose.seconds_for(steps, speeds, tests) <= choose.USABLE * seconds * (1 + 1e-9)
+
+
+def test_slow_tests_are_made_less_often() -> None:
+    wanted = choose.steps(300, 8, gpu=False)
+    quick, slow = Speed(1, 0.1, 1), Speed(1, 0.1, 20)
+    assert choose.at_most(700, wanted, [quick]).settings == {"steps": 5700, "test_every": 380}
+    assert choose.at_most(700, wanted, [slow]).settings == {"steps": 4500, "test_every": 643}
+    assert choose.in_time("10m", 590, [slow, slow]).settings == {"steps": 2000, "test_every": 1000}
+    assert choose.tests_within(10, [slow]) == 1
+    assert choose.tests_within(10, [Speed(1, 1, 0)]) == choose.TESTS
 
 
 @given(st.floats(1, 1e5), SPEEDS)
@@ -122,7 +134,7 @@ def test_a_time_that_is_too_short_is_told_which_would_do(
 def test_a_slow_machine_does_fewer_steps() -> None:
     wanted = choose.steps(300, 48, gpu=False)
     fast, slow = [Speed(1, 0.01, 0.1)], [Speed(1, 2.0, 1), Speed(1, 0.5, 1)]
-    assert choose.at_most(700, wanted, fast).settings == wanted.settings
+    assert choose.at_most(700, wanted, fast).settings["steps"] == wanted.settings["steps"]
     found = choose.at_most(700, wanted, slow)
     assert found.settings["steps"] == 220
     assert "a step takes 2 s and one of the baseline 0.5 s here" in found.reasons["steps"]
@@ -158,9 +170,9 @@ def test_the_arithmetic_follows_the_cpu(
     native: bool, precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(automatic, "native_bf16", lambda: native)
-    run, cpu = tamatch.config.configure({}), torch.device("cpu")
+    run, cpu = tamatch.settings.config.configure({}), torch.device("cpu")
     assert automatic.precision_of(run, cpu).settings == {"precision": precision}
-    wanted = tamatch.config.configure({"precision": "tf32"})
+    wanted = tamatch.settings.config.configure({"precision": "tf32"})
     assert automatic.precision_of(wanted, cpu).settings == {}
 
 
@@ -202,7 +214,7 @@ def test_a_folder_needs_no_options(photos: Path, quick: None) -> None:
 def test_threads_are_measured_where_time_matters(
     photos: Path, quick: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def speed_of(run: tamatch.config.Run, data: object, split: object) -> Speed:
+    def speed_of(run: tamatch.settings.config.Run, data: object, split: object) -> Speed:
         return Speed(1, 0.04 / (run.threads or 1), 0.1)
 
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
@@ -258,7 +270,7 @@ def test_a_run_that_goes_on_keeps_its_settings(photos: Path, tmp_path: Path, qui
 
 def test_named_sets_keep_their_recipes() -> None:
     found = decide({"data": "digits"})
-    assert found.lines() == [] and found.run == tamatch.config.configure({})
+    assert found.lines() == [] and found.run == tamatch.settings.config.configure({})
 
 
 def test_a_time_sets_the_steps_and_what_follows_from_them(quick: None) -> None:
@@ -274,7 +286,7 @@ def test_a_time_sets_the_steps_and_what_follows_from_them(quick: None) -> None:
 def test_the_speed_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(automatic, "MEASURE", 0.1)
     data, split = digits()
-    run = tamatch.config.configure({"steps": 10})
+    run = tamatch.settings.config.configure({"steps": 10})
     both = automatic.measured(run, data, split)
     assert len(both) == 2 and both[1].step < both[0].step  # a baseline has fewer images a step
     assert all(0 < value < 30 for speed in both for value in (speed.start, speed.step, speed.test))

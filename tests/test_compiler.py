@@ -11,9 +11,9 @@ import pytest
 import torch._dynamo
 
 from tamatch.augment import views
-from tamatch.compiler import PLACES, RUNS, accelerate, keep_compiled
-from tamatch.gpucode import obstacle
+from tamatch.machine.gpucode import obstacle
 from tamatch.nets import build
+from tamatch.settings.compiler import PLACES, RUNS, accelerate, keep_compiled
 from tests.tiny import tiny_method
 
 

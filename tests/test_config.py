@@ -8,11 +8,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tamatch import recipes
-from tamatch.config import RUN_OPTIONS, configure, dump, method_options
 from tamatch.data import DATASETS
 from tamatch.errors import TamatchError, UsageError
 from tamatch.methods import METHODS
+from tamatch.rules import recipes
+from tamatch.settings.config import RUN_OPTIONS, configure, dump, method_options
 
 
 def test_defaults_are_the_demo() -> None:

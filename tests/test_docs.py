@@ -15,15 +15,18 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
+from safetensors.torch import save_file
 
 import tamatch
-from tamatch import automatic, cli
+from tamatch import cli, nets
 from tamatch.bench.commands import BENCHES
-from tamatch.choose import Speed
 from tamatch.cli.commands import COMMANDS, top_parser
-from tamatch.config import RUN_OPTIONS, configure, method_options
 from tamatch.methods import METHODS
+from tamatch.rules.choose import Speed
+from tamatch.runs import automatic
+from tamatch.settings.config import RUN_OPTIONS, configure, method_options
 from tests import reference_page
 from tests.reference_page import bench_parser
 from tests.test_layers import LAYERS
@@ -139,6 +142,11 @@ def test_train_commands_are_complete(
     if "photos/labels.csv" in command.words:
         rows = [f"{name}/{i}.png,{name}" for name in ("cat", "dog") for i in range(3)]
         Path("photos/labels.csv").write_text("\n".join(["file_name,label", *rows]))
+    if "vit_tiny.safetensors" in command.words:
+        with torch.device("meta"):
+            net = nets.build("vit_tiny_p16_224", 1000, 224)
+        made = {k: torch.zeros(v.shape, dtype=torch.half) for k, v in net.state_dict().items()}
+        save_file(made, "vit_tiny.safetensors")
     if "--help" not in command.words:
         assert cli.main([*command.words[1:], "--print-config"]) == 0, capsys.readouterr().err
 

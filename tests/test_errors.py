@@ -18,12 +18,15 @@ import pytest
 import torch
 
 import tamatch
-from tamatch import errors, export, hardware, launch
+from tamatch import errors
+from tamatch.apply import export
 from tamatch.cli import main
 from tamatch.data.layout import list_images
 from tamatch.errors import TamatchError
-from tamatch.folder import RunFolder
+from tamatch.machine import launch
 from tamatch.nets import vit, wrn
+from tamatch.settings import hardware
+from tamatch.storage.folder import RunFolder
 from tests.shop import furnish
 
 ROOT = Path(__file__).parents[1]
@@ -199,6 +202,9 @@ COMMANDS = [
      "with it."),
     ("train --labels nothing.csv --data photos --steps 2", 3,
      "nothing.csv cannot be read as CSV: No such file or directory."),
+    ("train --labels twice.csv", 2,
+     "--labels adds to the labels of your own images, and digits has all of its own. Name the "
+     "folder of your images: --data DIR."),
     ("train --labels twice.csv --labels-per-class 2 --data photos", 2,
      "--labels gives labels, and --labels-per-class hides some: choose one."),
     ("train --out taken-file", 2, "--out taken-file is a file; give a folder."),
@@ -315,9 +321,9 @@ COMMANDS = [
     ("label runs/photos --out taken-file", 2,
      "taken-file exists already. Use another --out, or --overwrite."),
     ("label runs/photos --out l.csv --precision 0.9", 3,
-     "--precision needs validation images, and runs/photos has none. Train with "
-     "--validation-per-class 22, or judge by the labelled images (--folds 5, which trains five"
-     " more runs), or set the cut yourself: --min-confidence."),
+     "--precision 0.9 needs at least 44 validation images, even if the model errs on none of them; "
+     "runs/photos has none. Label more images (`tamatch review`), or set the cut yourself: "
+     "--min-confidence."),
     ("label runs/photos --out l.csv --precision 2", 2, "--precision must lie in (0, 1), got 2."),
     ("label runs/photos --out l.csv --folds 3", 2,
      "--folds goes with --precision: it says what judges the cut."),
@@ -576,6 +582,7 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     "the weights in \0 as it is now": (
         "nets/test_own_runs.py::test_weights_of_other_code_are_refused"
     ),
+    "--head zero needs a net": "test_finetune.py::test_a_net_without_a_last_layer_has_none_to_set",
     "holds a transformer of width": (
         "nets/test_recognise.py::test_files_of_other_nets_say_what_was_seen"
     ),

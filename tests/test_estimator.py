@@ -21,7 +21,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import tamatch
 from tamatch import SSLClassifier, TaMatchClassifier
 from tamatch.augment import Augment, Policy
-from tamatch.vectors import DROP, STRONG, WEAK, Jitter
+from tamatch.estimators.vectors import DROP, STRONG, WEAK, Jitter
 
 QUICK: dict[str, Any] = {"steps": 60, "batch": 16, "unlabelled": 16, "lr": 0.1, "ema": 0.0}
 EXPECTED_TO_FAIL = {

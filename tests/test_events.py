@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 import tamatch
-from tamatch import cli, events
+from tamatch import cli
 from tamatch.errors import UsageError
+from tamatch.storage import events
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the package itself
 

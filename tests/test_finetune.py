@@ -13,10 +13,15 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 
 import tamatch
-from tamatch import automatic, finetune, nets
-from tamatch.automatic import decide
-from tamatch.choose import Speed
+from tamatch import nets
 from tamatch.errors import UsageError
+from tamatch.nets.weights import zero_head
+from tamatch.rules import finetune
+from tamatch.rules.choose import Speed
+from tamatch.runs import automatic
+from tamatch.runs.automatic import decide
+
+OWN_NET = f"{Path(__file__).parents[1] / 'examples' / 'own_net.py'}:SmallCNN"
 
 
 @pytest.fixture(scope="module")
@@ -78,11 +83,13 @@ def test_a_weight_file_needs_no_options(photos: Path, tiny: str, quick: None) ->
     found = decide({"data": str(photos), "weights": tiny})
     run = found.run
     assert (run.net, run.size, run.normalise) == ("vit_tiny_p4_32", 32, "half")
+    assert run.head == "zero"
     assert (run.optimizer, run.lr, run.layer_decay) == ("adamw", finetune.LR, finetune.LAYER_DECAY)
     assert 500 < run.steps < 1000 and run.warmup == round(run.steps / 10)
     lines = found.lines()
-    assert "  net        vit_tiny_p4_32: by tiny.safetensors, a vit_tiny_p16_224" in lines
-    assert any(line.startswith("  optimizer  adamw, learning rate") for line in lines)
+    text = "vit_tiny_p4_32: tiny.safetensors holds a vit_tiny_p16_224, here in 8 × 8 patches"
+    assert f"  net        {text}" in lines
+    assert "  lr         0.001: that of the last layer; less for each one further down" in lines
     assert found.outlook == ""
 
 
@@ -119,7 +126,7 @@ def test_a_whole_run_and_one_that_goes_on(
     where = tmp_path / "run"
     tamatch.train(data=str(photos), weights=tiny, steps=1, batch=2, out=where)
     said = capsys.readouterr().err
-    assert "vit_tiny_p4_32: by tiny.safetensors" in said
+    assert "vit_tiny_p4_32: tiny.safetensors holds a vit_tiny_p16_224" in said
     assert "loaded    150  of 152 tensors from tiny.safetensors" in said
     facts = json.loads((where / "model" / "model.json").read_text())
     assert facts["net"] == "vit_tiny_p4_32" and facts["mean"] == [0.5, 0.5, 0.5]
@@ -129,6 +136,28 @@ def test_a_whole_run_and_one_that_goes_on(
     assert (on.net, on.normalise, on.lr) == ("vit_tiny_p4_32", "half", finetune.LR)
     found = tamatch.load(where).predict([str(photos / "test/dark/0.png")])
     assert found.label[0] in ("dark", "light")
+
+
+def test_a_last_layer_of_zeros_is_sure_of_nothing() -> None:
+    images = torch.randn(2, 3, 8, 8)
+    for net in ("wrn_10_1", "vit_tiny_p4_8", OWN_NET):
+        built = nets.build(net, 4, 8)
+        zero_head(built)
+        assert not built(images).logits.any() and built(images).features.any()
+
+
+def test_a_net_without_a_last_layer_has_none_to_set(tmp_path: Path) -> None:
+    class Convolutional(torch.nn.Module):
+        def __init__(self, classes: int) -> None:
+            super().__init__()
+            self.conv = torch.nn.Conv2d(3, classes, 3)
+
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            found: torch.Tensor = self.conv(images).mean((2, 3))
+            return found
+
+    with pytest.raises(UsageError, match="--head zero needs a net that ends in a linear layer"):
+        tamatch.train(net=Convolutional, head="zero", steps=1, out=tmp_path / "run", quiet=True)
 
 
 def test_arrays_start_from_weights(tiny: str) -> None:

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import tamatch
-from tamatch.build import data_of, engine_of, split_plan
-from tamatch.config import configure, dump
 from tamatch.data import make_split
 from tamatch.errors import DataError, TamatchError, UsageError
-from tamatch.run import baseline_config, default_folder
+from tamatch.runs.build import data_of, engine_of, split_plan
+from tamatch.runs.run import baseline_config, default_folder
+from tamatch.settings.config import configure, dump
 from tests.faults.runs import DOZEN, crash_at, own_folder
 
 TWELVE: dict[str, Any] = {**DOZEN, "size": 16, "tau": 0.6}
@@ -85,9 +85,9 @@ def test_the_loop_ends_in_a_second_run_beside_the_first(first: Path) -> None:
     assert record["data"]["labelled"] == 10 and record["data"]["unlabelled"] == 16
     assert record["config"]["from_"] == str(first) and record["config"]["labels"] == str(given)
     assert f"--from {first}" in record["command"] and f"--labels {given}" in record["command"]
-    told = tamatch.use.evaluate(done.path)
+    told = tamatch.apply.use.evaluate(done.path)
     assert told.images == 4
-    from tamatch.label import label
+    from tamatch.apply.label import label
 
     made = label(done.path, first.parents[1] / "all.csv")
     assert made.given == 10 and made.pool == 6

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from tamatch.build import engine_of
-from tamatch.config import configure
 from tamatch.data import SplitPlan, load, make_split
-from tamatch.hardware import native_bf16, pick_precision, prepare
+from tamatch.runs.build import engine_of
+from tamatch.settings.config import configure
+from tamatch.settings.hardware import native_bf16, pick_precision, prepare
 
 
 @pytest.fixture(autouse=True)

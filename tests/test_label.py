@@ -11,12 +11,13 @@ import pytest
 from scipy.stats import binom
 
 import tamatch
-from tamatch import checkpoint, cli
-from tamatch.cut import RISK, SHARES, choose_cut, cut_at, least_images, lower_bound
+from tamatch import cli
+from tamatch.apply.label import COLUMNS, label
 from tamatch.data import load as load_data
 from tamatch.errors import DataError, UsageError
-from tamatch.label import COLUMNS, label
-from tamatch.trust import fit_temperature, tempered
+from tamatch.judge.cut import RISK, SHARES, choose_cut, cut_at, least_images, lower_bound
+from tamatch.judge.trust import fit_temperature, tempered
+from tamatch.storage import checkpoint
 
 TAU = 0.6
 OPTIONS = {
@@ -133,15 +134,15 @@ def test_a_precision_is_promised_or_refused_with_the_reason(
     assert "a coverage of " in told and "With 95 % certainty, at least" in told
     assert cli.main([*words, "--precision", "0.98", "--overwrite"]) == 3
     told = capsys.readouterr().err
-    assert "at least 228 validation images" in told and "the run has 60" in told
-    assert "--validation-per-class 23 or more" in told
+    assert "at least 228 validation images" in told and f"{run} has 60" in told
+    assert "Train with --validation-per-class 23 or more, or set the cut" in told
 
 
 def test_without_validation_images_there_is_no_promise(tmp_path: Path) -> None:
     run = tmp_path / "run"
     few = {**OPTIONS, "steps": 2, "validation_per_class": 0}
     tamatch.train(out=run, quiet=True, **few)
-    with pytest.raises(DataError, match=r"has none\. Train with --validation-per-class 5, or"):
+    with pytest.raises(DataError, match=r"none\. .*-per-class 5 or more, or judge by"):
         label(run, tmp_path / "labels.csv", precision=0.9)
     with pytest.raises(DataError, match=r"at least 228 labelled images .* the run has 160\. Label"):
         label(run, tmp_path / "labels.csv", precision=0.98, folds=5)

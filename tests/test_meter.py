@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import torch
 
-from tamatch.meter import Meter
+from tamatch.step.meter import Meter
 
 GOOD, BAD = torch.tensor(False), torch.tensor(True)
 

@@ -14,9 +14,9 @@ from torch.optim import Optimizer
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tamatch import nets
-from tamatch.engine import Pace
 from tamatch.errors import UsageError
-from tamatch.optim import build_optimizer, parameter_groups, schedule, set_lr_
+from tamatch.step.engine import Pace
+from tamatch.step.optim import build_optimizer, parameter_groups, schedule, set_lr_
 from tests.tiny import tiny_engine
 
 

@@ -20,10 +20,10 @@ from PIL import Image
 
 import tamatch
 from tamatch import nets
+from tamatch.apply.predict import below, images_of, output
 from tamatch.cli import main
 from tamatch.errors import DataError, UsageError
-from tamatch.model import Facts, Model
-from tamatch.predict import below, images_of, output
+from tamatch.runs.model import Facts, Model
 from tests.processes import environment
 
 CLASSES = ("cat", "=dog", "owl")

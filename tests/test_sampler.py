@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tamatch.sampler import Sampler, keyed, permutation
+from tamatch.step.sampler import Sampler, keyed, permutation
 
 
 @given(st.integers(1, 300), st.integers(0, 2**63))

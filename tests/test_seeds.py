@@ -13,15 +13,17 @@ import numpy as np
 import pytest
 
 import tamatch
-from tamatch import automatic, checkpoint, cli, run, seeds, shelf
-from tamatch.choose import Speed
-from tamatch.engine import Engine
+from tamatch import cli
 from tamatch.errors import StorageError, UsageError
-from tamatch.files import read_json
-from tamatch.folder import RunFolder
-from tamatch.progress import Progress
-from tamatch.room import NoRoom
-from tamatch.signals import Stopped
+from tamatch.machine.room import NoRoom
+from tamatch.machine.signals import Stopped
+from tamatch.rules.choose import Speed
+from tamatch.runs import automatic, run, seeds, shelf
+from tamatch.runs.progress import Progress
+from tamatch.step.engine import Engine
+from tamatch.storage import checkpoint
+from tamatch.storage.files import read_json
+from tamatch.storage.folder import RunFolder
 from tests.faults.runs import DOZEN, Crash, own_folder
 from tests.faults.test_numbers import spoil_loss
 from tests.processes import SMALL, fingerprint, start
@@ -280,7 +282,7 @@ def test_a_full_disk_names_the_command_for_all(
 def test_memory_is_estimated_for_all_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("tamatch.memory.memory", lambda device: 2**20)
+    monkeypatch.setattr("tamatch.step.memory.memory", lambda device: 2**20)
     tamatch.train_seeds(PAIR, out=tmp_path / "both", **{**DOZEN, "steps": 2})
     told = [line for line in capsys.readouterr().err.splitlines() if "of memory" in line]
     records = [read_json(tmp_path / "both" / f"s{seed}" / "run.json") for seed in PAIR]
@@ -334,7 +336,7 @@ def test_a_command_killed_at_its_very_start_can_be_given_again(tmp_path: Path) -
     """Nothing was trained yet, so that nothing is lost."""
     home, short = tmp_path / "both", {**DOZEN, "steps": 2}
     seeds.SeedFolder(home).claim([0, 3])
-    run.begin(tamatch.config.configure({**short, "seed": 0}), RunFolder(home / "s0"))
+    run.begin(tamatch.settings.config.configure({**short, "seed": 0}), RunFolder(home / "s0"))
     with pytest.raises(UsageError, match="is not a folder"):
         tamatch.resume_seeds(home, quiet=True)
     assert len(tamatch.train_seeds(PAIR, out=home, quiet=True, **short)) == 2

@@ -17,14 +17,14 @@ import pytest
 import torch
 
 import tamatch
-from tamatch import hardware
 from tamatch.bench.speed import mapped
-from tamatch.config import configure
 from tamatch.data import DataSet
 from tamatch.data.dataset import Indices, Pixels
-from tamatch.engine import Engine
-from tamatch.exam import Exam
-from tamatch.source import BLOCK, Draw, Resident, Source, Streamed, to_device
+from tamatch.settings import hardware
+from tamatch.settings.config import configure
+from tamatch.step.engine import Engine
+from tamatch.step.exam import Exam
+from tamatch.step.source import BLOCK, Draw, Resident, Source, Streamed, to_device
 from tests.contract.test_contract import assert_equal
 from tests.processes import fingerprint
 from tests.tiny import digits, tiny_engine
@@ -189,7 +189,7 @@ def test_an_exam_on_the_host_has_the_marks_of_one_on_the_device() -> None:
 def test_images_are_sent_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     data, _ = digits()
     some = np.array([5, 1, 1, 900, 17, 3, 2])
-    monkeypatch.setattr("tamatch.source.CHUNK", 3)
+    monkeypatch.setattr("tamatch.step.source.CHUNK", 3)
     want = torch.from_numpy(data.images[some]).permute(0, 3, 1, 2)
     assert torch.equal(to_device(data.images, some, CPU), want)
     assert len(to_device(data.images, some[:0], CPU)) == 0

@@ -10,8 +10,8 @@ import pytest
 from PIL import Image, ImageFilter
 
 from tamatch.data import SplitPlan, load, make_split
-from tamatch.likeness import FEWEST, MOST, Likeness, auc, likeness, spread, statistics
-from tamatch.symptoms import Reached, never_predicted, patience, unlike, unused
+from tamatch.judge.likeness import FEWEST, MOST, Likeness, auc, likeness, spread, statistics
+from tamatch.judge.symptoms import Reached, never_predicted, patience, unlike, unused
 
 CLASSES = ("a", "b", "c")
 EVEN = (1 / 3, 1 / 3, 1 / 3)

@@ -18,7 +18,7 @@ from sklearn.metrics import (
     recall_score,
 )
 
-from tamatch.trust import (
+from tamatch.judge.trust import (
     FEWEST,
     calibrate,
     calibrate_on_itself,

@@ -8,13 +8,14 @@ from typing import Any
 
 import torch
 
-from tamatch import methods, nets, optim
+from tamatch import methods, nets
 from tamatch.augment import Augment, Policy
-from tamatch.config import method_options
 from tamatch.data import DataSet, Split, SplitPlan, load, make_split, shares
-from tamatch.engine import Engine, Pace
 from tamatch.methods.base import Method
-from tamatch.source import Draw, Resident, Source
+from tamatch.settings.config import method_options
+from tamatch.step import optim
+from tamatch.step.engine import Engine, Pace
+from tamatch.step.source import Draw, Resident, Source
 from tamatch.types import Task
 
 NET = "wrn_10_1_clean"

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UsageError
-from ..gpucode import obstacle
+from ..machine.gpucode import obstacle
 from .policy import Policy
 from .randaugment import RandAugment
 from .stream import uniform

@@ -55,7 +55,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     import torch
 
-    from ..hardware import pick_device
+    from ..settings.hardware import pick_device
 
     sizes, batches = (numbers(getattr(arguments, name), name) for name in ("sizes", "batches"))
     device = pick_device(arguments.device)

@@ -8,7 +8,7 @@ import threading
 import time
 from types import TracebackType
 
-from ..signals import StopSignals
+from ..machine.signals import StopSignals
 
 TICK = 0.2  # seconds between two requests, while no training listens yet
 

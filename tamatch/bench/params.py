@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..nets import NETS
-from ..recipes import PROTOCOLS
+from ..rules.recipes import PROTOCOLS
 from .formats import FORMATS, Grid, Page
 from .published import TABLE_6, TABLE_7, Texts
 from .scale import LAMBDA_MODEL

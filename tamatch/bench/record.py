@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..files import read_json
-from ..folder import RunFolder
 from ..report.bias import kl
+from ..storage.files import read_json
+from ..storage.folder import RunFolder
 from .cells import RECIPE, Cell
 from .curves import POINTS, Curve, Vectors, course
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
-from ..files import write_bytes
+from ..storage.files import write_bytes
 from . import figures, toy
 from .cells import RECIPE, Cell
 from .claims import CLAIMS

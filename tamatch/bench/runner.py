@@ -12,13 +12,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from ..config import Run, configure
 from ..errors import NumericError, StorageError, UsageError
-from ..folder import RunFolder
-from ..lock import Locked, locked
-from ..progress import Progress, Screen
-from ..run import Finished, Job, begin, complete_all, stored_config
-from ..signals import Stopped
+from ..machine.signals import Stopped
+from ..runs.progress import Progress, Screen
+from ..runs.run import Finished, Job, begin, complete_all, stored_config
+from ..settings.config import Run, configure
+from ..storage.folder import RunFolder
+from ..storage.lock import Locked, locked
 from .budget import Budget
 from .cells import Cell
 from .record import record

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
-from .. import recipes
 from ..errors import UsageError
 from ..methods import entry
+from ..rules import recipes
 
 FULL = Fraction(1)
 LAMBDA_TARGET = 0.99999  # of TaMatch where the target moves

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..config import configure
 from ..data import DataSet, Split
 from ..data.dataset import Pixels
 from ..errors import UsageError
 from ..methods import METHODS
-from ..timing import timed, wait
+from ..settings.config import configure
+from ..step.timing import timed, wait
 from . import reference
 
 if TYPE_CHECKING:
-    from ..engine import Engine
+    from ..step.engine import Engine
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def measure(name: str, method: str, steps: int, switches: dict[str, Any]) -> Spe
     """Time one work; the images are random, their number and shape those of the real data."""
     import torch
 
-    from ..build import engine_of
+    from ..runs.build import engine_of
 
     work = WORKS[name]
     config = configure({**work.options, **switches, "method": method})

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DataError
-from ..files import read_json, write_bytes
+from ..storage.files import read_json, write_bytes
 from .cells import RECIPE, Cell, named_length
 from .curves import Curve, Vectors
 from .record import Result

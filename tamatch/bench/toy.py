@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import UsageError
-from ..files import write_json
+from ..storage.files import write_json
 from .formats import FORMATS, Grid, Page
 
 Shares = npt.NDArray[np.float64]

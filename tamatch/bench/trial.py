@@ -17,10 +17,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ..config import Run, configure
 from ..data import DataSet, make_split
 from ..errors import TamatchError
-from ..timing import wait
+from ..settings.config import Run, configure
+from ..step.timing import wait
 from .cells import Cell
 from .choose import names, scale_of
 from .plans import PLANS
@@ -129,7 +129,7 @@ def train(cell: Cell, run: Run) -> tuple[list[float], float]:
     """All losses, and the milliseconds of a step once it is captured."""
     import torch
 
-    from ..build import engine_of, split_plan
+    from ..runs.build import engine_of, split_plan
 
     torch._dynamo.reset()
     data = images_of(cell.setting.data)

@@ -6,8 +6,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from .. import launch
 from ..errors import TamatchError, UsageError
+from ..machine import launch
 from .commands import top_parser
 
 

@@ -7,8 +7,8 @@ import json
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from ..config import RUN_OPTIONS, without_rivals
 from ..errors import DataError
+from ..settings.config import RUN_OPTIONS, without_rivals
 from .shared import add_json, add_option
 
 SPLIT = (
@@ -29,7 +29,7 @@ def run(arguments: Namespace) -> int:
     from ..data import DATASETS, SplitPlan
     from ..data.check import check
     from ..data.download import download
-    from ..progress import counting
+    from ..runs.progress import counting
 
     given = {k: RUN_OPTIONS[k].parse(v) for k, v in vars(arguments).items() if k in RUN_OPTIONS}
     root, labels = (Path(given[k]) if given.get(k) else None for k in ("root", "labels"))

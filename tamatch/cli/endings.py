@@ -6,10 +6,10 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .. import launch
+from ..machine import launch
 
 if TYPE_CHECKING:
-    from ..group import Group
+    from ..runs.group import Group
 
 
 def show_run(path: Path) -> int:

@@ -18,7 +18,7 @@ def add_arguments(sub: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    from ..use import evaluate
+    from ..apply.use import evaluate
 
     found = evaluate(arguments.path, arguments.data, arguments.root, net=arguments.net)
     per_class = dict(zip(found.classes, found.marks.per_class, strict=True))

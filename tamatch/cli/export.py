@@ -22,14 +22,15 @@ def add_arguments(sub: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    from ..export import export
+    from ..apply.export import export
 
     made = export(
         arguments.path, arguments.format, arguments.out, overwrite=arguments.overwrite,
         net=arguments.net,
     )  # fmt: skip
+    apart = f"no probability differs by more than {made.difference:.1e}"
     print(
         f"{made.path}: equals the run's model on {made.images} images by {made.checked_with}; "
-        f"no probability differs by more than {made.difference:.1e}."
+        f"{apart if made.difference else 'all probabilities are the same'}."
     )
     return 0

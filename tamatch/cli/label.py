@@ -25,7 +25,7 @@ def add_arguments(sub: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    from ..label import label
+    from ..apply.label import label
 
     made = label(
         arguments.path, arguments.out, min_confidence=arguments.min_confidence,

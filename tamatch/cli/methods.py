@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from argparse import ArgumentParser, Namespace
 
-from ..config import method_options
 from ..methods import METHODS, entry
+from ..settings.config import method_options
 from .shared import add_json
 
 

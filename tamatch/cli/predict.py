@@ -24,13 +24,16 @@ def add_arguments(sub: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    from ..predict import predict
+    from ..apply.predict import predict
 
     if arguments.csv and arguments.format == "jsonl":
         raise UsageError("--csv writes CSV: use --out with --format jsonl.")
-    predict(
-        arguments.path, arguments.images, arguments.csv or arguments.out, null=arguments.null,
-        format="csv" if arguments.csv else arguments.format, top=arguments.top,
-        overwrite=arguments.overwrite, net=arguments.net,
+    out = arguments.csv or arguments.out
+    images = predict(
+        arguments.path, arguments.images, out, null=arguments.null, top=arguments.top,
+        format="csv" if arguments.csv else arguments.format, overwrite=arguments.overwrite,
+        net=arguments.net,
     )  # fmt: skip
+    if out is not None:
+        print(f"{out}: {images:,} image{'s' * (images != 1)}.")
     return 0

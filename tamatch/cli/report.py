@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from ..seedfolder import runs_in
+from ..storage.seedfolder import runs_in
 
 
 def add_arguments(sub: ArgumentParser) -> None:

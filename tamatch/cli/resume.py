@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from ..seedfolder import SeedFolder
+from ..storage.seedfolder import SeedFolder
 from .endings import show_group, show_run
 from .shared import add_net
 
@@ -19,8 +19,8 @@ def add_arguments(sub: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    from ..run import resume
-    from ..seeds import go_on
+    from ..runs.run import resume
+    from ..runs.seeds import go_on
 
     path, *more = arguments.paths
     if more or SeedFolder(path).exists():

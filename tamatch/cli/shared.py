@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from ..options import Option
+from ..settings.options import Option
 
 WHAT = {  # that an option takes, where its type says too little
     "data": "NAME|DIR", "root": "DIR", "labels": "FILE", "weights": "FILE", "from_": "RUN",

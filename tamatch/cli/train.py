@@ -7,11 +7,11 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
-from ..choose import parse_time
-from ..config import RUN_OPTIONS, configure, dump
 from ..errors import UsageError
-from ..recipes import PROTOCOLS
-from ..seedfolder import read_seeds
+from ..rules.choose import parse_time
+from ..rules.recipes import PROTOCOLS
+from ..settings.config import RUN_OPTIONS, configure, dump
+from ..storage.seedfolder import read_seeds
 from .endings import show_group, show_run
 from .shared import add_option
 
@@ -46,17 +46,17 @@ def run(arguments: Namespace) -> int:
         read_seeds(arguments.seeds)
     if arguments.print_config:
         if arguments.time is not None or known.data not in PROTOCOLS:
-            from ..automatic import decide
+            from ..runs.automatic import decide
 
             known = decide(given, arguments.config, arguments.time).run
         print(dump(known), end="")
         return 0
     where = {name: getattr(arguments, name) for name in ("out", "overwrite", "config", "time")}
     if arguments.seeds is not None:
-        from ..seeds import start
+        from ..runs.seeds import start
 
         return show_group(start(arguments.seeds, given, **where))
-    from ..run import train
+    from ..runs.run import train
 
     return show_run(train(**where, **given).path)
 

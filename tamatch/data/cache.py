@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError
-from ..files import read_json
+from ..storage.files import read_json
 from .dataset import Digests, Pixels
 from .pixelfile import PixelFile
 

@@ -7,8 +7,8 @@ import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ..files import write_bytes
-from ..spreadsheet import neutralise, restore
+from ..storage.files import write_bytes
+from ..storage.spreadsheet import neutralise, restore
 
 __all__ = ["neutralise", "restore", "write_table"]
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import DataError
 from . import load
-from .dataset import PARTS, UNKNOWN, DataSet, Indices, Progress, Sizes, Split
+from .dataset import NO_CHECKSUMS, PARTS, UNKNOWN, DataSet, Indices, Progress, Sizes, Split
 from .duplicates import equal_images
 from .splitfile import ROLES
 from .splits import SplitPlan, make_split
@@ -55,7 +55,7 @@ class CheckReport:
             f"{_counted(self.images, 'image', 'images')} at {side} pixels",
             *_table(self.parts, self.classes),
             *self._file_size_lines(),
-            f"checksums: {self.checksums}",
+            *([] if self.checksums == NO_CHECKSUMS else [f"checksums: {self.checksums}"]),
             f"memory: {self.memory / 2**20:,.1f} MiB of pixels",
             *self.notes,
             *_listed(unusable, "files cannot be used", one="file cannot be used"),

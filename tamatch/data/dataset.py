@@ -16,6 +16,7 @@ Digests = npt.NDArray[np.uint8]
 Progress = Callable[[int, int], None]  # called with (done, total)
 
 UNKNOWN = -1  # the label of an image that has none
+NO_CHECKSUMS = "not needed"  # of images that nobody has published any for
 DIGEST = 16  # bytes of an image's SHA-256 that are kept
 PARTS = ("train", "unlabelled", "validation", "test")  # where the publisher or the user put it
 
@@ -39,7 +40,7 @@ class DataSet:
     train_in_pool: bool = False  # the benchmark's pool holds the whole training part (STL-10)
     digests: Digests | None = None  # (N, DIGEST), where they are known already
     original_sizes: Sizes | None = None  # (N, 2) width and height of the files, where they differ
-    checksums: str = "not needed"  # what is known of the files' integrity
+    checksums: str = NO_CHECKSUMS  # what is known of the files' integrity
     notes: tuple[str, ...] = ()  # remarks for the user on what was read and what was not
 
     def part(self, name: str) -> Indices:

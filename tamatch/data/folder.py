@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ..choose import image_size
 from ..errors import DataError
+from ..rules.choose import image_size
 from .bulk import decode_all
 from .dataset import PARTS, UNKNOWN, DataSet, Progress
 from .decode import header_size

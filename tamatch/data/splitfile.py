@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import DataError
-from ..files import write_bytes
+from ..storage.files import write_bytes
 from .cells import neutralise, restore
 from .dataset import UNKNOWN, DataSet, Indices, Split
 

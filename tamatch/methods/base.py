@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from .. import dist
-from ..branches import branch_of
 from ..errors import UsageError
 from ..kinds import Momentum, Parity
+from ..machine.branches import branch_of
 from ..stats import approach_, by_type
 from ..types import Batch, Loss, Out, Task, Views
 
@@ -92,7 +92,8 @@ class Method(nn.Module):
 
 def gradient_of(value: Tensor, images: Tensor) -> Tensor:
     """How a value that a net computed from images changes with them."""
-    (gradient,) = torch.autograd.grad(value, images, allow_unused=True)
+    reached = value.requires_grad  # by the images or by weights
+    gradient = torch.autograd.grad(value, images, allow_unused=True)[0] if reached else None
     if gradient is None:
         raise UsageError(
             "this method follows the gradient of the images, and none comes back through the net: "

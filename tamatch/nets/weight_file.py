@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from tamatch.errors import UsageError
-from tamatch.npz import read_npz
+from tamatch.storage.npz import read_npz
 
 NESTED = ("model", "state_dict")  # keys under which training scripts keep the weights
 

@@ -73,6 +73,16 @@ def load_weights(net: nn.Module, path: str | Path) -> WeightReport:
     return report
 
 
+def zero_head(net: nn.Module) -> None:
+    """Let the last layer begin with equal probabilities for all classes, and be sure of none."""
+    name = f"model.{net.head_name}" if hasattr(net, "head_name") else "head"  # of a user's net
+    layer = dict(net.named_modules()).get(name)
+    if layer is None:
+        raise UsageError("--head zero needs a net that ends in a linear layer: leave it out.")
+    for parameter in layer.parameters():
+        nn.init.zeros_(parameter)
+
+
 def fit(
     net: nn.Module, tensors: Mapping[str, Tensor], path: Path
 ) -> tuple[dict[str, Tensor], WeightReport]:

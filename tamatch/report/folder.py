@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import DataError, UsageError
-from ..untrusted import parse_json
+from ..storage.untrusted import parse_json
 from .metrics import Metrics, read_metrics
 from .trust import Trust, trust_of
 from .values import table, text, whole

@@ -16,6 +16,7 @@ from .words import UNKNOWN, percent
 _IRRELEVANT = {"seed", "out", "overwrite", "config", "baseline", "device", "threads", "root"} | {
     "images", "tensorboard",
 }  # fmt: skip
+_UNSET = "not set"
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,8 @@ def group_runs(folders: Sequence[RunFolder]) -> list[Group]:
     settings = [_settings(member.folder) for member in members]
     collected: dict[tuple[str, ...], list[int]] = {}
     for index, member in enumerate(members):
-        key = (member.facts.data, member.facts.method, *map(repr, sorted(settings[index].items())))
+        given = sorted(item for item in settings[index].items() if item[1] != _UNSET)
+        key = (member.facts.data, member.facts.method, *map(repr, given))
         collected.setdefault(key, []).append(index)
     groups = []
     for (data, method, *_), indices in collected.items():
@@ -90,19 +92,23 @@ def group_runs(folders: Sequence[RunFolder]) -> list[Group]:
 
 
 def _settings(folder: RunFolder) -> dict[str, str]:
-    """What was trained, flat and in words; what is not set says nothing."""
+    """What was trained, flat and in words."""
     flat = {**folder.config, **table(folder.config.get("options"))}
-    return {k: text(v) for k, v in flat.items() if k not in _IRRELEVANT | {"options"} and text(v)}
+    return {k: text(v) or _UNSET for k, v in flat.items() if k not in _IRRELEVANT | {"options"}}
 
 
 def _differences(own: dict[str, str], others: Sequence[dict[str, str]]) -> list[str]:
-    """Settings in which groups differ. One that only some have counts if there is no other: a later
+    """Settings in which groups differ. One that only some know counts if there is no other: a later
     version may have brought it."""
     names = dict.fromkeys([*own, *(name for other in others for name in other)])
-    differ = [n for n in names if any(other.get(n) != own.get(n) for other in others)]
+    differ = [
+        name
+        for name in names
+        if any(other.get(name, _UNSET) != own.get(name, _UNSET) for other in others)
+    ]
     shared = [n for n in differ if n in own and all(n in other for other in others)]
     words = {name: name.strip("_").replace("_", " ") for name in names}
-    return [f"{words[name]} {own.get(name, 'not set')}" for name in shared or differ]
+    return [f"{words[name]} {own.get(name, _UNSET)}" for name in shared or differ]
 
 
 def _order(group: Group) -> tuple[str, float, str]:

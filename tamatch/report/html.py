@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from ..files import write_bytes
+from ..storage.files import write_bytes
 from .words import count, percent, share
 
 

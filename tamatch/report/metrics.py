@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..untrusted import parse_json
+from ..storage.untrusted import parse_json
 from .thin import Thinned
 from .values import number, numbers, table, whole
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from ..spreadsheet import restore
+from ..storage.spreadsheet import restore
 from .picture import data_url
 from .trust import Tile
 from .words import percent, shortened

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
-from ..build import data_of
-from ..config import Run
+from ..apply.use import load
 from ..data import DATASETS, read_split
 from ..errors import DataError, UsageError
-from ..folder import RunFolder
-from ..progress import counting
-from ..run import stored_config
-from ..use import load
+from ..runs.build import data_of
+from ..runs.progress import counting
+from ..runs.run import stored_config
+from ..settings.config import Run
+from ..storage.folder import RunFolder
 from .pictures import Pictures
 from .server import Server
 from .session import Session

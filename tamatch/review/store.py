@@ -15,8 +15,8 @@ from ..data.labels import apart, known_labels, plain
 from ..data.layout import printable
 from ..data.table import LABEL, NAME, read_table
 from ..errors import DataError, UsageError
-from ..files import write_bytes
-from ..lock import locked
+from ..storage.files import write_bytes
+from ..storage.lock import locked
 
 SKIPPED = ""  # the label of an image that the person passed over
 COLUMNS = (NAME, LABEL)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from ..data import DataSet, Progress, Split
-from ..model import Model
+from ..runs.model import Model
 from .picking import Floats, Indices, pick_order
 
 BATCH = 256  # images predicted together

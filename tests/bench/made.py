@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tamatch import recipes
 from tamatch.bench.cells import RECIPE, Cell
 from tamatch.bench.curves import Curve
 from tamatch.bench.record import Result
 from tamatch.data import DataSet
+from tamatch.rules import recipes
 
 NET = "wrn_10_1_clean"
 

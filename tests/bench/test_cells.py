@@ -13,9 +13,9 @@ from tamatch.bench.cells import Cell
 from tamatch.bench.choose import restricted, scale_of, seeds, share
 from tamatch.bench.plans import PLANS
 from tamatch.bench.settings import DIGITS, LONG_TAIL
-from tamatch.config import configure, method_options
 from tamatch.errors import UsageError
 from tamatch.methods.tamatch import LAMBDA_TARGET
+from tamatch.settings.config import configure, method_options
 
 EIGHTH = Fraction(1, 8)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tamatch.bench.params import DATA, DELIBERATE, OURS, differences, page
 from tamatch.bench.published import TABLE_6, TABLE_7
-from tamatch.recipes import PROTOCOLS
+from tamatch.rules.recipes import PROTOCOLS
 
 
 def test_every_deliberate_difference() -> None:

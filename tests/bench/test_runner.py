@@ -23,10 +23,10 @@ from tamatch.bench.runner import Workshop
 from tamatch.bench.settings import DIGITS
 from tamatch.bench.store import Store
 from tamatch.errors import NumericError, UsageError
-from tamatch.lock import locked
-from tamatch.run import Finished, Job
-from tamatch.signals import Stopped
-from tamatch.training import Training
+from tamatch.machine.signals import Stopped
+from tamatch.runs.run import Finished, Job
+from tamatch.runs.training import Training
+from tamatch.storage.lock import locked
 from tests.bench.made import result, small_recipes
 
 WHOLE = Cell("digits", DIGITS, "fixmatch", 0, Fraction(24, 1200))

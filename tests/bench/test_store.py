@@ -14,7 +14,7 @@ from tamatch.bench.plans import PLANS
 from tamatch.bench.record import commit, source_digest
 from tamatch.bench.store import Store, from_json
 from tamatch.errors import DataError, StorageError
-from tamatch.files import read_json
+from tamatch.storage.files import read_json
 from tests.bench.made import result
 
 CELLS = PLANS["digits"].cells("digits")
@@ -49,7 +49,7 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     def full_disk(handle: int) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr("tamatch.files.os.fsync", full_disk)
+    monkeypatch.setattr("tamatch.storage.files.os.fsync", full_disk)
     with pytest.raises(StorageError, match="no space"):
         store.write(cell, result(cell))
     assert not list(tmp_path.rglob("*.*"))

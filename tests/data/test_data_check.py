@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tamatch.build import split_plan
 from tamatch.cli import main
-from tamatch.config import configure
 from tamatch.data import DATASETS, SplitPlan
 from tamatch.data.check import check
 from tamatch.data.dataset import digests_of
 from tamatch.data.duplicates import equal_images
+from tamatch.runs.build import split_plan
+from tamatch.settings.config import configure
 from tests.data.pictures import put
 
 
@@ -108,7 +108,8 @@ def test_a_named_set_with_split_options() -> None:
     assert report.roles is not None
     assert list(report.roles["labelled"].values())[::9] == [20, 2]
     assert report.checksums == "not needed" and report.labelled_in_pool
-    assert "each class" not in "\n".join(report.lines())
+    lines = "\n".join(report.lines())
+    assert "each class" not in lines and "checksums" not in lines
     assert check("digits").roles is None
 
 

@@ -9,12 +9,14 @@ import pytest
 import torch
 
 import tamatch
-from tamatch import dist, launch, run
+from tamatch import dist
+from tamatch.machine import launch
+from tamatch.runs import run
 from tamatch.cli import main
-from tamatch.config import configure
+from tamatch.settings.config import configure
 from tamatch.errors import DataError, UsageError
-from tamatch.folder import RunFolder
-from tamatch.hardware import pick_device
+from tamatch.storage.folder import RunFolder
+from tamatch.settings.hardware import pick_device
 from tests.faults.runs import DOZEN, crash_at
 from tests.processes import fingerprint
 

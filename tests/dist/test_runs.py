@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
-from tamatch import checkpoint
-from tamatch.folder import RunFolder
+from tamatch.storage import checkpoint
+from tamatch.storage.folder import RunFolder
 from tests.dist.torchrun import DOZEN, torchrun
 from tests.processes import tamatch
 

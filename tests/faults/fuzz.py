@@ -25,7 +25,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from tamatch import cli
-from tamatch.config import RUN_OPTIONS, configure, dump, method_options
 from tamatch.data import DATASETS, SplitPlan, load, make_split, read_split
 from tamatch.data.arrays import from_arrays
 from tamatch.data.decode import Unreadable, decode
@@ -34,6 +33,7 @@ from tamatch.errors import TamatchError
 from tamatch.methods import METHODS
 from tamatch.nets import NETS
 from tamatch.report import write_report
+from tamatch.settings.config import RUN_OPTIONS, configure, dump, method_options
 from tests.data.pictures import picture, put, saved
 
 ROUND = 200  # examples of a target in one round

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tamatch
-from tamatch.engine import Engine
+from tamatch.step.engine import Engine
 from tests.data.pictures import put
 
 DOZEN: dict[str, Any] = {

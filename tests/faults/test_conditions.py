@@ -13,9 +13,9 @@ import pytest
 import torch
 
 import tamatch
-from tamatch import checkpoint
 from tamatch.data import Split
 from tamatch.errors import DataError, TamatchError
+from tamatch.storage import checkpoint
 from tests.data.pictures import put
 from tests.faults.runs import DOZEN, arrays, crash_at, own_folder
 from tests.processes import fingerprint
@@ -77,7 +77,7 @@ def test_other_versions_are_told(
 ) -> None:
     run = crash_at(6, monkeypatch, tmp_path / "run")
     with monkeypatch.context() as patch:
-        patch.setattr("tamatch.conditions.__version__", "9.8")
+        patch.setattr("tamatch.settings.conditions.__version__", "9.8")
         patch.setattr(torch, "__version__", "9.9")
         tamatch.resume(run, quiet=True)
     log = (run / "log.txt").read_text()
@@ -244,7 +244,7 @@ def test_the_labelled_set_cannot_be_drawn_anew(
 ) -> None:
     """Even if another version draws other labels from the same data with the same seed."""
     run = crash_at(6, monkeypatch, tmp_path / "run")
-    from tamatch import run as module
+    from tamatch.runs import run as module
 
     whole = module.make_split
 

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 import tamatch
-from tamatch import checkpoint, cli
+from tamatch import cli
 from tamatch.errors import StorageError
-from tamatch.files import append_line, write_bytes
+from tamatch.storage import checkpoint
+from tamatch.storage.files import append_line, write_bytes
 from tests.faults.disk import Disk, full
 from tests.faults.runs import DOZEN
 from tests.processes import environment, fingerprint

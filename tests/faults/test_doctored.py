@@ -18,14 +18,15 @@ import pytest
 import torch
 
 import tamatch
-from tamatch import checkpoint, cli, nets
-from tamatch.config import configure
+from tamatch import cli, nets
 from tamatch.data import load
 from tamatch.data.cache import MANIFEST
 from tamatch.data.pickles import load_dict
 from tamatch.errors import TamatchError
 from tamatch.nets.weight_file import read_tensors
 from tamatch.report import write_report
+from tamatch.settings.config import configure
+from tamatch.storage import checkpoint
 from tests.data.pictures import png_header, put
 from tests.faults.runs import DOZEN
 

@@ -14,8 +14,8 @@ from typing import Any, TextIO
 import pytest
 
 from tamatch import cli
-from tamatch.folder import LOCK, RunFolder
-from tamatch.lock import Locked, locked, take
+from tamatch.storage.folder import LOCK, RunFolder
+from tamatch.storage.lock import Locked, locked, take
 from tests.faults.runs import DOZEN, crash_at
 from tests.processes import SMALL, start, tamatch
 from tests.test_resume import wait_for
@@ -137,7 +137,7 @@ def test_overwriting_stopped_half_way_can_be_repeated(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("tamatch.folder.shutil.rmtree", refuse)
+        patch.setattr("tamatch.storage.folder.shutil.rmtree", refuse)
         assert cli.main(["train", "--out", str(run), "--overwrite"]) == 130
     given = [w for k, v in DOZEN.items() for w in (f"--{k.replace('_', '-')}", str(v))]
     assert cli.main(["train", "--out", str(run), "--overwrite", *given]) == 0

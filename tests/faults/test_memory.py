@@ -11,14 +11,15 @@ import pytest
 import torch
 
 import tamatch
-from tamatch import checkpoint, cli
-from tamatch.engine import Engine
-from tamatch.memory import PROBES, Estimate, Peak, estimate, passes, probe
+from tamatch import cli
+from tamatch.machine.room import NoRoom, noticing
 from tamatch.methods import METHODS
 from tamatch.nets.parts import Flow, Plain
 from tamatch.nets.recompute import recompute, recomputes
 from tamatch.nets.wrn import Block
-from tamatch.room import NoRoom, noticing
+from tamatch.step.engine import Engine
+from tamatch.step.memory import PROBES, Estimate, Peak, estimate, passes, probe
+from tamatch.storage import checkpoint
 from tests.contract.test_contract import assert_equal
 from tests.data.memory import resident
 from tests.faults.runs import DOZEN, crash_at
@@ -230,6 +231,7 @@ def test_the_share_that_fits() -> None:
         torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"),
         RuntimeError("[enforce fail at alloc_cpu.cpp:114] . DefaultCPUAllocator: can't allocate"),
         RuntimeError("CUDA error: out of memory\nSearch for `cudaErrorMemoryAllocation'"),
+        RuntimeError("Triton Error [CUDA]: out of memory"),
         RuntimeError("GET was unable to find an engine to execute this computation"),
         RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
     ],
@@ -277,6 +279,6 @@ def test_the_estimate_is_written_down(tmp_path: Path) -> None:
 def test_too_little_memory_is_told_before_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tamatch.memory.memory", lambda device: 2**20)
+    monkeypatch.setattr("tamatch.step.memory.memory", lambda device: 2**20)
     tamatch.train(out=tmp_path / "run", quiet=True, **DOZEN)
     assert "GiB of memory; cpu has 0.00 GiB left" in (tmp_path / "run" / "log.txt").read_text()

@@ -13,12 +13,14 @@ import torch
 from torch import Tensor
 
 import tamatch
-from tamatch import checkpoint, cli, optim
-from tamatch.diagnosis import explain, overflow
-from tamatch.engine import Engine
+from tamatch import cli
 from tamatch.errors import NumericError
-from tamatch.guard import ALLOWED, Guard
 from tamatch.methods import METHODS
+from tamatch.step import optim
+from tamatch.step.diagnosis import explain, overflow
+from tamatch.step.engine import Engine
+from tamatch.step.guard import ALLOWED, Guard
+from tamatch.storage import checkpoint
 from tamatch.types import Batch, Loss
 from tests.contract.test_contract import assert_equal
 from tests.faults.runs import DOZEN
@@ -178,7 +180,7 @@ def test_a_step_that_was_bad_once_only_is_told_so() -> None:
 def test_bad_for_one_process_is_bad_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = run(tiny_engine("fixmatch"), 1)
     before = state(engine)
-    monkeypatch.setattr("tamatch.guard.dist.max_", lambda found: found.fill_(1))
+    monkeypatch.setattr("tamatch.step.guard.dist.max_", lambda found: found.fill_(1))
     assert_equal(before, state(run(engine, 1)))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tamatch import checkpoint
+from tamatch.storage import checkpoint
 from tests.dist.torchrun import DOZEN, launch, torchrun
 from tests.processes import fingerprint
 from tests.test_resume import wait_for

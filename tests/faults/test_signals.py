@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import tamatch
-from tamatch import checkpoint
-from tamatch.engine import Engine
-from tamatch.signals import Stopped, StopSignals
+from tamatch.machine.signals import Stopped, StopSignals
+from tamatch.step.engine import Engine
+from tamatch.storage import checkpoint
 from tests.faults.runs import DOZEN, soon
 from tests.processes import SMALL, fingerprint, start
 from tests.test_resume import wait_for

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tamatch
-from tamatch import checkpoint
+from tamatch.storage import checkpoint
 from tests.faults.runs import DOZEN, crash_at
 from tests.processes import fingerprint
 

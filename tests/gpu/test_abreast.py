@@ -13,15 +13,15 @@ import pytest
 import torch
 
 import tamatch
-from tamatch.abreast import Abreast
-from tamatch.build import engine_of, split_plan
-from tamatch.config import configure
 from tamatch.data import load, make_split
-from tamatch.engine import WARM_STEPS, Engine
-from tamatch.hardware import prepare
-from tamatch.room import NoRoom, noticing
-from tamatch.together import advance
-from tamatch.training import Training
+from tamatch.machine.room import NoRoom, noticing
+from tamatch.runs.build import engine_of, split_plan
+from tamatch.runs.together import advance
+from tamatch.runs.training import Training
+from tamatch.settings.config import configure
+from tamatch.settings.hardware import prepare
+from tamatch.step.abreast import Abreast
+from tamatch.step.engine import WARM_STEPS, Engine
 from tests.contract.test_contract import assert_equal
 from tests.faults.runs import DOZEN
 from tests.gpu.test_capture import run

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tamatch.engine import Engine
-from tamatch.hardware import prepare
 from tamatch.methods import METHODS
+from tamatch.settings.hardware import prepare
+from tamatch.step.engine import Engine
 from tests.contract.test_contract import assert_equal
 from tests.tiny import tiny_engine
 

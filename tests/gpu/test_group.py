@@ -13,8 +13,8 @@ import torch
 from torch import distributed
 
 from tamatch import dist
-from tamatch.hardware import prepare
 from tamatch.methods import METHODS
+from tamatch.settings.hardware import prepare
 from tests.contract.test_contract import assert_equal
 from tests.gpu.test_capture import run
 from tests.tiny import tiny_engine

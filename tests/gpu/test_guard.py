@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from tamatch.engine import Engine
+from tamatch.step.engine import Engine
 from tamatch.types import Batch, Loss
 from tests.contract.test_contract import assert_equal
 from tests.tiny import tiny_engine

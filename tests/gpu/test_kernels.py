@@ -13,16 +13,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tamatch import methods, nets
-from tamatch.branches import OPEN
-from tamatch.build import engine_of, split_plan
-from tamatch.config import configure
 from tamatch.data import load, make_split
-from tamatch.engine import Engine
-from tamatch.memory import estimate
+from tamatch.machine.branches import OPEN
+from tamatch.machine.room import NoRoom, clear
 from tamatch.methods import METHODS
 from tamatch.nets import parts
 from tamatch.nets.recompute import recompute
-from tamatch.room import NoRoom, clear
+from tamatch.runs.build import engine_of, split_plan
+from tamatch.settings.config import configure
+from tamatch.step.engine import Engine
+from tamatch.step.memory import estimate
 from tests.contract.test_contract import assert_equal
 from tests.tiny import tiny_engine
 

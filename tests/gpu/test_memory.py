@@ -10,12 +10,12 @@ import pytest
 import torch
 
 import tamatch
-from tamatch.build import engine_of, split_plan
-from tamatch.config import configure
 from tamatch.data import load, make_split
-from tamatch.engine import Engine
-from tamatch.memory import estimate
 from tamatch.nets.recompute import recompute, recomputes
+from tamatch.runs.build import engine_of, split_plan
+from tamatch.settings.config import configure
+from tamatch.step.engine import Engine
+from tamatch.step.memory import estimate
 from tests.contract.test_contract import assert_equal
 from tests.tiny import tiny_engine
 

@@ -7,9 +7,9 @@ from functools import partial
 import pytest
 import torch
 
-from tamatch.engine import Engine
-from tamatch.hardware import memory
-from tamatch.source import Draw, Resident, Source, Streamed
+from tamatch.settings.hardware import memory
+from tamatch.step.engine import Engine
+from tamatch.step.source import Draw, Resident, Source, Streamed
 from tests.contract.test_contract import assert_equal
 from tests.tiny import digits, tiny_engine
 

@@ -23,8 +23,8 @@ from tamatch.methods.pseudo_label import PseudoLabel
 from tamatch.methods.softmatch import SoftMatch
 from tamatch.methods.tamatch import TaMatch
 from tamatch.methods.uda import UDA
-from tamatch.options import of_class
 from tamatch.pseudo import ByClass, Curriculum, Gaussian, Product, SelfAdaptive, rescale
+from tamatch.settings.options import of_class
 from tests.methods.echo import Echo, echo_batch, echo_task, random_logits, seen
 from tests.methods.miniature import (
     Miniature,

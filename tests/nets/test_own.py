@@ -15,14 +15,14 @@ from torch import Tensor, nn
 
 from tamatch import methods, nets
 from tamatch.errors import UsageError
-from tamatch.hardware import prepare
-from tamatch.memory import estimate
 from tamatch.methods import METHODS
 from tamatch.nets.handed import HANDED
 from tamatch.nets.own import OwnNet, rehearse
 from tamatch.nets.recompute import recompute
 from tamatch.nets.weights import load_weights
-from tamatch.optim import parameter_groups
+from tamatch.settings.hardware import prepare
+from tamatch.step.memory import estimate
+from tamatch.step.optim import parameter_groups
 from tests.contract.nosync import no_sync
 from tests.contract.test_contract import assert_equal
 from tests.nets import foreign

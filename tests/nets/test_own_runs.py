@@ -20,12 +20,12 @@ from sklearn.base import clone
 from torch import nn
 
 import tamatch
-from tamatch import checkpoint
 from tamatch.cli import main
 from tamatch.errors import UsageError
-from tamatch.folder import RunFolder
 from tamatch.nets.handed import HANDED
 from tamatch.review.session import Session
+from tamatch.storage import checkpoint
+from tamatch.storage.folder import RunFolder
 from tests.dist.torchrun import DOZEN, torchrun
 from tests.nets import foreign
 from tests.processes import environment, fingerprint

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tamatch.assess import NOT_MEASURED, in_words, notable
-from tamatch.sheet import sheet
-from tamatch.trust import measure, sweep
+from tamatch.judge.trust import measure, sweep
+from tamatch.report.sheet import sheet
+from tamatch.runs.assess import NOT_MEASURED, in_words, notable
 
 MakeRun = Callable[..., Path]
 DIGITS = [str(digit) for digit in range(10)]

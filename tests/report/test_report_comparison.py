@@ -147,3 +147,15 @@ def test_a_setting_that_only_newer_runs_have_is_no_difference(make_run: MakeRun)
     same = make_run("same", baseline=False, steps=200)
     names = {group.name for group in group_runs([read_folder(run) for run in (runs[1], same)])}
     assert names == {"tamatch · brand new yes", "tamatch · brand new not set"}
+
+
+def test_a_setting_that_one_run_was_given_is_named(make_run: MakeRun) -> None:
+    runs = [make_run(f"r{n}", baseline=False, steps=n) for n in (100, 200)]
+    for run, start in zip(runs, (None, "runs/first"), strict=True):
+        about = json.loads((run / "run.json").read_text())
+        about["config"]["from_"] = start
+        (run / "run.json").write_text(json.dumps(about))
+    assert {group.name for group in group_runs([read_folder(run) for run in runs])} == {
+        "tamatch · steps 100 · from not set",
+        "tamatch · steps 200 · from runs/first",
+    }

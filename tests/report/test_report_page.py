@@ -18,7 +18,7 @@ from PIL import Image
 
 from tamatch.report import write_report
 from tamatch.report.picture import LARGEST
-from tamatch.sheet import sheet
+from tamatch.report.sheet import sheet
 
 MakeRun = Callable[..., Path]
 

@@ -13,14 +13,14 @@ from PIL import Image
 
 import tamatch
 from tamatch import cli
-from tamatch.build import data_of
-from tamatch.config import configure
 from tamatch.data import load, read_split
-from tamatch.folder import RunFolder
 from tamatch.review.command import label_file
 from tamatch.review.pictures import SIDE, Pictures
 from tamatch.review.survey import survey
-from tamatch.run import stored_config
+from tamatch.runs.build import data_of
+from tamatch.runs.run import stored_config
+from tamatch.settings.config import configure
+from tamatch.storage.folder import RunFolder
 from tests.data.pictures import picture
 from tests.review.browser import reviewing
 from tests.review.conftest import Project

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Variable
 
-from tamatch.branches import OPEN, another, capturing
+from tamatch.machine.branches import OPEN, another, capturing
 
 MOST = 4 * 2**30  # bytes that are held for the second stream; then the first waits for it
 

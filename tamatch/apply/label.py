@@ -1,0 +1,222 @@
+"""Labels for a run's unlabelled pool, as a table that `--data` reads back."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from .. import nets
+from ..data import DataSet, Split, read_split
+from ..data.cells import restore, write_table
+from ..data.dataset import UNKNOWN
+from ..errors import DataError, UsageError
+from ..judge.cut import RISK, Cut, choose_cut, least_images
+from ..kinds import FRACTION, SHARE
+from ..runs.build import data_of
+from ..runs.folds import countable, trained_without
+from ..runs.model import Model
+from ..runs.progress import Progress
+from ..runs.run import stored_config
+from ..settings.config import Run
+from ..storage.folder import RunFolder
+from .use import load
+
+if TYPE_CHECKING:
+    from ..nets import AnyNet
+
+COLUMNS = ("file_name", "label", "confidence", "second", "accepted")
+BATCH = 256  # images predicted together
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """What was written: images of the pool, how many of them got a label, and from where on."""
+
+    path: Path
+    pool: int
+    labelled: int
+    given: int  # images that had their label before; they are in the table, too
+    confidence: float
+    cut: Cut | None  # where it was chosen for a precision
+    judged_by: str = "validation images"  # what the cut was chosen on
+
+    @property
+    def coverage(self) -> float:
+        return self.labelled / self.pool if self.pool else 0.0
+
+    def lines(self) -> list[str]:
+        """The same in words."""
+        lines = [
+            f"{self.path}: {self.labelled:,} of {self.pool:,} unlabelled images have a label now, "
+            f"a coverage of {100 * self.coverage:.1f} %. {self.given:,} had theirs before."
+        ]
+        if self.confidence:
+            lines.append(f"Labels with a confidence below {self.confidence:.4f} are left empty.")
+        if self.cut is not None:
+            lines.append(
+                f"{self.cut.right:,} of {self.cut.images:,} {self.judged_by} at or above that are "
+                f"right. With {100 * (1 - RISK):.0f} % certainty, at least "
+                f"{100 * self.cut.precision:.1f} % of such labels are, if the pool is like the "
+                f"{self.judged_by}."
+            )
+        return lines
+
+
+def label(
+    path: str | Path,
+    out: str | Path,
+    *,
+    min_confidence: float | None = None,
+    precision: float | None = None,
+    folds: int | None = None,
+    overwrite: bool = False,
+    quiet: bool = True,
+    net: AnyNet | None = None,
+) -> Labelled:
+    """Write the label of every image of a run's pool; below the cut it stays empty.
+
+    The cut is `min_confidence`, or is chosen such that at least the share `precision` of the
+    labels is right. The run's validation images judge that; or, with `folds`, its labelled images
+    do, each by one of so many models that are trained without it, which takes as many runs.
+    """
+    check_options(min_confidence, precision, folds)
+    place, folder = Path(out), RunFolder(Path(path))
+    if place.exists() and not (overwrite and place.is_file()):
+        raise UsageError(f"{place} exists already. Use another --out, or --overwrite.")
+    run, model = stored_config(folder), load(folder.path, net)
+    nets.stand_in(run.net, net)
+    data = data_of(run, model.facts.size)
+    if data.classes != model.facts.classes:
+        raise DataError(f"{data.name} no longer has the classes that the model was trained on.")
+    split = read_split(folder.split, data)
+
+    cut, kind = None, "validation images"
+    if precision and folds:
+        progress, kind = Progress(folder.log, quiet=quiet), "labelled images, each held out once,"
+        cut = cut_by_folds(model, run, data, split, folder, (precision, folds), progress)
+    elif precision:
+        cut = cut_by_validation(model, data, split, precision, folder)
+    level = cut.confidence if cut else min_confidence or 0.0
+    given = np.concatenate([split.labelled, split.validation])
+    pool = split.unlabelled[~np.isin(split.unlabelled, given)]
+    p_given, p_pool = (probabilities(model, data, part) for part in (given, pool))
+    used = accepted(folder)
+    sure = p_pool.max(-1) >= level
+    rows = [
+        line(data, i, p, int(data.labels[i]), "given") for i, p in zip(given, p_given, strict=True)
+    ]
+    rows += [
+        line(data, i, p, int(p.argmax()), used.get(data.files[i], ""), named=bool(keep))
+        for i, p, keep in zip(pool, p_pool, sure, strict=True)
+    ]
+    write_table(place, COLUMNS, rows)
+    return Labelled(place, len(pool), int(sure.sum()), len(given), level, cut, kind)
+
+
+def check_options(min_confidence: float | None, precision: float | None, folds: int | None) -> None:
+    for name, value, bounds in (
+        ("--min-confidence", min_confidence, SHARE),
+        ("--precision", precision, FRACTION),
+    ):
+        if value is not None and value not in bounds:
+            raise UsageError(f"{name} must {bounds}, got {value:g}.")
+    if folds is not None and precision is None:
+        raise UsageError("--folds goes with --precision: it says what judges the cut.")
+    if folds is not None and folds < 2:
+        raise UsageError(f"--folds must be at least 2, got {folds}.")
+
+
+def line(
+    data: DataSet, i: int, p: np.ndarray, best: int, how: str, *, named: bool = True
+) -> tuple[str, ...]:
+    """One line of the table; the second guess is the most probable class but the first."""
+    others = np.delete(np.arange(len(p)), best)
+    second = data.classes[others[p[others].argmax()]] if len(others) else ""
+    return data.files[i], data.classes[best] if named else "", f"{p[best]:.6f}", second, how
+
+
+def probabilities(model: Model, data: DataSet, indices: np.ndarray) -> np.ndarray:
+    """(n, C) of these images."""
+    parts = [indices[i : i + BATCH] for i in range(0, len(indices), BATCH)]
+    pixels = (torch.from_numpy(data.images[part]).permute(0, 3, 1, 2) for part in parts)
+    empty = np.empty((0, len(data.classes)), np.float32)
+    return np.concatenate([empty, *(model.probabilities(p).numpy() for p in pixels)])
+
+
+def cut_by_validation(
+    model: Model, data: DataSet, split: Split, precision: float, folder: RunFolder
+) -> Cut:
+    """The cut that the run's validation images support."""
+    need, have = least_images(precision), len(split.validation)
+    if have < need:
+        raise DataError(
+            f"--precision {precision:g} needs at least {need:,} validation images, even if the "
+            f"model errs on none of them; {folder.path} has {have or 'none'}. "
+            f"{ways_out(data, split, need)}"
+        )
+    p = probabilities(model, data, split.validation)
+    right = p.argmax(-1) == data.labels[split.validation]
+    return choose_cut(p.max(-1), right, precision)
+
+
+def ways_out(data: DataSet, split: Split, need: int) -> str:
+    """What gives the run so many images to judge a cut by, as far as its labels suffice for it."""
+    each = math.ceil(need / len(data.classes))
+    known = data.labels[data.part("train")]
+    fewest = np.bincount(known[known != UNKNOWN], minlength=len(data.classes)).min()
+    ways = []
+    if fewest > each:
+        ways.append(f"Train with --validation-per-class {each:,} or more")
+    if countable(data.labels[split.labelled]) >= need:
+        ways.append("judge by the labelled images (--folds 5, which trains five more runs)")
+    ways = ways or ["Label more images (`tamatch review`)"]
+    return ", or ".join([*ways, "set the cut yourself: --min-confidence."])
+
+
+def cut_by_folds(
+    model: Model,
+    run: Run,
+    data: DataSet,
+    split: Split,
+    folder: RunFolder,
+    wish: tuple[float, int],
+    progress: Progress,
+) -> Cut:
+    """The cut that the labelled images support, each judged by a model that did not learn it."""
+    precision, folds = wish
+    need, have = least_images(precision), countable(data.labels[split.labelled])
+    if have < need:
+        raise DataError(
+            f"--precision {precision:g} needs at least {need:,} labelled images to hold out, even "
+            f"if no model errs on them; the run has {have:,}. Label more, ask for less, or set "
+            "the cut yourself: --min-confidence."
+        )
+    confidence, right = [], []
+    for other, images in trained_without(folder, run, data, split.labelled, folds, progress):
+        facts = dataclasses.replace(other.facts, temperature=model.facts.temperature)
+        p = probabilities(Model(facts, other.net), data, images)
+        confidence.append(p.max(-1))
+        right.append(p.argmax(-1) == data.labels[images])
+    return choose_cut(
+        np.concatenate(confidence), np.concatenate(right), precision, "labelled images"
+    )
+
+
+def accepted(folder: RunFolder) -> dict[str, str]:
+    """Was an image accepted as a pseudo-label at least once in training? yes or no, by its file.
+
+    Empty for methods without such a rule, and where the run's own table is gone.
+    """
+    try:
+        with (folder.path / "predictions" / "pool.csv").open(newline="", encoding="utf-8") as file:
+            times = {restore(row["image"]): row["accepted"] for row in csv.DictReader(file)}
+    except (OSError, KeyError, UnicodeDecodeError, csv.Error):
+        return {}
+    return {image: "no" if n == "0" else "yes" for image, n in times.items() if n}

@@ -1,0 +1,1 @@
+"""The scikit-learn interface: arrays in, a classifier out."""

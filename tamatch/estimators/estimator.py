@@ -1,0 +1,284 @@
+"""Classifiers in the manner of scikit-learn; a label of -1 means unlabelled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin  # type: ignore[import-untyped]
+from sklearn.utils import _safe_indexing, check_random_state  # type: ignore[import-untyped]
+from sklearn.utils.multiclass import check_classification_targets  # type: ignore[import-untyped]
+from sklearn.utils.validation import (  # type: ignore[import-untyped]
+    check_is_fitted,
+    validate_data,
+)
+from torch import nn
+
+from ..data import UNKNOWN
+from ..errors import DataError, UsageError
+from ..rules import choose, finetune
+from ..rules.choose import averages
+from ..settings.config import Run, configure
+from ..settings.hardware import pick_device
+from ..settings.start import start_of
+from .learners import ImageLearner, Learner, VectorLearner
+
+Array = npt.NDArray[Any]
+TRAINING = (
+    "net", "weights", "size", "steps", "batch", "unlabelled", "optimizer", "lr", "weight_decay",
+    "ema", "device",
+)  # fmt: skip
+FRESH = {"net": "wrn_16_1_clean", "batch": 32, "unlabelled": 96, "optimizer": "sgd", "lr": 0.03}
+LEARNERS: dict[str, type[Learner]] = {"images": ImageLearner, "vectors": VectorLearner}
+
+
+class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Semi-supervised classification of images or of rows of numbers by any method.
+
+    X of shape (N, H, W) or (N, H, W, 1 or 3) are images, bytes or floats in 0 … 1, for one of the
+    nets. X of shape (N, F) are vectors, for a net of two hidden layers. In y, -1 means unlabelled.
+    The remaining classes may be numbers or names.
+
+    Parameters
+    ----------
+    method : a name; `tamatch methods` lists them
+    options : the method's own, such as {"tau": 0.9}; None for its defaults
+    net : for images: a name (`tamatch nets` lists them), FILE.py:NAME, an nn.Module, or a class or
+        function that makes one; a module is copied, and its weights are the start. None for
+        "wrn_16_1_clean", or for the net of the weights
+    weights : for images, a file of pre-trained weights to start from
+    size : for images, the side in pixels that they are scaled to; None for their own, or for what
+        suits the weights
+    hidden : for vectors, units in each of the two hidden layers
+    steps : training steps
+    batch, unlabelled : labelled and unlabelled samples in a step; None for 32 and 96, or for fewer
+        from pre-trained weights
+    optimizer : "sgd" or "adamw"; None for what suits the start, as for lr
+    lr, weight_decay : of the optimizer; the rate falls along a cosine. None for 0.03, or for less
+        from pre-trained weights
+    ema : momentum of the averaged weights that predict; 0 for none
+    device : "auto", "cpu", "cuda" or "cuda:N"
+    random_state : seed of everything random; the same seed gives the same classifier
+
+    Attributes
+    ----------
+    classes_ : the classes, sorted
+    history_ : what was logged in training, one dictionary each time
+    n_features_in_, feature_names_in_ : as in scikit-learn
+    """
+
+    classes_: Array
+    history_: list[dict[str, Any]]
+    learner_: Learner
+
+    def __init__(
+        self,
+        method: str = "tamatch",
+        *,
+        options: dict[str, Any] | None = None,
+        net: str | nn.Module | Callable[..., nn.Module] | None = None,
+        weights: str | None = None,
+        size: int | None = None,
+        hidden: int = 64,
+        steps: int = 1000,
+        batch: int | None = None,
+        unlabelled: int | None = None,
+        optimizer: str | None = None,
+        lr: float | None = None,
+        weight_decay: float = 5e-4,
+        ema: float = 0.99,
+        device: str = "auto",
+        random_state: int | np.random.RandomState | None = 0,
+    ) -> None:
+        self.method = method
+        self.options = options
+        self.net = net
+        self.weights = weights
+        self.size = size
+        self.hidden = hidden
+        self.steps = steps
+        self.batch = batch
+        self.unlabelled = unlabelled
+        self.optimizer = optimizer
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.ema = ema
+        self.device = device
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn from all rows of X and from those labels in y that are not -1."""
+        images = are_images(X)
+        X, y = validate_data(self, X, y, **_accepted(images))
+        known = ~is_unlabelled(y)
+        check_classification_targets(y[known])
+        classes, codes = np.unique(y[known], return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs labels of at least 2 classes, got {len(classes)} "
+                f"class{'es' * (len(classes) != 1)}."
+            )
+        labels = np.full(len(y), UNKNOWN)
+        labels[known] = codes
+        with _errors_of_values(), torch.random.fork_rng(devices=[]):
+            run = self._run(min(X.shape[1:3]) if images else None, int(known.sum()))
+            self.learner_, self.history_ = (
+                ImageLearner.learn(run, X, labels, self.net)
+                if images
+                else VectorLearner.learn(run, X, labels, self.hidden)
+            )
+        self.classes_ = classes
+        return self
+
+    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """The probability of each of `classes_`, (N, C); rows sum to 1."""
+        check_is_fitted(self)
+        images = are_images(X)
+        if images != isinstance(self.learner_, ImageLearner):
+            kinds = ("images", "vectors") if images else ("vectors", "images")
+            raise ValueError("X holds {}, but this classifier was fitted on {}.".format(*kinds))
+        X = validate_data(self, X, reset=False, **_accepted(images))
+        with _errors_of_values():
+            return self.learner_.probabilities(X)
+
+    def predict(self, X: Any) -> Array:
+        """The most probable class of each row."""
+        best = self.predict_proba(X).argmax(-1)
+        chosen: Array = self.classes_[best]
+        return chosen
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy over the rows that have a label: unlabelled ones cannot be right or wrong."""
+        known = np.flatnonzero(~is_unlabelled(np.asarray(y)))
+        weight = None if sample_weight is None else _safe_indexing(sample_weight, known)
+        X, y = _safe_indexing(X, known), _safe_indexing(y, known)
+        return float(super().score(X, y, sample_weight=weight))
+
+    def _method(self) -> tuple[str, dict[str, Any]]:
+        return self.method, self.options or {}
+
+    def _run(self, side: int | None, labelled: int) -> Run:
+        """What to train, on so many labels and on images of this side; None if X are vectors."""
+        method, options = self._method()
+        seed = self.random_state
+        if not isinstance(seed, Integral):
+            seed = check_random_state(seed).randint(2**31 - 1)
+        given = {name: getattr(self, name) for name in TRAINING if getattr(self, name) is not None}
+        # a compiled net pays off after minutes only
+        fixed = {"data": "arrays", "compile": False, "baseline": "none"}
+        values = {**fixed, "method": method, "seed": int(seed), **given, **options}
+        if self.weights is None:
+            chosen = FRESH
+        elif side is None:
+            raise UsageError("weights are for images, and X holds rows of numbers.")
+        else:
+            chosen = pretrained(configure(values), values, side, labelled)
+        steps = configure(values, chosen=chosen).steps
+        return configure(values, chosen={**averages(steps), **chosen})
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Plain values and, for the weights, the bytes of a safetensors file."""
+        state: dict[str, Any] = super().__getstate__()
+        if "learner_" in state:
+            kind = next(k for k, cls in LEARNERS.items() if isinstance(self.learner_, cls))
+            state = {**state, "learner_": {"kind": kind, **self.learner_.state()}}
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if "learner_" in state:
+            plain = dict(state["learner_"])
+            state = {**state, "learner_": LEARNERS[plain.pop("kind")].from_state(plain)}
+        super().__setstate__(state)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        return tags
+
+
+class TaMatchClassifier(SSLClassifier):
+    """`SSLClassifier` with TaMatch, its threshold and its target as parameters.
+
+    Parameters
+    ----------
+    tau : confidence from which a pseudo-label is used
+    target : class shares to steer towards: "uniform", "labelled" or "adaptive"
+    options : TaMatch's others, such as {"clip": "symmetric"}
+
+    The other parameters are those of `SSLClassifier`.
+    """
+
+    def __init__(
+        self,
+        *,
+        tau: float = 0.95,
+        target: str = "uniform",
+        options: dict[str, Any] | None = None,
+        net: str | nn.Module | Callable[..., nn.Module] | None = None,
+        weights: str | None = None,
+        size: int | None = None,
+        hidden: int = 64,
+        steps: int = 1000,
+        batch: int | None = None,
+        unlabelled: int | None = None,
+        optimizer: str | None = None,
+        lr: float | None = None,
+        weight_decay: float = 5e-4,
+        ema: float = 0.99,
+        device: str = "auto",
+        random_state: int | np.random.RandomState | None = 0,
+    ) -> None:
+        super().__init__(
+            options=options, net=net, weights=weights, size=size, hidden=hidden, steps=steps,
+            batch=batch, unlabelled=unlabelled, optimizer=optimizer, lr=lr,
+            weight_decay=weight_decay, ema=ema, device=device, random_state=random_state,
+        )  # fmt: skip
+        self.tau = tau
+        self.target = target
+
+    def _method(self) -> tuple[str, dict[str, Any]]:
+        return "tamatch", {"tau": self.tau, "target": self.target, **(self.options or {})}
+
+
+def pretrained(run: Run, given: dict[str, Any], side: int, labelled: int) -> dict[str, Any]:
+    """What suits a start from weights, as for a run on a folder."""
+    gpu = pick_device(run.device).type == "cuda"
+    start = start_of(run, given, side, arrays=True, gpu=gpu)
+    batch = choose.batch(labelled, gpu=gpu)
+    pool = choose.pool_batch(given.get("batch", batch.settings["batch"]), gpu=gpu)
+    warm = {"warmup": finetune.warmup(run.steps)} if "lr" in start.settings else {}
+    return {**(start | batch | pool).settings, **warm}
+
+
+def is_unlabelled(y: Array) -> npt.NDArray[np.bool_]:
+    """Where y is the number -1, also among names."""
+    if y.dtype == object:
+        return np.array([isinstance(v, Real) and v == UNKNOWN for v in y], bool)
+    return y == UNKNOWN if y.dtype.kind in "iuf" else np.zeros(len(y), bool)
+
+
+def are_images(X: Any) -> bool:
+    """Whether X has more than the two axes of a table."""
+    axes: int = X.ndim if hasattr(X, "ndim") else np.asarray(X).ndim
+    return axes > 2
+
+
+def _accepted(images: bool) -> dict[str, Any]:
+    """How scikit-learn shall check X."""
+    if images:
+        return {"dtype": None, "ensure_2d": False, "allow_nd": True}
+    return {"dtype": np.float64}
+
+
+@contextmanager
+def _errors_of_values() -> Iterator[None]:
+    """What a user of scikit-learn expects where a parameter or an array cannot be used."""
+    try:
+        yield
+    except (UsageError, DataError) as error:
+        raise ValueError(str(error)) from None

@@ -1,0 +1,162 @@
+"""What the scikit-learn classifiers are made of: training on arrays, in memory, without a folder.
+
+A learner learns from arrays, predicts arrays, and turns into plain values and back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from safetensors.torch import load as read_weights
+from safetensors.torch import save as write_weights
+from torch import nn
+
+from .. import nets
+from ..data import UNKNOWN, make_split
+from ..data.arrays import from_arrays
+from ..data.dataset import Indices
+from ..errors import NumericError
+from ..runs.build import engine_of, normalised, split_plan
+from ..runs.model import Facts, Model
+from ..settings.config import Run
+from ..step.engine import Engine
+from ..step.guard import ALLOWED
+from .vectors import MLP, data_of, vector_engine
+
+if TYPE_CHECKING:
+    from ..nets import AnyNet
+
+ItsNet = TypeVar("ItsNet", bound=nn.Module)
+History = list[dict[str, Any]]
+State = dict[str, Any]  # numbers, names and bytes
+LINES = 20  # of the history
+BATCH = 512  # images predicted together
+
+
+class Learner(Protocol):
+    """A trained classifier of arrays."""
+
+    @classmethod
+    def from_state(cls, state: State) -> Self: ...
+
+    def state(self) -> State: ...
+
+    def probabilities(self, samples: npt.NDArray[Any]) -> npt.NDArray[np.float64]: ...
+
+
+class ImageLearner:
+    """Arrays (N, H, W) or (N, H, W, 1 or 3), bytes or floats in 0 … 1, by one of the nets."""
+
+    def __init__(self, model: Model, net: AnyNet) -> None:
+        self.model = model
+        self.net = net  # as it was given: what is needed to build it again
+
+    @classmethod
+    def learn(
+        cls,
+        run: Run,
+        samples: npt.NDArray[Any],
+        labels: Indices,
+        net: AnyNet | None = None,
+    ) -> tuple[Self, History]:
+        data = normalised(from_arrays(samples, labels, size=run.size), run)
+        engine = engine_of(run, data, make_split(data, split_plan(run)))
+        history = train(engine)
+        facts = Facts(nets.title(run.net), data.classes, data.size, data.mean, data.std)
+        return cls(Model(facts, final_net(engine)), run.net if net is None else net), history
+
+    def probabilities(self, samples: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        unknown = np.full(len(samples), UNKNOWN)
+        pixels = from_arrays(samples, unknown, size=self.model.facts.size).images
+        parts = (pixels[i : i + BATCH].copy() for i in range(0, len(pixels), BATCH))
+        images = (torch.from_numpy(part).permute(0, 3, 1, 2) for part in parts)
+        rows = torch.cat([self.model.probabilities(part) for part in images]).double()
+        return (rows / rows.sum(-1, keepdim=True)).numpy()
+
+    def state(self) -> State:
+        assert self.model.net is not None
+        weights = to_bytes(self.model.net)
+        return {"facts": asdict(self.model.facts), "weights": weights, "net": self.net}
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        facts = Facts(**state["facts"])
+        net = nets.build(nets.register(state["net"]), len(facts.classes), facts.size)
+        return cls(Model(facts, from_bytes(net, state["weights"])), state["net"])
+
+
+class VectorLearner:
+    """Rows (N, F) of numbers, by an `MLP`; each feature is standardised first.
+
+    It predicts in double precision, so that a row's answer does not depend on the others beside it.
+    """
+
+    def __init__(self, net: MLP, mean: npt.NDArray[Any], std: npt.NDArray[Any]) -> None:
+        self.net, self.mean, self.std = net.double(), mean, std
+
+    @classmethod
+    def learn(
+        cls, run: Run, samples: npt.NDArray[Any], labels: Indices, hidden: int
+    ) -> tuple[Self, History]:
+        mean, std = samples.mean(0), samples.std(0)
+        std = np.where(std > 0, std, 1.0)
+        rows = ((samples - mean) / std).astype(np.float32)
+        data = data_of(labels, int(labels.max()) + 1)
+        engine = vector_engine(run, rows, data, make_split(data, split_plan(run)), hidden)
+        history = train(engine)
+        net = final_net(engine)
+        assert isinstance(net, MLP)
+        return cls(net, mean, std), history
+
+    @torch.no_grad()
+    def probabilities(self, samples: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        rows = torch.from_numpy((samples - self.mean) / self.std)[..., None, None]
+        found: npt.NDArray[np.float64] = self.net(rows).logits.softmax(-1).numpy()
+        return found
+
+    def state(self) -> State:
+        shape = (len(self.mean), self.net.width, self.net.classes)
+        scale = {"mean": self.mean.tolist(), "std": self.std.tolist()}
+        return {"shape": shape, **scale, "weights": to_bytes(self.net)}
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        net = MLP(*state["shape"]).double()
+        return cls(
+            from_bytes(net, state["weights"]), np.array(state["mean"]), np.array(state["std"])
+        )
+
+
+def train(engine: Engine) -> History:
+    """All steps of an engine, and what was logged on the way."""
+    history: History = []
+    every = max(1, engine.pace.steps // LINES)
+    with engine.running():
+        while engine.done < engine.pace.steps:
+            engine.advance()
+            if engine.done % every == 0 or engine.done == engine.pace.steps:
+                if (bad := int(engine.guard.count)) > ALLOWED:
+                    raise NumericError(
+                        f"{bad} steps gave values that are not finite, near step {engine.done}. "
+                        "Likely the learning rate is too high: try a smaller lr."
+                    )
+                history.append({"step": engine.done, **engine.meter.read()})
+    return history
+
+
+def final_net(engine: Engine) -> nn.Module:
+    """The net to predict with, by itself on the CPU."""
+    return engine.method.final.cpu().requires_grad_(False).eval()
+
+
+def to_bytes(net: nn.Module) -> bytes:
+    return write_weights({k: v.contiguous().clone() for k, v in net.state_dict().items()})
+
+
+def from_bytes(net: ItsNet, weights: bytes) -> ItsNet:
+    net.load_state_dict(read_weights(weights))
+    return net.requires_grad_(False).eval()

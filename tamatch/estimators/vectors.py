@@ -1,0 +1,132 @@
+"""Rows of numbers in place of images: a small net, views by noise, and the engine for them.
+
+A row of F numbers is an image of one pixel with F channels, (F, 1, 1), so every method works on
+it as it is.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from .. import methods
+from ..augment import Augment, uniform
+from ..data import UNKNOWN, DataSet, Split
+from ..data.dataset import Indices
+from ..nets.base import Net
+from ..runs.build import SEEDS, task_of
+from ..settings.config import Run
+from ..settings.hardware import pick_device, pick_precision, prepare
+from ..step import optim
+from ..step.engine import Engine, Pace
+from ..step.sampler import keyed
+from ..step.source import Draw, Source
+from ..types import Out
+
+Rows = npt.NDArray[np.float32]
+
+WEAK = 0.1  # standard deviation of the noise, where that of each feature is 1
+STRONG = 0.3
+DROP = 0.2  # chance that the strong view hides a feature, which then has its mean, 0
+
+
+class MLP(Net):
+    """Two hidden layers of equal width."""
+
+    def __init__(self, features: int, hidden: int, classes: int) -> None:
+        super().__init__(classes=classes, width=hidden, map_width=hidden)
+        self.body = nn.Sequential(
+            nn.Linear(features, hidden), nn.GELU(), nn.Linear(hidden, hidden), nn.GELU()
+        )
+        self.head = nn.Linear(hidden, classes)
+
+    def forward(self, images: Tensor) -> Out:
+        """Classify rows (N, F, 1, 1)."""
+        features = self.body(images.flatten(1))
+        return self.finish(features, features)
+
+
+class Jitter(nn.Module):
+    """Views of standardised rows, called like `Augment` and as independent of everything else.
+
+    `plain` is the row, `weak` has a little Gaussian noise, `strong` more of it, and each feature
+    is hidden with the chance `DROP`.
+    """
+
+    VIEWS = ("plain", "weak", "strong")
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.seed = seed
+
+    def forward(self, view: str, rows: Tensor, step: Tensor, slot: Tensor, stream: int) -> Tensor:
+        if view == "plain":
+            return rows
+        count = rows.shape[1]
+        address = len(self.VIEWS) * stream + self.VIEWS.index(view)
+        draws = uniform(self.seed, step, slot, address, 2 * count)[..., None, None]
+        noise: Tensor = torch.special.ndtri(
+            draws[:, :count].clamp(min=2**-25)
+        )  # Φ⁻¹(0) is infinite
+        if view == "weak":
+            return rows + WEAK * noise
+        return (rows + STRONG * noise) * (draws[:, count:] >= DROP)
+
+
+class VectorSource(Source):
+    """Rows that live on the device."""
+
+    place = "device"
+
+    def __init__(
+        self, rows: Rows, data: DataSet, split: Split, draw: Draw, device: torch.device
+    ) -> None:
+        super().__init__(data, split, draw, device)
+        all_rows = torch.from_numpy(rows)[..., None, None]
+        self.pools = tuple(all_rows[torch.from_numpy(role)].to(device) for role in self.roles)
+
+    def images(self, pool: int, ids: Tensor) -> Tensor:
+        return self.pools[pool].index_select(0, ids)
+
+
+def data_of(labels: Indices, classes: int) -> DataSet:
+    """A data set without a pixel: who has which label, for the split and the method's task."""
+    known = labels != UNKNOWN
+    none = np.empty(0, np.int64)
+    return DataSet(
+        name="the data",
+        classes=tuple(str(c) for c in range(classes)),
+        images=np.empty((len(labels), 0, 0, 3), np.uint8),
+        labels=labels,
+        parts=(np.flatnonzero(known), np.flatnonzero(~known), none, none),
+        files=[str(i) for i in range(len(labels))],
+        mean=(0.0, 0.0, 0.0),
+        std=(1.0, 1.0, 1.0),
+        given_labels=True,
+    )
+
+
+def vector_engine(run: Run, rows: Rows, data: DataSet, split: Split, hidden: int) -> Engine:
+    """An engine at step 0 that trains an `MLP` on standardised rows."""
+    device = pick_device(run.device)
+    autocast = prepare(pick_precision(run, device))
+    torch.manual_seed(keyed(run.seed, SEEDS["init"]) >> 1)
+    net = MLP(rows.shape[1], hidden, len(data.classes))
+    method = methods.get(run.method)(net, task_of(run, data, split), ema=run.ema, **run.options)
+    method.to(device)
+    groups = optim.parameter_groups(method, lr=run.lr, weight_decay=run.weight_decay)
+    seed, reads_pool = keyed(run.seed, SEEDS["batches"]), bool(method.views.u)
+    draw = Draw(run.batch, run.unlabelled, seed, reads_pool, run.replacement)
+    return Engine(
+        method,
+        optim.build_optimizer(run.optimizer, groups),
+        VectorSource(rows, data, split, draw, device),
+        cast(Augment, Jitter(keyed(run.seed, SEEDS["views"]))),
+        Pace(run.steps, run.warmup, keyed(run.seed, SEEDS["steps"])),
+        autocast=autocast,
+        graph=run.graph and device.type == "cuda",
+    )

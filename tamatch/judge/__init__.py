@@ -1,0 +1,1 @@
+"""What numbers say of a model and of data: plain statistics, no torch state."""

@@ -1,0 +1,70 @@
+"""The confidence from which labels are right often enough, as far as known labels can tell."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import DataError
+
+RISK = 0.05  # chance that a promise is made which does not hold
+SHARES = (1.0, 0.8, 0.6, 0.4, 0.2)  # candidates: cuts that keep this share of the images
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A confidence cut and what the held-out images at or above it say."""
+
+    confidence: float
+    images: int
+    right: int
+    precision: float  # at least this, except for the chance RISK
+
+
+def lower_bound(right: int, images: int, risk: float) -> float:
+    """Clopper and Pearson's exact one-sided bound: fewer would be this lucky with chance `risk`."""
+    from scipy.stats import beta  # type: ignore[import-untyped]
+
+    return float(beta.ppf(risk, right, images - right + 1)) if right else 0.0
+
+
+def least_images(precision: float) -> int:
+    """How many images can support a promise, if the model errs on none of them."""
+    return math.ceil(math.log(RISK / len(SHARES)) / math.log(precision))
+
+
+def choose_cut(
+    confidence: npt.NDArray[Any],
+    right: npt.NDArray[np.bool_],
+    precision: float,
+    kind: str = "validation images",
+) -> Cut:
+    """The lowest candidate cut at which the bound reaches `precision`, or an error that says why.
+
+    The candidates follow from the confidences alone, before anybody looks at what is right, and
+    share the risk between them. So taking the best of them does not spoil the promise.
+    """
+    tried = [cut_at(confidence, right, share) for share in SHARES]
+    for cut in tried:
+        if cut.precision >= precision:
+            return cut
+    best = max(tried, key=lambda cut: cut.precision)
+    raise DataError(
+        f"no confidence supports --precision {precision:g}: from {best.confidence:.4f} on, "
+        f"{best.right:,} of {best.images:,} {kind} are right, which shows "
+        f"{best.precision:.4f} at most. More {kind} or a better model are needed; "
+        "--min-confidence sets a cut without a promise."
+    )
+
+
+def cut_at(confidence: npt.NDArray[Any], right: npt.NDArray[np.bool_], share: float) -> Cut:
+    """The cut that keeps this share of the images, and those of the same confidence."""
+    rank = math.ceil(share * len(confidence))
+    level = float(np.sort(confidence)[-rank])
+    kept = confidence >= level
+    images, hits = int(kept.sum()), int(right[kept].sum())
+    return Cut(level, images, hits, lower_bound(hits, images, RISK / len(SHARES)))

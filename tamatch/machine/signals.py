@@ -1,0 +1,54 @@
+"""Stopping politely: the first signal asks, the second one does not."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any
+
+from ..errors import TamatchError
+from . import launch
+
+
+class Stopped(TamatchError):
+    """A run that was asked to stop and saved itself first."""
+
+    alike = True
+
+    def __init__(self, number: int, message: str) -> None:
+        super().__init__(message)
+        self.exit_code = 128 + number  # 130 for Ctrl-C, 143 for SIGTERM
+
+
+class StopSignals:
+    """While active, SIGINT and SIGTERM set `received`; a second one ends the process at once.
+
+    Not so one of several processes: torchrun hands on signals that may reach them directly, too,
+    and ends by itself those that do not listen.
+    """
+
+    def __init__(self) -> None:
+        self.received = 0
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> StopSignals:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._handle)
+        return self
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.received and launch.processes() == 1:
+            os._exit(128 + number)
+        self.received = number
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,1 @@
+"""Plain facts in, settings out."""

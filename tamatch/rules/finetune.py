@@ -1,0 +1,67 @@
+"""The rules for a run that starts from the weights of a pre-trained transformer.
+
+As in `choose`, plain facts come in, and settings with their reasons go out.
+"""
+
+from __future__ import annotations
+
+import math
+
+from .choose import SIZES, Chosen, one
+
+CPU_GRID = 8  # patches in a row: a step takes as long as there are patches
+LR, LAYER_DECAY = 1e-3, 0.65  # of the head, and from each layer to the one below
+WARM = 0.1  # of the steps
+NORMALISE = "half"  # as Google's and most of timm's are trained
+
+
+def grid(own: int, *, gpu: bool) -> int:
+    """Patches in a row of an image: as many as the net is used to, or fewer without a GPU."""
+    return own if gpu else min(own, CPU_GRID)
+
+
+def image_size(side: float | None, patch: int, own: int, *, gpu: bool) -> int:
+    """A row of patches that holds the photos, with patches no larger than the net's own."""
+    sizes = [grid(own, gpu=gpu) * p for p in divisors(patch)]
+    fits = next((size for size in sizes if side is not None and side <= size), sizes[-1])
+    return max(fits, min(SIZES[0], own * patch))
+
+
+def size(pixels: int, side: float | None) -> Chosen:
+    """The side of the images, for people."""
+    why = "no photo tells its own" if side is None else f"the photos have {side:,.0f}"
+    return one("size", pixels, f"{pixels} × {pixels} pixels", why)
+
+
+def patch_for(pixels: int, most: int, row: int) -> int:
+    """The patch, up to `most` pixels, that cuts images into about so many patches a row."""
+    fitting = [p for p in divisors(pixels) if p <= most]
+    return min(fitting, key=lambda p: abs(math.log(pixels / p / row)))
+
+
+def divisors(number: int) -> list[int]:
+    return [n for n in range(1, number + 1) if number % n == 0]
+
+
+def recipe() -> Chosen:
+    """How all layers are trained: gently, and the more so the further down.
+
+    A last layer that begins at 0 is not sure of anything before it has learnt something.
+    """
+    return (
+        one("normalise", NORMALISE, NORMALISE, "colours from -1 to 1, as such weights are used to")
+        | one("optimizer", "adamw", "adamw", "what transformers are trained with")
+        | one("lr", LR, f"{LR:g}", "that of the last layer; less for each one further down")
+        | Chosen({"layer_decay": LAYER_DECAY, "head": "zero"}, {})
+    )
+
+
+def net(name: str, original: str, file: str, row: int = 0) -> Chosen:
+    """The net of a file, as it is or in another number of patches."""
+    other = f", here in {row} × {row} patches" if name != original else ""
+    return one("net", name, name, f"{file} holds a {original}{other}")
+
+
+def warmup(steps: int) -> int:
+    """Steps over which the learning rate grows: the last layer knows nothing at first."""
+    return round(WARM * steps)

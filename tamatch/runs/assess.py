@@ -1,0 +1,135 @@
+"""What a finished run says of its own model: trust.json, tables of images, and pictures of some."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..data.cells import write_table
+from ..data.dataset import Indices
+from ..judge.trust import (
+    LEVEL,
+    Calibration,
+    Floats,
+    Trust,
+    calibrate,
+    calibrate_on_itself,
+    measure,
+    tempered,
+    uncalibrated,
+)
+from ..report.sheet import MOST, sheet
+from ..step.engine import Engine
+from ..step.exam import LINE, Exam, Pool
+from ..storage.files import write_bytes, write_json
+from .standing import COLUMNS, Standing, standing, summary
+
+NOT_MEASURED = (
+    "no labelled image was held out. Add a test folder, or hold N labelled images of each class "
+    "back with --validation-per-class N"
+)
+NOT_FITTED = "there are no validation images; --validation-per-class N holds some back"
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """Everything there is to say, before it is written down."""
+
+    measured_on: str  # "test", "validation", or "" where no labels were held out
+    trust: Trust | None
+    probabilities: Mapping[str, Floats]  # by part, with the temperature
+    exams: Mapping[str, Exam]
+    pool: Pool | None
+    standing: Standing | None
+    shares: dict[str, Any] | None  # what there is to say of the pool as a whole
+
+    @property
+    def temperature(self) -> float:
+        """Of the model's confidences; 1 where none was fitted."""
+        fitted = None if self.trust is None else self.trust.calibration.temperature
+        return 1.0 if fitted is None else fitted
+
+
+def assess(engine: Engine, exams: Mapping[str, Exam], pool: Pool | None) -> Assessment:
+    """Ask the final net about all held-out and all unlabelled images, once."""
+    raw = {k: engine.probabilities(exam.images).cpu().numpy() for k, exam in exams.items()}
+    measured_on = next((kind for kind in ("test", "validation") if kind in exams), "")
+    trust, temperature = None, 1.0
+    if measured_on:
+        calibration = calibration_of(raw, exams)
+        trust = measure(raw[measured_on], exams[measured_on].labels.numpy(), calibration)
+        temperature = calibration.temperature or 1.0
+    found = standing(engine, pool, temperature) if pool is not None and len(pool) else None
+    shares = None
+    if pool is not None and found is not None:
+        shares = summary(found, pool, engine.method)
+    spoken = {kind: tempered(p, temperature) for kind, p in raw.items()}
+    return Assessment(measured_on, trust, spoken, exams, pool, found, shares)
+
+
+def calibration_of(p: Mapping[str, Floats], exams: Mapping[str, Exam]) -> Calibration:
+    """The temperature by the validation images, judged by the test images where there are any."""
+    labels = {kind: exam.labels.numpy() for kind, exam in exams.items()}
+    if "validation" not in p:
+        return uncalibrated(p["test"], labels["test"], NOT_FITTED)
+    if "test" not in p:
+        return calibrate_on_itself(p["validation"], labels["validation"])
+    return calibrate(p["test"], labels["test"], p["validation"], labels["validation"])
+
+
+def write(found: Assessment, folder: Path) -> None:
+    """trust.json, predictions/, never_accepted.csv and pictures/."""
+    content: dict[str, Any] = {"measured_on": found.measured_on or None, "pool": found.shares}
+    content |= {"reason": NOT_MEASURED} if found.trust is None else in_words(found.trust)
+    for kind, p in found.probabilities.items():
+        exam = found.exams[kind]
+        lines = [exam.line(i, int(c), float(p[i, c])) for i, c in enumerate(p.argmax(-1))]
+        write_table(folder / "predictions" / f"{kind}.csv", LINE, lines)
+        if kind == found.measured_on:
+            for name, places in notable(p, exam.labels.numpy()).items():
+                content[name] = [
+                    {**dict(zip(LINE, lines[i], strict=True)), "confidence": float(p[i].max())}
+                    for i in places
+                ]
+                picture(folder, name, exam, places)
+    if found.pool is not None and found.standing is not None:
+        write_pool(found.pool, found.standing, folder)
+    write_json(folder / "trust.json", content)
+
+
+def write_pool(pool: Pool, found: Standing, folder: Path) -> None:
+    """Every unlabelled image, and again those that were never accepted."""
+    everything = found.lines(pool, range(len(pool)))
+    write_table(folder / "predictions" / "pool.csv", COLUMNS, everything)
+    if found.accepted is not None:
+        never = found.lines(pool, found.never.tolist())
+        write_table(folder / "never_accepted.csv", COLUMNS, never)
+        picture(folder, "never_accepted", pool, found.never)
+
+
+def in_words(trust: Trust) -> dict[str, Any]:
+    """The figures as trust.json has them: shares of one, None where there is nothing to divide."""
+    classes = [
+        {**asdict(one), "precision": one.precision, "recall": one.recall} for one in trust.classes
+    ]
+    own = {"accuracy": trust.accuracy, "balanced_accuracy": trust.balanced_accuracy}
+    return {**asdict(trust), **own, "level": LEVEL, "classes": classes}
+
+
+def notable(p: Floats, labels: Indices) -> dict[str, Indices]:
+    """The images the model is least sure of, and its mistakes, the surest first."""
+    confidence = p.max(-1)
+    wrong = np.flatnonzero(p.argmax(-1) != labels)
+    return {
+        "doubtful": np.argsort(confidence, kind="stable")[:MOST],
+        "confident_wrong": wrong[np.argsort(-confidence[wrong], kind="stable")][:MOST],
+    }
+
+
+def picture(folder: Path, name: str, exam: Exam, places: Indices) -> None:
+    if len(places):
+        write_bytes(folder / "pictures" / f"{name}.jpg", sheet(exam.pixels(places[:MOST])))

@@ -1,0 +1,221 @@
+"""What the user left open, filled in: data and machine are asked, `choose` has the rules."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .. import nets
+from ..data import DATASETS, DataSet, Split, make_split, own_path
+from ..errors import UsageError
+from ..rules import choose, finetune
+from ..rules.choose import Chosen, Speed
+from ..settings.config import Run, configure, stated
+from ..settings.hardware import native_bf16, pick_device, pick_precision
+from ..settings.start import side_of, start_of
+from ..step.engine import WARM_STEPS, Engine
+from ..step.exam import Exam
+from ..step.timing import timed, wait
+from .build import baseline_config, data_of, engine_of, split_plan
+from .progress import counting
+
+MEASURE = 2.0  # seconds of steps that are timed
+SAMPLE = 512  # images that a test is timed with
+ENDING = 10.0  # seconds for what comes before and after the training: imports, the report
+PACE = (  # what follows from a time
+    "steps", "warmup", "ema", "norm_momentum", "log_every", "test_every", "save_every",
+)  # fmt: skip
+SHOWN = (
+    "size", "net", "normalise", "optimizer", "lr", "batch", "unlabelled", "steps", "precision",
+    "threads",
+)  # fmt: skip
+NOTHING = Chosen({}, {})
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A complete run, and why each setting that nobody gave has its value."""
+
+    run: Run
+    reasons: dict[str, str] = field(default_factory=dict)
+    occasion: str = ""  # what it was chosen for
+    outlook: str = ""  # what not to hope for
+
+    def lines(self) -> list[str]:
+        """The choices for the screen; none where nothing was left open."""
+        shown = [f"  {name:10} {self.reasons[name]}" for name in SHOWN if name in self.reasons]
+        told = [self.outlook] if self.outlook else []
+        return [f"Chosen for {self.occasion}; options win:", *shown, *told] if shown else []
+
+
+@dataclass
+class Draft:
+    """A run whose settings are being chosen: each choice may rest on the ones before."""
+
+    given: dict[str, Any]
+    config: Path | None
+    chosen: Chosen = NOTHING
+
+    @property
+    def run(self) -> Run:
+        return configure(self.given, self.config, self.chosen.settings)
+
+    def take(self, found: Chosen) -> None:
+        self.chosen |= found
+
+
+def decide(
+    given: Mapping[str, Any],
+    config: Path | None = None,
+    limit: str | None = None,
+    runs: int = 1,
+) -> Decided:
+    """The run that the user asks for, with what is left open chosen; options always win.
+
+    The settings of a person's own images are chosen from these and from the device; with a time
+    limit, so are the steps of any run. Where the time matters, the speed is measured. So many
+    `runs` share the time, at worst one after the other.
+    """
+    began = time.perf_counter()
+    draft = Draft({k: v for k, v in given.items() if v is not None}, config)
+    user, taken = (stated(draft.given, config, taken=also) for also in (False, True))
+    if limit is not None and "steps" in user:
+        raise UsageError("--steps and --time say the same thing twice: give one of them.")
+    own = draft.run.data not in DATASETS
+    if not own and limit is None:
+        return Decided(draft.run)
+
+    # what a run to start from says of its length gives way to a time limit
+    fixed = {k for k in taken if limit is None or k in user or k not in PACE}
+    device, available = pick_device(draft.run.device), torch.get_num_threads()
+    if own:
+        place = own_path(draft.run.data)
+        side = None if "size" in fixed else side_of(place)
+        arrays, gpu = place.suffix == ".npz", device.type == "cuda"
+        draft.take(start_of(draft.run, fixed, side, arrays=arrays, gpu=gpu))
+    with counting("reading images") as count:
+        data = data_of(draft.run, draft.run.size, count)
+    split = make_split(data, split_plan(draft.run))
+    if own:
+        draft.chosen = fitting(split, device) | draft.chosen  # weights have a net of their own
+        draft.take(choose.pool_batch(draft.run.batch, gpu=device.type == "cuda"))
+        draft.take(precision_of(draft.run, device))
+    timed_run = limit is not None or "steps" not in fixed
+    if own and timed_run and available > 1 and device.type == "cpu" and "threads" not in fixed:
+        draft.take(threads_of(draft.run, data, split, available))
+    if limit is not None:
+        speeds = measured(draft.run, data, split, runs)
+        left = choose.parse_time(limit) - ENDING - (time.perf_counter() - began)
+        draft.take(choose.in_time(limit, left, speeds))
+    elif "steps" not in fixed:
+        draft.take(steps_of(draft.run, data, split, device, runs))
+    steps = draft.chosen.settings.get("steps", draft.run.steps)
+    draft.chosen = paced(draft.run, steps, own=own) | draft.chosen
+
+    settings, reasons = draft.chosen.settings, draft.chosen.reasons
+    draft.given = {k: settings[k] for k in PACE if k in settings and k not in fixed} | draft.given
+    told = {name: why for name, why in reasons.items() if name not in fixed}
+    run, occasion = draft.run, f"{len(data.images):,} images on {machine(device, draft.run)}"
+    return Decided(run, told, occasion, outlook_of(run) if own else "")
+
+
+def outlook_of(run: Run) -> str:
+    """From a random start, methods with a threshold on confidence want many steps."""
+    fresh = run.weights is None and run.from_ is None
+    return choose.outlook(run.steps) if fresh and "tau" in run.options else ""
+
+
+def fitting(split: Split, device: torch.device) -> Chosen:
+    """The net and the batch, by what there is to learn from."""
+    gpu = device.type == "cuda"
+    images = len(split.labelled) + len(split.unlabelled)
+    return choose.net(images, gpu=gpu) | choose.batch(len(split.labelled), gpu=gpu)
+
+
+def steps_of(run: Run, data: DataSet, split: Split, device: torch.device, runs: int = 1) -> Chosen:
+    """By the data; without a GPU, no more than end in a quarter of an hour."""
+    gpu = device.type == "cuda"
+    wanted = choose.steps(len(split.unlabelled), run.unlabelled, gpu=gpu)
+    if gpu:
+        return wanted
+    speeds = measured(run, data, split, runs)
+    return choose.at_most(choose.CPU_SECONDS - ENDING, wanted, speeds)
+
+
+def threads_of(run: Run, data: DataSet, split: Split, available: int) -> Chosen:
+    """One thread or all of them, by doing some real steps with each."""
+    alone, together = (
+        speed_of(replace(run, threads=count), data, split).step for count in (1, available)
+    )
+    return choose.threads(available, alone, together)
+
+
+def paced(run: Run, steps: int, *, own: bool) -> Chosen:
+    """What follows from the number of steps."""
+    settings: dict[str, Any] = {**choose.intervals(steps)}
+    if own:
+        settings |= choose.averages(steps)
+        if run.weights is not None and nets.is_transformer(run.net):
+            settings["warmup"] = finetune.warmup(steps)
+    else:
+        settings["warmup"] = round(run.warmup * steps / run.steps)
+    return Chosen(settings, {})
+
+
+def precision_of(run: Run, device: torch.device) -> Chosen:
+    """A CPU's is part of the run; a GPU's is only told, so that `auto` may go on elsewhere."""
+    if run.precision != "auto":
+        return NOTHING
+    if device.type == "cuda":
+        return Chosen({}, choose.precision(pick_precision(run, device), gpu=True).reasons)
+    return choose.precision("bf16" if native_bf16() else "fp32", gpu=False)
+
+
+def machine(device: torch.device, run: Run) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    threads = run.threads or torch.get_num_threads()
+    return f"{threads} CPU thread{'s' * (threads != 1)} (of {os.cpu_count()})"
+
+
+def measured(run: Run, data: DataSet, split: Split, runs: int = 1) -> list[Speed]:
+    """The speed of the run and, where it has one, of its baseline, by doing some real steps.
+
+    For several runs, as if the device did a step of each in turn; abreast they are no slower.
+    """
+    kinds = [run, baseline_config(run)] if run.baseline == "supervised" else [run]
+    found = [speed_of(one, data, split) for one in kinds]
+    return [Speed(runs * one.start, runs * one.step, runs * one.test) for one in found]
+
+
+def speed_of(run: Run, data: DataSet, split: Split) -> Speed:
+    """Time the start, some steps and a part of a test; nothing of it is kept."""
+    began = time.perf_counter()
+    engine = engine_of(run, data, split)
+    with engine.running():
+        timed(engine, WARM_STEPS + 2 if engine.use_graph else 1)
+        start = time.perf_counter() - began
+        steps, seconds, block = 0, 0.0, 1
+        while seconds < MEASURE:
+            seconds += timed(engine, block)
+            steps, block = steps + block, 2 * block
+        image = seconds_to_predict(engine, data, split)
+    at_the_end = image * len(split.unlabelled) if engine.method.views.u else 0.0
+    held_out = len(split.validation) + len(split.test)
+    return Speed(start + at_the_end, seconds / steps, image * held_out)
+
+
+def seconds_to_predict(engine: Engine, data: DataSet, split: Split) -> float:
+    """Of one image, in a batch of some that lie at hand."""
+    sample = Exam(data, split.labelled[:SAMPLE], engine.device)
+    wait(engine)
+    began = time.perf_counter()
+    engine.probabilities(sample.images)
+    wait(engine)
+    return (time.perf_counter() - began) / len(sample)

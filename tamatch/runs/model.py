@@ -1,0 +1,245 @@
+"""A trained net as a user meets it: a folder of safetensors and JSON that predicts images."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from PIL import Image
+from safetensors.torch import load_file, save
+from torch import Tensor, nn
+
+from .. import nets
+from ..augment import Augment, Policy
+from ..data.dataset import Pixels
+from ..data.decode import Unreadable, decode, square_of
+from ..errors import DataError, UsageError
+from ..storage.files import read_json, write_bytes, write_json
+
+if TYPE_CHECKING:
+    from ..nets import AnyNet
+
+BATCH_PIXELS = 2**18  # of images decoded and predicted together: 256 of 32 × 32
+BATCHES = 16, 256  # least and most of them
+LARGEST = 2**12  # side of an image that a net of anybody's is tried with
+REASON = 200  # characters of what a library says of a damaged file
+CHANNELS = (1, 3, 4)  # of an array: grey, colour, colour and opacity
+
+One = str | os.PathLike[str] | Image.Image | np.ndarray
+Images = One | Iterable[One]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All that is needed to use the weights."""
+
+    net: str
+    classes: tuple[str, ...]
+    size: int
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+    temperature: float = 1.0
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What the model says of some images; rows of `probabilities` sum to one."""
+
+    classes: tuple[str, ...]
+    probabilities: np.ndarray  # (N, C) float32
+
+    @property
+    def label(self) -> list[str]:
+        return [self.classes[i] for i in self.probabilities.argmax(-1)]
+
+    @property
+    def confidence(self) -> list[float]:
+        return [float(p) for p in self.probabilities.max(-1)]
+
+    def top(self, count: int) -> list[list[tuple[str, float]]]:
+        """Of each image, the most probable classes with their probabilities, best first."""
+        order = np.argsort(-self.probabilities, axis=-1, kind="stable")[:, :count]
+        rows = zip(order, self.probabilities, strict=True)
+        return [[(self.classes[c], float(p[c])) for c in best] for best, p in rows]
+
+    def __len__(self) -> int:
+        return len(self.probabilities)
+
+
+def check_shapes(facts: Facts, tensors: dict[str, Tensor]) -> None:
+    """Refuse facts that ask for another net than the weights are of, before memory is taken."""
+    if facts.size > LARGEST:
+        raise ValueError(f"images of {facts.size} pixels")
+    if nets.is_own(facts.net):
+        return  # code of the user's own need not work without memory
+    with torch.device("meta"):
+        planned = nets.build(facts.net, len(facts.classes), facts.size).state_dict()
+    if {k: v.shape for k, v in planned.items()} != {k: v.shape for k, v in tensors.items()}:
+        raise ValueError(
+            f"the weights are not those of {facts.net} for {len(facts.classes)} classes"
+        )
+
+
+def fill(net: nn.Module, tensors: dict[str, Tensor], complaint: str) -> None:
+    """Put saved weights into a net, or say that they are those of another one."""
+    try:
+        net.load_state_dict(tensors)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[:REASON]
+        raise UsageError(
+            f"the weights in {complaint} as it is now ({reason}). Give the code they were "
+            "trained with."
+        ) from None
+
+
+class Model:
+    """A net and the facts about it."""
+
+    def __init__(self, facts: Facts, net: nn.Module | None = None) -> None:
+        self.facts, self.net = facts, net
+        self.normalise = Augment(Policy(facts.size, facts.mean, facts.std), seed=0)
+
+    def save(self, folder: Path, net: nn.Module) -> None:
+        """Write weights and facts; auxiliary heads are not among them."""
+        state = net.state_dict()
+        # copies: where a net uses a tensor under two names, each is written
+        tensors = {k: v.detach().cpu().contiguous().clone() for k, v in state.items()}
+        write_bytes(folder / "model.safetensors", save(tensors))
+        write_json(folder / "model.json", asdict(self.facts))
+
+    @classmethod
+    def load(cls, folder: Path, net: AnyNet | None = None) -> Model:
+        """Read a model folder; nothing in it can run code.
+
+        A net of one's own is code, so the user must give it: as FILE.py:NAME, as a module, or as
+        the class or function that makes one.
+        """
+        if not (folder / "model.json").exists():
+            raise UsageError(
+                f"{folder} holds no model yet: is the run finished? "
+                "`tamatch resume` goes on with it."
+            )
+        try:
+            raw: dict[str, Any] = read_json(folder / "model.json")
+            lists = {k: tuple(v) for k, v in raw.items() if isinstance(v, list)}
+            facts = Facts(**(raw | lists))
+            name = nets.of_model(facts.net, net, folder)
+            tensors = load_file(folder / "model.safetensors")
+            check_shapes(facts, tensors)
+            built = nets.build(name, len(facts.classes), facts.size)
+            fill(built, tensors, f"{folder} are not those of {nets.title(name)}")
+        except UsageError:
+            raise
+        except Exception as error:
+            reason = " ".join(str(error).split())[:REASON]
+            raise DataError(
+                f"the model in {folder} is damaged ({reason}). Copy it again, or train again."
+            ) from None
+        return cls(facts, built.eval())
+
+    @torch.no_grad()
+    def probabilities(self, images: Tensor) -> Tensor:
+        """(N, 3, size, size) uint8 to (N, C) probabilities."""
+        assert self.net is not None, "load a model before predicting"
+        zero = torch.zeros((), dtype=torch.int64)
+        logits = self.net(self.normalise("plain", images, zero, zero, 0)).logits
+        out: Tensor = (logits / self.facts.temperature).softmax(-1)
+        return out
+
+    def predict(self, images: Images) -> Predictions:
+        """Predict image files, Pillow images or arrays; one of them, or any number.
+
+        An array is one image (H, W), (H, W, 1), (H, W, 3) or (H, W, 4), or several in a row, as
+        bytes or as floats in 0 … 1. An image that cannot be read is an error.
+        """
+        return joined(self.facts.classes, [found for _, found in self.stream(images)])
+
+    def stream(
+        self, images: Images, *, skip: Callable[[Any, str], None] | None = None
+    ) -> Iterator[tuple[list[Any], Predictions]]:
+        """Images and what they are predicted as, batch by batch, so that any number fits in memory.
+
+        The order is kept. An image that cannot be read is an error, or is handed to `skip` with
+        the reason and left out.
+        """
+        least, most = BATCHES
+        size = min(max(BATCH_PIXELS // self.facts.size**2, least), most)
+        kept: list[Any] = []
+        pixels: list[Pixels] = []
+        for image in several(images):
+            try:
+                pixels.append(self._pixels(image))
+                kept.append(image)
+            except Unreadable as reason:
+                if skip is None:
+                    raise DataError(f"{shown(image)} cannot be read: {reason}.") from None
+                skip(image, str(reason))
+            if len(kept) == size:
+                yield kept, self._batch(pixels)
+                kept, pixels = [], []
+        if kept:
+            yield kept, self._batch(pixels)
+
+    def _pixels(self, image: Any) -> Pixels:
+        if isinstance(image, np.ndarray):
+            image = from_array(image)
+        if isinstance(image, Image.Image):
+            return square_of(image, self.facts.size)
+        if isinstance(image, str | os.PathLike):
+            return decode(Path(image), self.facts.size)[0]
+        raise UsageError(
+            "predict takes file names, Pillow images and arrays of pixels; "
+            f"got {type(image).__name__}."
+        )
+
+    def _batch(self, pixels: list[Pixels]) -> Predictions:
+        images = torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2)
+        return Predictions(self.facts.classes, self.probabilities(images).numpy())
+
+
+def joined(classes: tuple[str, ...], parts: Sequence[Predictions]) -> Predictions:
+    empty = np.empty((0, len(classes)), np.float32)
+    return Predictions(classes, np.concatenate([empty, *(part.probabilities for part in parts)]))
+
+
+def several(images: Images) -> Iterable[Any]:
+    """The images one by one, also where there is only one."""
+    if isinstance(images, str | os.PathLike | Image.Image):
+        return [images]
+    if isinstance(images, np.ndarray) and images.ndim in (2, 3):
+        alone = images.ndim == 2 or images.shape[-1] in CHANNELS
+        return [images] if alone else images
+    if not isinstance(images, Iterable):
+        raise UsageError(
+            "predict takes file names, Pillow images and arrays of pixels, or a list of them; "
+            f"got {type(images).__name__}."
+        )
+    return images
+
+
+def from_array(pixels: np.ndarray) -> Image.Image:
+    """One image of bytes, or of floats in 0 … 1, grey or in colour."""
+    if pixels.ndim not in (2, 3) or (pixels.ndim == 3 and pixels.shape[-1] not in CHANNELS):
+        raise UsageError(
+            "an array to predict must be (H, W), (H, W, 1), (H, W, 3) or (H, W, 4), or several of "
+            f"these in a row; got {pixels.shape}."
+        )
+    if pixels.dtype.kind == "f" and 0 <= pixels.min() <= pixels.max() <= 1:
+        pixels = np.rint(255 * pixels).astype(np.uint8)
+    if pixels.dtype != np.uint8:
+        raise UsageError(
+            f"an array to predict must be bytes (uint8), or floats in 0 … 1; got {pixels.dtype}."
+        )
+    return Image.fromarray(pixels[..., 0] if pixels.shape[2:] == (1,) else pixels)
+
+
+def shown(image: Any) -> str:
+    """A name for an error message."""
+    return (
+        str(image) if isinstance(image, str | os.PathLike) else f"an image ({type(image).__name__})"
+    )

@@ -1,0 +1,127 @@
+"""What a run writes down of itself, and what it refuses to go on without."""
+
+from __future__ import annotations
+
+import datetime
+import platform
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from .. import __version__
+from ..data import DataSet, Split, read_split, shares, write_split
+from ..data.cells import write_table
+from ..data.splitfile import ROLES
+from ..errors import DataError
+from ..settings.config import RUN_OPTIONS, Run, method_options
+from ..settings.hardware import pick_precision
+from ..step.engine import Engine
+from ..step.exam import Pool
+from ..storage.folder import RunFolder
+from .progress import Progress
+
+
+def record_facts(run: Run, folder: RunFolder, data: DataSet, split: Split, engine: Engine) -> None:
+    """Write what the run stands on; on resume, refuse to go on if it has changed."""
+    hidden = data.labels[split.unlabelled]
+    known = bool(len(hidden)) and bool((hidden >= 0).all())
+    facts = {
+        "name": data.name,
+        "sha256": data.sha256(),
+        "labelled": len(split.labelled),
+        "unlabelled": len(split.unlabelled),
+        "validation": len(split.validation),
+        "test": len(split.test),
+        "labelled_in_pool": run.labelled_in_pool == "yes",
+        "labelled_shares": shares(data.labels[split.labelled], len(data.classes)),
+        "true_shares": shares(hidden, len(data.classes)) if known else None,
+    }
+    before = folder.read()
+    if "data" in before:
+        for change in changes(before, json_like(facts), folder, data, split):
+            raise DataError(
+                f"resume of {folder.path} refused: {change}. Bring back what was there, or start a "
+                "new run with another --out."
+            )
+        torch.set_num_threads(before["threads"])
+        return
+    write_split(folder.split, data, split)
+    folder.update(
+        versions={
+            "tamatch": __version__, "torch": torch.__version__, "python": platform.python_version(),
+        },
+        device=str(engine.device), threads=torch.get_num_threads(),
+        precision=pick_precision(run, engine.device), images=engine.source.place,
+        classes=list(data.classes), data=facts,
+        parameters=sum(p.numel() for p in engine.method.net.parameters()),
+        times={"started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")},
+    )  # fmt: skip
+
+
+def changes(
+    before: dict[str, Any], now: dict[str, Any], folder: RunFolder, data: DataSet, split: Split
+) -> Iterator[str]:
+    """How the data differ from those a run began with, the plainest way to say it first."""
+    began = before["data"]
+    for role in ROLES:
+        if now[role] != began[role]:
+            yield f"split.csv lists {began[role]:,} {role} images, now there are {now[role]:,}"
+    if before["classes"] != list(data.classes):
+        yield f"the classes were {before['classes']}, now they are {list(data.classes)}"
+    try:
+        listed = read_split(folder.split, data)
+    except DataError as error:
+        yield str(error).rstrip(".")
+    else:
+        for role in ROLES:
+            if not np.array_equal(getattr(listed, role), getattr(split, role)):
+                yield f"split.csv lists other {role} images than are drawn now"
+    for name, value in began.items():
+        if now[name] != value:
+            yield f"{name.replace('_', ' ')} of the data was {value}, now it is {now[name]}"
+
+
+def json_like(facts: dict[str, Any]) -> dict[str, Any]:
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in facts.items()}
+
+
+def tell_of_skipped(folder: RunFolder, data: DataSet, progress: Progress) -> None:
+    """Images that cannot be used are named, here and in skipped.csv; training goes on."""
+    for note in data.notes:
+        progress.say(note)
+    if not data.skipped:
+        return
+    write_table(folder.path / "skipped.csv", ("file", "reason"), data.skipped)
+    (file, reason), total = data.skipped[0], len(data.skipped) + len(data.images)
+    progress.say(
+        f"{len(data.skipped):,} of {total:,} images cannot be read and are left out "
+        f"(skipped.csv): {file}: {reason}"
+    )
+
+
+def tell_of_no_pool(pool: Pool, labelled: int, progress: Progress) -> None:
+    """A method for unlabelled images may have none but the labelled ones: likely not meant."""
+    if not len(pool):
+        progress.say(
+            f"There are no unlabelled images: each of the {labelled:,} images to learn from has a "
+            "label, and these stand in for them."
+        )
+
+
+def command(run: Run, out: Path) -> str:
+    """The exact command that repeats a run, every setting spelt out."""
+    words = ["tamatch", "train", "--out", str(out)]
+    flags = {**RUN_OPTIONS, **method_options(run.method)}
+    for name, value in run.flat().items():
+        if value is None:
+            continue
+        flag = flags[name].flag
+        if flags[name].type is bool:
+            words.append(flag if value else flag.replace("--", "--no-", 1))
+        else:
+            words += [flag, ",".join(map(repr, value)) if isinstance(value, tuple) else str(value)]
+    return shlex.join(words)

@@ -1,0 +1,285 @@
+"""Training, resuming and finishing runs: what `tamatch train` and `tamatch resume` do."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import dist, nets, report
+from ..data import make_split
+from ..errors import DataError, NumericError, StorageError
+from ..machine import launch
+from ..machine.signals import StopSignals
+from ..settings.config import Run, configure, resolve
+from ..step.engine import Engine
+from ..step.exam import Pool
+from ..storage import checkpoint
+from ..storage.files import read_json
+from ..storage.folder import RunFolder
+from .automatic import Decided, decide
+from .build import baseline_config, data_of, engine_of, split_plan
+from .model import Facts, Model
+from .picture import save_views
+from .progress import Progress
+from .record import command, record_facts, tell_of_no_pool, tell_of_skipped
+from .shelf import Shelf
+from .together import Outcome, accompany, go
+from .training import Training
+
+if TYPE_CHECKING:
+    from ..nets import AnyNet
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A finished run: its folder and its result."""
+
+    path: Path
+    result: dict[str, Any]
+
+    @property
+    def accuracy(self) -> float | None:
+        """Test accuracy of the last step in percent; None without a test part."""
+        error = self.result["error_last"]
+        return None if error is None else round(100 - error, 6)
+
+    @property
+    def per_class(self) -> list[float] | None:
+        """The same for each class, in the order of the model's classes."""
+        return self.result["per_class_accuracy"]  # type: ignore[no-any-return]
+
+    @property
+    def report_path(self) -> Path:
+        """The page that explains the run."""
+        return self.path / "report.html"
+
+
+def train(
+    *, out: str | Path | None = None, overwrite: bool = False, config: str | Path | None = None,
+    time: str | None = None, quiet: bool = False, **options: Any,
+) -> Finished:  # fmt: skip
+    """Train a run and, where the recipe says so, its supervised baseline; write the report.
+
+    The options are those of `tamatch train`, with underscores: `train(data="digits", steps=500)`.
+    Settings that nobody gives are chosen for the data and the machine; `time="20m"` sets the steps.
+    """
+    if not launch.leads():
+        return follow(options.get("net"))
+    file = Path(config) if config else None
+    folder = RunFolder(Path(out) if out else default_folder(configure(options, file)))
+    if began_here(folder) and (launch.restarts() or not overwrite):
+        return resume(folder.path, net=options.get("net"), quiet=quiet)
+    with advice(folder), folder.taken(overwrite=overwrite):
+        decided = decide(options, file, time)
+        begin(decided.run, folder)
+        tell(decided, folder, quiet=quiet)
+        return complete(decided.run, folder, quiet=quiet)
+
+
+def resume(path: str | Path, *, net: AnyNet | None = None, quiet: bool = False) -> Finished:
+    """Go on exactly where a run stopped; a finished one only gets a fresh report.
+
+    `net` is the net of the run, where that was a module or has no file to be found in.
+    """
+    if not launch.leads():
+        return follow(net)
+    folder = RunFolder(Path(path))
+    folder.read()  # an error, if this is no run
+    with advice(folder), folder.held():
+        run = stored_config(folder)
+        nets.stand_in(run.net, net)
+        return complete(run, folder, quiet=quiet)
+
+
+def begin(run: Run, folder: RunFolder) -> None:
+    """Write down what is to be trained, in place of what an older run has left there."""
+    folder.clear()
+    config = dataclasses.asdict(run)
+    started = {"command": command(run, folder.path)}
+    if (name := launch.name()) is not None:
+        started["torchrun"] = name
+    folder.update(status="new", step=0, config=config, **started)
+
+
+def began_here(folder: RunFolder) -> bool:
+    """Did this torchrun command begin the run itself, before it restarted its processes?"""
+    name = launch.name() if folder.record.exists() else None
+    return name is not None and folder.read().get("torchrun") == name
+
+
+def tell(decided: Decided, folder: RunFolder, *, quiet: bool) -> None:
+    """Say what was chosen and why, here and in run.json."""
+    if lines := decided.lines():
+        folder.update(chosen=decided.reasons)
+        Progress(folder.log, quiet=quiet).say("\n".join(lines))
+
+
+@contextmanager
+def advice(folder: RunFolder) -> Iterator[None]:
+    """Where a file cannot be written, say what is safe and how to go on."""
+    try:
+        yield
+    except StorageError as error:
+        saved = checkpoint.found(folder.checkpoints)
+        kept = f"The checkpoint {saved[-1].name} is intact. " if saved else ""
+        again = f"`tamatch resume {folder.path}` goes on" if folder.record.exists() else "try again"
+        raise StorageError(f"{error} {kept}When there is room again, {again}.") from error
+
+
+def stored_config(folder: RunFolder) -> Run:
+    """The resolved configuration in run.json, checked like any other input."""
+    config = folder.read()["config"]
+    own = config.pop("options", {})
+    return resolve({k: v for k, v in {**config, **own}.items() if v is not None})
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run that is to be brought to its end, where it lies, and how it is spoken of."""
+
+    run: Run
+    folder: RunFolder
+    progress: Progress
+
+    @property
+    def baseline(self) -> Job:
+        return Job(baseline_config(self.run), self.folder.baseline, self.progress)
+
+
+def complete(run: Run, folder: RunFolder, *, quiet: bool = False) -> Finished:
+    """Bring the run and its baseline to their ends, from wherever they are."""
+    [finished] = complete_all([Job(run, folder, Progress(folder.log, quiet=quiet))])
+    assert isinstance(finished, Finished)  # the error of a single run is raised
+    return finished
+
+
+def complete_all(jobs: Sequence[Job]) -> list[Finished | NumericError]:
+    """The same for several runs, trained abreast; one without a result has its error instead."""
+    with dist.joined():
+        ends = train_all(jobs)
+        good = [i for i, end in enumerate(ends) if not isinstance(end, NumericError)]
+        based = [i for i in good if jobs[i].run.baseline == "supervised"]
+        for i, base in zip(based, train_baselines([jobs[i] for i in based]), strict=True):
+            if isinstance(base, NumericError):
+                ends[i] = base  # without its baseline a run is not at its end
+        dist.from_first({"path": str(jobs[0].folder.path), "result": ends[0]})
+    finished: list[Finished | NumericError] = []
+    for job, end in zip(jobs, ends, strict=True):
+        if isinstance(end, NumericError):
+            finished.append(end)
+        else:
+            report.write_report(job.folder.path)
+            finished.append(Finished(job.folder.path, end))
+    return finished
+
+
+def train_baselines(jobs: Sequence[Job]) -> list[Outcome]:
+    """The supervised baselines of these runs, abreast as well."""
+    with ExitStack() as held:
+        for job in jobs:
+            base = job.baseline
+            held.enter_context(base.folder.held())
+            if not base.folder.record.exists():
+                begin(base.run, base.folder)
+            if result_in(base.folder) is None:
+                job.progress.say("The supervised baseline, on the same labels:")
+        return train_all([job.baseline for job in jobs])
+
+
+def follow(net: AnyNet | None = None) -> Finished:
+    """What every process but the first does: take part in the runs that the first one leads.
+
+    It never looks at the run folder, which may be on another machine.
+    """
+    with dist.joined(), StopSignals() as stop:
+        while "state" in (order := dist.from_first()):
+            run = Run(**order["run"])
+            if nets.is_own(run.net):
+                nets.stand_in(run.net, net)
+            data = data_of(run, run.size)
+            if data.sha256() != order["data"]:
+                raise DataError(f"{data.name} has other images or labels here than in process 0.")
+            engine = engine_of(run, data, make_split(data, split_plan(run)))
+            engine.load_state_dict(order["state"])
+            accompany(engine, stop)
+    return Finished(Path(order["path"]), order["result"])
+
+
+def order_of(run: Run, folder: RunFolder, engine: Engine) -> dict[str, Any]:
+    """What the other processes must know to take part in a run; the weights are in the state."""
+    return {
+        "run": dataclasses.asdict(dataclasses.replace(run, weights=None, from_=None)),
+        "data": folder.read()["data"]["sha256"],
+        "state": engine.state_dict(),
+    }
+
+
+def one_run(run: Run, folder: RunFolder, progress: Progress) -> dict[str, Any]:
+    """Train what is left of one run."""
+    [result] = train_all([Job(run, folder, progress)])
+    assert not isinstance(result, NumericError)  # the error of a single run is raised
+    return result
+
+
+def train_all(jobs: Sequence[Job]) -> list[Outcome]:
+    """Train what is left of these runs; of one that is finished, the result is read."""
+    shelf = Shelf()
+    there = [result_in(job.folder) for job in jobs]
+    left = [prepared(job, shelf) for job, end in zip(jobs, there, strict=True) if end is None]
+    made = iter(go(left) if left else [])
+    return [next(made) if end is None else end for end in there]
+
+
+def result_in(folder: RunFolder) -> dict[str, Any] | None:
+    if folder.read().get("status") != "finished" or not folder.result.exists():
+        return None
+    result: dict[str, Any] = read_json(folder.result)
+    return result
+
+
+def prepared(job: Job, shelf: Shelf) -> Training:
+    """A run at its newest checkpoint; other processes, where there are some, are told of it."""
+    state, messages = checkpoint.newest(job.folder.checkpoints)
+    for message in messages:
+        job.progress.say(message)
+    training = prepare(job, shelf, started=state is not None)
+    training.resume(state)
+    dist.from_first(order_of(job.run, job.folder, training.engine))
+    return training
+
+
+def prepare(job: Job, shelf: Shelf, *, started: bool) -> Training:
+    """Read the data, build the engine, and write down what the run stands on."""
+    run, folder, progress = job.run, job.folder, job.progress
+    data = shelf.data(run)
+    tell_of_skipped(folder, data, progress)
+    split = make_split(data, split_plan(run))
+    # a checkpoint has the weights
+    start = dataclasses.replace(run, weights=None, from_=None) if started else run
+    engine = engine_of(start, data, split, progress.say)
+    record_facts(run, folder, data, split, engine)
+    if not folder.views.exists():
+        save_views(engine, folder.views)
+    parts = {"validation": split.validation, "test": split.test}
+    device = engine.device if engine.source.place == "device" else None
+    exams = {k: shelf.exam(data, part, device) for k, part in parts.items() if len(part)}
+    facts = Facts(nets.title(run.net), data.classes, data.size, data.mean, data.std)
+    pool = Pool(data, split) if engine.method.views.u else None
+    if pool is not None and not started:
+        tell_of_no_pool(pool, len(split.labelled), progress)
+    return Training(run, engine, folder, exams, Model(facts), progress, pool)
+
+
+def default_folder(run: Run) -> Path:
+    """Named after what is trained; a run that goes on from RUN is RUN-2, the next one RUN-3."""
+    if run.from_ is not None:
+        earlier = Path(run.from_)
+        name, _, number = earlier.name.rpartition("-")
+        again = name and number.isdecimal()
+        return earlier.with_name(f"{name}-{int(number) + 1}" if again else f"{earlier.name}-2")
+    name = Path(run.method.replace(":", "-")).name
+    return Path("runs") / f"{Path(run.data).name}-{name}-s{run.seed}"

@@ -1,0 +1,157 @@
+"""One configuration with several seeds: runs that begin, train and go on together."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import nets
+from ..errors import StorageError, UsageError
+from ..machine import launch
+from ..machine.signals import Stopped
+from ..settings.config import Run, configure, stated
+from ..storage.folder import RunFolder
+from ..storage.seedfolder import SeedFolder, read_seeds, runs_in
+from .automatic import decide
+from .group import Group
+from .progress import Progress, Screen
+from .run import Finished, Job, begin, complete_all, default_folder, stored_config, tell
+
+if TYPE_CHECKING:
+    from ..nets import AnyNet
+
+
+def train_seeds(
+    seeds: Sequence[int] | str, *, out: str | Path | None = None, overwrite: bool = False,
+    config: str | Path | None = None, time: str | None = None, quiet: bool = False, **options: Any,
+) -> list[Finished]:  # fmt: skip
+    """Train the same run with several seeds, abreast on one device; each ends as if it were alone.
+
+    Each has its folder: `out`/s0, `out`/s1 and so on, and `out`/seeds.json sums them up; without
+    `out`, the one that `train` would give it. A run that leaves the finite numbers ends alone, and
+    its `NumericError` is raised when the others are finished.
+    """
+    group = start(
+        seeds, options, out=out, overwrite=overwrite, config=config, time=time, quiet=quiet
+    )
+    return group.finished()
+
+
+def resume_seeds(
+    *paths: str | Path, net: AnyNet | None = None, quiet: bool = False
+) -> list[Finished]:
+    """Go on with stopped runs, abreast. A path is that of a run, or the `out` of several seeds."""
+    return go_on(paths, net=net, quiet=quiet).finished()
+
+
+def start(
+    seeds: Sequence[int] | str, options: dict[str, Any], *, out: str | Path | None = None,
+    overwrite: bool = False, config: str | Path | None = None, time: str | None = None,
+    quiet: bool = False,
+) -> Group:  # fmt: skip
+    """Begin a run for each seed, and bring all of them to their ends."""
+    check_alone()
+    file = Path(config) if config else None
+    runs = [configure({**options, "seed": seed}, file) for seed in read_seeds(seeds)]
+    numbers = [run.seed for run in runs]
+    if "seed" in stated(options, file):
+        raise UsageError("--seed and --seeds say the same thing twice: give one of them.")
+    home = SeedFolder(Path(out)) if out else None
+    folders = home.runs(numbers) if home else [*map(usual_folder, runs)]
+    with ExitStack() as held, saying(home, folders):
+        if home is not None:
+            home.claim(numbers)
+        refuse_begun(home, folders, overwrite=overwrite)
+        for folder in folders:
+            held.enter_context(folder.taken(overwrite=overwrite))
+        decided = decide({**options, "seed": numbers[0]}, file, time, len(numbers))
+        jobs = jobs_of([replace(decided.run, seed=n) for n in numbers], folders, quiet=quiet)
+        for job in jobs:
+            begin(job.run, job.folder)
+        for job in jobs:
+            tell(decided, job.folder, quiet=quiet or job is not jobs[0])
+        return completed(home, jobs)
+
+
+def go_on(paths: Sequence[str | Path], *, net: AnyNet | None = None, quiet: bool = False) -> Group:
+    """Bring runs to their ends from wherever they are."""
+    check_alone()
+    home = SeedFolder(Path(paths[0])) if len(paths) == 1 else None
+    home = home if home and home.exists() else None
+    places = dict.fromkeys(folder.path for path in paths for folder in runs_in(Path(path)))
+    folders = [*map(RunFolder, places)]
+    runs = [*map(stored_config, folders)]  # an error, if one is no run
+    for run in runs:
+        nets.stand_in(run.net, net)
+    with ExitStack() as held, saying(home, folders):
+        for folder in folders:
+            held.enter_context(folder.held())
+        return completed(home, jobs_of(runs, folders, quiet=quiet))
+
+
+def completed(home: SeedFolder | None, jobs: list[Job]) -> Group:
+    group = Group(jobs, complete_all(jobs))
+    if home is not None:
+        home.write(group.summary())
+    return group
+
+
+def jobs_of(runs: Sequence[Run], folders: Sequence[RunFolder], *, quiet: bool) -> list[Job]:
+    """The runs share the screen, where each is known by its seed, or else by its folder."""
+    screen = Screen(quiet=quiet)
+    distinct = len({run.seed for run in runs}) == len(runs)
+    names = [
+        f"seed {r.seed}" if distinct else str(f.path) for r, f in zip(runs, folders, strict=True)
+    ]
+    return [
+        Job(run, folder, Progress(folder.log, screen=screen, name=name))
+        for run, folder, name in zip(runs, folders, names, strict=True)
+    ]
+
+
+def check_alone() -> None:
+    if launch.processes() > 1:
+        raise UsageError(
+            "several seeds train in one process. Start them without torchrun, or give it one seed "
+            "a command (--seed)."
+        )
+
+
+def usual_folder(run: Run) -> RunFolder:
+    """Where `train` would put the run; those that start from one and the same get their seed."""
+    path = default_folder(run)
+    return RunFolder(path if run.from_ is None else path.with_name(f"{path.name}-s{run.seed}"))
+
+
+def refuse_begun(home: SeedFolder | None, folders: Sequence[RunFolder], *, overwrite: bool) -> None:
+    begun = [folder for folder in folders if folder.record.exists() and folder.begun()]
+    if begun and not overwrite:
+        raise UsageError(
+            f"{begun[0].path} is there already. `{again(home, begun)}` goes on with what is not "
+            "finished, --overwrite deletes it."
+        )
+
+
+def again(home: SeedFolder | None, folders: Sequence[RunFolder]) -> str:
+    """The command that goes on with all."""
+    paths = [home.path] if home is not None else [folder.path for folder in folders]
+    return shlex.join(["tamatch", "resume", *map(str, paths)])
+
+
+@contextmanager
+def saying(home: SeedFolder | None, folders: Sequence[RunFolder]) -> Iterator[None]:
+    """What stops one of them stops all: say how to go on with all."""
+    command = again(home, folders)
+    try:
+        yield
+    except Stopped as stopped:
+        number = stopped.exit_code - 128
+        raise Stopped(number, f"stopped; all is saved. `{command}` goes on from there.") from None
+    except StorageError as error:
+        begun = all(folder.record.exists() for folder in folders)
+        then = f"`{command}` goes on" if begun else "try again"
+        raise StorageError(f"{error} When there is room again, {then}.") from error

@@ -1,0 +1,125 @@
+"""Where the unlabelled images of a finished run stand: what it says of each, and what it used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from ..data.dataset import Indices
+from ..judge.trust import sweep, tempered
+from ..methods.base import Method
+from ..pseudo.account import accepted, class_shares, generated, threshold
+from ..step.engine import Engine
+from ..step.exam import LINE, Pool
+from ..step.sampler import Sampler
+
+CHUNK = 8192  # images whose probabilities are held at once
+COLUMNS = (*LINE, "second", "pseudo_label", "pseudo_confidence", "accepted")
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One entry an image of the pool.
+
+    What the model predicts is its own answer. A pseudo-label is what the method makes of the answer
+    of the net in training, for example by rescaling, before it compares the confidence with τ.
+    """
+
+    predicted: Indices
+    confidence: Floats
+    second: Indices
+    pseudo_label: Indices
+    pseudo_confidence: Floats
+    drawn: npt.NDArray[np.bool_]  # at least once in training
+    accepted: Indices | None  # how often in training; None where the method has no such rule
+
+    @property
+    def never(self) -> Indices:
+        """Positions of the images that were drawn and never accepted, the most doubtful first."""
+        if self.accepted is None:
+            return np.empty(0, np.int64)
+        places = np.flatnonzero(self.drawn & (self.accepted == 0))
+        return places[np.argsort(self.confidence[places], kind="stable")]
+
+    def lines(self, pool: Pool, places: Iterable[int]) -> Iterator[tuple[str, ...]]:
+        """What `COLUMNS` names, of these images."""
+        names = pool.data.classes
+        for i in places:
+            yield (
+                *pool.line(i, int(self.predicted[i]), float(self.confidence[i])),
+                names[self.second[i]],
+                names[self.pseudo_label[i]],
+                f"{self.pseudo_confidence[i]:.6f}",
+                "" if self.accepted is None else str(self.accepted[i]),
+            )
+
+
+def standing(engine: Engine, pool: Pool, temperature: float = 1.0) -> Standing:
+    """Ask the nets about every image, as it is; nothing in the engine changes."""
+    starts = range(0, len(pool), CHUNK)
+    parts = [answers(engine, pool.images[i : i + CHUNK], temperature) for i in starts]
+    best, confidence, second, label, sure = map(np.concatenate, zip(*parts, strict=True))
+    count = accepted(engine.method)
+    times = None if count is None else count.cpu().numpy().astype(np.int64)[pool.places]
+    return Standing(
+        best, confidence, second, label, sure, drawn(engine)[pool.places], accepted=times
+    )
+
+
+def answers(engine: Engine, images: torch.Tensor, temperature: float) -> tuple[Any, ...]:
+    """The first five columns of a `Standing` for some images."""
+    p = engine.probabilities(images)
+    sure, label = labelled_by(engine, images, p).max(-1)
+    own = tempered(p.cpu().numpy(), temperature)
+    order = np.argsort(-own, axis=-1, kind="stable")
+    best, second = order[:, 0], order[:, min(1, own.shape[1] - 1)]
+    return best, own.max(-1), second, label.cpu().numpy(), sure.double().cpu().numpy()
+
+
+@torch.no_grad()
+def labelled_by(
+    engine: Engine, images: torch.Tensor, final: torch.Tensor | None = None
+) -> torch.Tensor:
+    """(n, C) that pseudo-labels come from: by the net in training, not its average, generated.
+
+    `final`, the probabilities by the final net, saves asking it again where the two are one.
+    """
+    method = engine.method
+    if method.average is not None or final is None:
+        final = engine.probabilities(images, of=method.net)
+    return generated(method, final)
+
+
+def drawn(engine: Engine) -> npt.NDArray[np.bool_]:
+    """Which images of the pool the whole training sees, in all processes together."""
+    mine = engine.source.samplers[1]
+    seen = np.ones(mine.count, bool)
+    if engine.pace.steps * mine.batch < mine.count:
+        whole = Sampler(mine.count, mine.batch, mine.seed, mine.stream)
+        seen[:] = False
+        seen[whole.ids(0, engine.pace.steps)] = True
+    return seen
+
+
+def summary(found: Standing, pool: Pool, method: Method) -> dict[str, Any]:
+    """What trust.json says of the pool."""
+    truth = pool.truth
+    right = None if truth is None else found.pseudo_label == truth
+    counts = np.bincount(found.predicted, minlength=pool.classes)
+    return {
+        "images": len(pool),
+        "drawn": int(found.drawn.sum()),
+        "never_accepted": None if found.accepted is None else len(found.never),
+        "predicted_shares": (counts / len(pool)).tolist(),
+        "accuracy": None if truth is None else float((found.predicted == truth).mean()),
+        **class_shares(method),
+        "tau": threshold(method),
+        "sweep": [asdict(level) for level in sweep(found.pseudo_confidence, right)],
+    }

@@ -1,0 +1,120 @@
+"""Runs on their way to the end: one alone, or several whose steps are done abreast."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from .. import dist
+from ..errors import NumericError
+from ..machine.room import NoRoom, clear
+from ..machine.signals import Stopped, StopSignals
+from ..step.abreast import Abreast, apart
+from ..step.engine import Engine
+from ..step.memory import scarce
+from .training import Training
+
+Outcome = dict[str, Any] | NumericError  # a run's result, or why it has none
+
+
+def go(trainings: Sequence[Training]) -> list[Outcome]:
+    """Train all to their ends; `Stopped` after a signal, with everything saved.
+
+    Those that are behind go first until all are level. Of several, one that leaves the finite
+    numbers ends alone.
+    """
+    outcomes: dict[Training, Outcome] = {}
+    begin(trainings)
+    with StopSignals() as stop, ExitStack() as around:
+        for training in trainings:
+            around.enter_context(training.under_way())
+        abreast = Abreast()
+        while pending := [t for t in trainings if t not in outcomes]:
+            least = min(t.engine.done for t in pending)
+            level = [t for t in pending if t.engine.done == least]
+            moving, asked = [t for t in level if t.left], 0
+            if moving:
+                advance(abreast, moving)
+                asked = dist.largest(stop.received)  # once: another may come before the stop
+            for training in level:
+                try:
+                    if training in moving:
+                        training.after_step(asked)
+                    if not training.left:
+                        outcomes[training] = training.finish()
+                except NumericError as error:
+                    if len(trainings) == 1:
+                        raise
+                    training.progress.say(f"{error} The others go on.")
+                    outcomes[training] = error.with_traceback(None)  # it would hold the engine
+            if asked and len(outcomes) < len(trainings):
+                raise stopped(asked, [t for t in trainings if t not in outcomes])
+    return [outcomes[training] for training in trainings]
+
+
+def begin(trainings: Sequence[Training]) -> None:
+    """What comes before the steps, and whether memory will suffice for all together."""
+    for training in trainings:
+        training.begin()
+    lead, needs = trainings[0], [training.memory for training in trainings]
+    if message := scarce(needs, lead.engine.device):
+        say = lead.progress.say if len(trainings) == 1 else lead.progress.screen.say
+        say(message)
+
+
+def advance(abreast: Abreast, trainings: Sequence[Training]) -> None:
+    """A step of each: in one graph where it can be captured, one after the other elsewhere."""
+    engines = [training.engine for training in trainings]
+    try:
+        if not (abreast.ready(engines) and captured(abreast, trainings)):
+            abreast.forget()
+            for training in trainings:
+                with apart(training.engine):
+                    training.advance()
+    except NoRoom:
+        if len(trainings) == 1:
+            raise
+    else:
+        return
+    clear()
+    raise trainings[0].too_large(len(trainings))
+
+
+def captured(abreast: Abreast, trainings: Sequence[Training]) -> bool:
+    """Replay a step of each; False where there was no room to record it: then less is to be taken.
+
+    Recording does nothing yet, so that no step is lost.
+    """
+    try:
+        abreast.replay([training.engine for training in trainings])
+        return True
+    except NoRoom:
+        pass  # to be left before going on: the error holds what the step had computed
+    clear()
+    for training in trainings:
+        training.make_room()
+    return False
+
+
+def stopped(number: int, trainings: Sequence[Training]) -> Stopped:
+    """All is saved; how to go on with it."""
+    lead, paths = trainings[0], shlex.join(str(t.folder.path) for t in trainings)
+    for training in trainings:
+        training.folder.update(status="stopped")
+    return Stopped(
+        number,
+        f"stopped at step {lead.engine.done:,} of {lead.steps:,}; all is saved. "
+        f"`tamatch resume {paths}` goes on from there.",
+    )
+
+
+def accompany(engine: Engine, stop: StopSignals) -> None:
+    """Take part in the steps of a run that another process logs, tests and saves."""
+    steps = engine.pace.steps
+    with engine.running():
+        while engine.done < steps:
+            engine.advance()
+            if (asked := dist.largest(stop.received)) and engine.done < steps:
+                raise Stopped(asked, f"stopped at step {engine.done:,} of {steps:,}.")

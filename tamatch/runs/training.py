@@ -1,0 +1,232 @@
+"""A run inside its folder: what it does before, between and after its steps."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ..errors import DataError, NumericError
+from ..machine.room import NoRoom, clear
+from ..settings.conditions import compare, conditions
+from ..settings.config import Run
+from ..step.diagnosis import explain, overflow
+from ..step.engine import Engine
+from ..step.exam import Exam, Pool, headline
+from ..step.guard import ALLOWED
+from ..step.memory import estimate, too_large
+from ..storage import checkpoint
+from ..storage.events import Events
+from ..storage.files import write_json
+from ..storage.folder import RunFolder
+from . import assess
+from .model import Model
+from .progress import Progress
+from .watch import Watch
+
+
+class Training:
+    """Everything that happens between two steps."""
+
+    def __init__(
+        self,
+        run: Run,
+        engine: Engine,
+        folder: RunFolder,
+        exams: dict[str, Exam],
+        model: Model,
+        progress: Progress,
+        pool: Pool | None = None,
+    ) -> None:
+        self.run, self.engine, self.folder = run, engine, folder
+        self.exams, self.model, self.progress = exams, model, progress
+        self.pool = pool
+        self.watch = None if pool is None else Watch(run, engine, pool, folder, progress)
+        self.steps = engine.pace.steps
+        self.seconds = 0.0  # training time before this process
+        self.bad_steps = 0  # as far as the user knows
+        self.conditions = conditions(run, engine.device)
+        self.events: Events | None = None
+
+    def resume(self, state: dict[str, Any] | None) -> None:
+        """Go back to a checkpoint, or to the start if there is none."""
+        if state is not None:
+            try:
+                for change in compare(state["conditions"], self.conditions):
+                    self.progress.say(change)
+                self.engine.load_state_dict(state["engine"])
+                self.seconds = state["seconds"]
+                self.bad_steps = int(self.engine.guard.count)
+            except (KeyError, ValueError, RuntimeError) as error:
+                raise DataError(
+                    f"the checkpoints in {self.folder.path} do not fit this version of tamatch, "
+                    "or the code of your own net or method. Go on with what they were made by, or "
+                    "start the run again."
+                ) from error
+        self.folder.cut_metrics(state["metrics_length"] if state else 0)
+
+    def begin(self) -> None:
+        """What comes before the first step of this process."""
+        self.began = time.perf_counter()
+        self.memory = estimate(self.engine, self.exams.values())
+        self.folder.update(status="running", memory=self.memory.facts())
+        if self.watch is not None and self.engine.done == 0:
+            self.watch.begin()
+
+    @contextmanager
+    def under_way(self) -> Iterator[None]:
+        """What is there while the steps are done: the bar, the device's stream, the events."""
+        bar = self.progress.bar(self.engine.done, self.steps)
+        with bar, self.engine.running(), self.recording():
+            yield
+
+    @property
+    def left(self) -> int:
+        """Steps that are still to be done."""
+        return self.steps - self.engine.done
+
+    def after_step(self, asked: int) -> None:
+        """Log, test and save where it is time to, and save if a signal asks for a stop."""
+        run, done, last = self.run, self.engine.done, self.left == 0
+        if done % run.log_every == 0 or last:
+            self.log()
+        if done % run.test_every == 0 or last:
+            self.test()
+        if done % run.save_every == 0 or last or asked:
+            self.save()
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Event files for TensorBoard, where the run is to have them."""
+        if not self.run.tensorboard:
+            yield
+            return
+        path, names = self.folder.path / "events", self.model.facts.classes
+        with closing(Events(path, names, self.engine.done + 1)) as self.events:
+            yield
+
+    def advance(self) -> None:
+        """One step; if memory does not suffice, once more with recomputed activations."""
+        try:
+            return self.engine.advance()
+        except NoRoom:
+            pass  # to be left before going on: the error holds what the step had computed
+        clear()
+        self.make_room()
+        self.advance()
+
+    def make_room(self) -> None:
+        """After a step that had none: take less memory from now on, or say that it is in vain."""
+        how = self.engine.make_room()
+        if how is None:
+            raise self.too_large()
+        self.progress.say(
+            f"{self.engine.device} ran out of memory in step {self.engine.done:,}. From here on "
+            f"{how}. It takes more time, with equal results."
+        )
+
+    def too_large(self, runs: int = 1) -> NoRoom:
+        """The error for so many runs like this one at the same time."""
+        batch, unlabelled = self.run.batch, self.run.unlabelled
+        return too_large(self.engine, batch, unlabelled, self.exams.values(), runs)
+
+    def elapsed(self) -> float:
+        return self.seconds + time.perf_counter() - self.began
+
+    def log(self) -> None:
+        """Read the meters: the one moment when the host waits for the device."""
+        self.check_numbers()
+        step, values = self.engine.done, self.engine.meter.read()
+        if not values:  # every step since the last line was a bad one
+            return
+        unclear = [name for name, value in values.items() if not np.isfinite(value).all()]
+        if unclear:
+            raise NumericError(f"loss part {unclear[0]} is not finite near step {step:,}.")
+        lr = float(self.engine.optimizer.param_groups[-1]["lr"])
+        row = {"step": step, "kind": "train", **values, "lr": lr}
+        self.write(row)
+        self.progress.trained(row)
+        if self.watch is not None:
+            self.watch.logged(row)
+
+    def write(self, row: dict[str, Any]) -> None:
+        """A line of metrics.jsonl, and of the event files where they are wanted."""
+        self.folder.append({**row, "time": {"seconds": round(self.elapsed(), 3)}})
+        if self.events is not None:
+            self.events.add(row)
+
+    def check_numbers(self) -> None:
+        """Tell of bad steps; stop when there were too many. The device has undone them."""
+        before, self.bad_steps = self.bad_steps, int(self.engine.guard.count)
+        if self.bad_steps > ALLOWED:
+            raise NumericError(
+                f"{ALLOWED + 1} steps gave values that are not finite; the last one was "
+                f"{explain(self.engine)}. The newest checkpoint is from before it. If the images "
+                "are sound, the learning rate is likely too high: start again with a smaller --lr."
+            )
+        if self.bad_steps > before:
+            self.progress.say(
+                f"Shortly before step {self.engine.done:,}, values were not finite: "
+                f"{self.bad_steps} of {ALLOWED} steps that may be passed over."
+            )
+
+    def test(self) -> None:
+        """Errors on the held-out parts: shown, never used for a choice."""
+        for kind, exam in self.exams.items():
+            marks = exam.mark(self.engine.probabilities(exam.images))
+            row = {"step": self.engine.done, "kind": kind}
+            row |= {"error": marks.error, "per_class": marks.per_class}
+            self.write(row)
+            self.progress.tested(row)
+
+    def save(self) -> None:
+        """Write a checkpoint, if it is one to go on from."""
+        self.check_numbers()
+        if found := overflow(self.engine.method, self.engine.optimizer):
+            raise NumericError(
+                f"{found} is not finite after step {self.engine.done:,}. The newest checkpoint is "
+                "from before. The learning rate is too high: start again with a smaller --lr."
+            )
+        state = {
+            "engine": self.engine.state_dict(),
+            "conditions": self.conditions,
+            "metrics_length": self.folder.metrics_length(),
+            "seconds": self.elapsed(),
+        }
+        checkpoint.save(self.folder.checkpoints, self.engine.done, state)
+        self.folder.update(step=self.engine.done)
+
+    def finish(self) -> dict[str, Any]:
+        """Write the model, what can be said of it, and the result."""
+        found = assess.assess(self.engine, self.exams, self.pool)
+        facts = replace(self.model.facts, temperature=found.temperature)
+        Model(facts).save(self.folder.model, self.engine.method.final)
+        assess.write(found, self.folder.path)
+        rows = self.folder.rows()
+        tests = [row for row in rows if row["kind"] == "test"]
+        trained = [row for row in rows if row["kind"] == "train"]
+        if self.watch is not None and found.standing is not None:
+            self.watch.end(trained, found.standing)
+        result = {
+            "method": self.run.method,
+            "dataset": self.run.data,
+            "seed": self.run.seed,
+            "steps": self.steps,
+            **headline(rows),
+            "per_class_accuracy": tests[-1]["per_class"] if tests else None,
+            "utilization": trained[-1].get("used") if trained else None,
+            "seconds": round(self.elapsed(), 3),
+        }
+        write_json(self.folder.result, result)
+        times = self.folder.read().get("times", {})
+        finished = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        self.folder.update(
+            status="finished", step=self.steps, times={**times, "finished": finished}
+        )
+        self.progress.ended()
+        return result

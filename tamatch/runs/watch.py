@@ -1,0 +1,109 @@
+"""Looks at a run while it goes on, and tells of what should worry its user."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from ..data import shares
+from ..judge.likeness import likeness, spread
+from ..judge.symptoms import Reached, Symptom, never_predicted, patience, unlike, unused
+from ..judge.trust import TAUS
+from ..pseudo.account import threshold
+from ..settings.config import Run
+from ..step.engine import Engine
+from ..step.exam import Pool
+from ..storage.folder import RunFolder
+from .progress import Progress
+from .standing import Floats, Standing, labelled_by
+
+WINDOW = 1000  # a rule looks at so many images at least
+EACH = 30  # and at so many a class
+ASKED = 512  # images of the pool that are asked why nothing is accepted
+SOME = 0.1  # share of them that a lower threshold should accept
+
+
+class Watch:
+    """The rules of `symptoms`, each told once; run.json holds those that apply."""
+
+    def __init__(
+        self, run: Run, engine: Engine, pool: Pool, folder: RunFolder, progress: Progress
+    ) -> None:
+        self.run, self.engine, self.pool = run, engine, pool
+        self.folder, self.progress = folder, progress
+        self.names = pool.data.classes
+        labels = pool.data.labels[engine.source.roles[0]]
+        self.shares = shares(labels, len(self.names))
+        self.from_step = patience(run.steps, run.warmup)
+        wanted = max(WINDOW, EACH * len(self.names))  # images, of some number of last lines
+        lines = math.ceil(wanted / (run.log_every * run.unlabelled))
+        self.rows: deque[Mapping[str, Any]] = deque(maxlen=lines)
+        self.present = {w["name"]: Symptom(**w) for w in folder.read().get("warnings", [])}
+
+    def begin(self) -> None:
+        """Before the first step: do the sets look alike?"""
+        labelled, images = self.engine.source.roles[0], self.pool.data.images
+        sets = (labelled[spread(len(labelled))], self.pool.indices[spread(len(self.pool))])
+        self.tell(unlike(likeness(*(images[np.sort(places)] for places in sets))))
+
+    def logged(self, row: Mapping[str, Any]) -> None:
+        """After each line of the log; the rules look at one window of lines after the other."""
+        self.rows.append(row)
+        if row["step"] < self.from_step or len(self.rows) < (self.rows.maxlen or 0):
+            return
+        self.tell(self.of_use(row["step"]))
+        if (predicted := self.recent("predicted_by_class")) is not None:
+            images = len(self.rows) * self.run.log_every * self.run.unlabelled
+            self.tell(self.of_absence(predicted, images))
+        self.rows.clear()
+
+    def recent(self, name: str) -> Floats | None:
+        """The mean of a logged value over the last lines; None where the method has none."""
+        found = [row[name] for row in self.rows if name in row]
+        return np.mean(found, axis=0) if found else None
+
+    def end(self, rows: Sequence[Mapping[str, Any]], found: Standing) -> None:
+        """What still applies when all is done, by the last lines; early worries may have passed."""
+        self.rows.extend(rows)  # also those from before a resume
+        counts = np.bincount(found.predicted, minlength=len(self.names)) / max(1, len(self.pool))
+        final = (
+            self.present.get("labelled and unlabelled images look unlike each other"),
+            self.of_use(self.engine.done),
+            self.of_absence(counts, len(self.pool)),
+        )
+        for symptom in final:
+            self.tell(symptom)
+        self.present = {s.name: s for s in final if s is not None}
+        self.write()
+
+    def of_absence(self, predicted: Floats, images: float) -> Symptom | None:
+        seen = predicted.tolist()
+        return never_predicted(seen, images, self.shares, self.names, self.run.method)
+
+    def of_use(self, step: int) -> Symptom | None:
+        used = self.recent("used")
+        if not len(self.pool):  # every image has its label
+            return None
+        if used is None or unused(float(used), step, Reached(0, None, None)) is None:
+            return None
+        return unused(float(used), step, self.reached())
+
+    def reached(self) -> Reached:
+        """How confident a part of the pool is now."""
+        sure = labelled_by(self.engine, self.pool.images[:ASKED]).amax(-1).cpu().numpy()
+        lower = next((t for t in reversed(TAUS) if (sure >= t).mean() >= SOME), None)
+        return Reached(float(sure.max()), threshold(self.engine.method), lower)
+
+    def tell(self, symptom: Symptom | None) -> None:
+        if symptom is not None and symptom.name not in self.present:
+            self.present[symptom.name] = symptom
+            self.progress.say(str(symptom))
+            self.write()
+
+    def write(self) -> None:
+        self.folder.update(warnings=[asdict(symptom) for symptom in self.present.values()])

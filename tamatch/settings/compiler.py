@@ -1,0 +1,49 @@
+"""Torch's compiler: whether it is there, and that what it made for one run serves the next."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..data.cache import cache_folder
+from ..machine.gpucode import obstacle
+
+if TYPE_CHECKING:
+    from ..methods.base import Method
+    from ..nets.base import Net
+
+RUNS = 1024  # whose code torch keeps side by side; with its default of 8, the ninth is not compiled
+PLACES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
+
+
+def accelerate(net: Net, method: Method, say: Callable[[str], None] | None = None) -> None:
+    """Compile both, where that is possible."""
+    keep_compiled()
+    why = obstacle()
+    if why is None:
+        net.accelerate()
+        method.accelerate()
+    elif say is not None:
+        say(
+            f"{why}. Steps are not compiled and take longer. "
+            "With --no-compile this is not said again."
+        )
+
+
+def keep_compiled() -> None:
+    """Keep kernels in `compiled` in the cache folder, unless the user's environment says where.
+
+    The folder can be copied to another machine with the same GPU and versions: its runs start
+    without compiling.
+    """
+    import torch._dynamo
+
+    torch._dynamo.config.recompile_limit = RUNS
+    folder = cache_folder() / "compiled"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return  # then they are where torch puts them
+    for variable, name in PLACES.items():
+        os.environ.setdefault(variable, str(folder / name))

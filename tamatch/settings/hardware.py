@@ -1,0 +1,90 @@
+"""The device a run uses and the arithmetic it does there."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Literal
+
+import torch
+
+from ..errors import UsageError
+from ..machine import launch
+from .config import Run
+
+IMAGES_SHARE = 0.5  # of the memory; the rest is for the net and what it computes
+
+
+def pick_device(name: str) -> torch.device:
+    """`auto` is the GPU where there is one; each of several processes has its own."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
+        raise UsageError(f"--device takes auto, cpu, cuda or cuda:N; got {name!r}.")
+    device = torch.device(name)
+    if device.type == "cpu":
+        return device
+    if not torch.cuda.is_available():
+        raise UsageError(f"--device {name}: no GPU that torch {torch.__version__} can use.")
+    if (device.index or 0) >= (there := torch.cuda.device_count()):
+        raise UsageError(f"--device {name}: this machine has {there} GPUs, from cuda:0 on.")
+    return own_gpu(device) if launch.processes() > 1 else device
+
+
+def own_gpu(device: torch.device) -> torch.device:
+    """The GPU of one of several processes on a machine."""
+    if device.index is not None:
+        raise UsageError(f"--device {device} is one GPU, and each process needs its own: use cuda.")
+    if launch.neighbours() > (there := torch.cuda.device_count()):
+        raise UsageError(
+            f"{launch.neighbours()} processes need as many GPUs, and this machine has {there}: "
+            "give torchrun --nproc-per-node gpu, or train with --device cpu."
+        )
+    own = torch.device("cuda", launch.place())
+    torch.cuda.set_device(own)
+    return own
+
+
+def pick_precision(run: Run, device: torch.device) -> str:
+    """bf16 on a GPU that multiplies it itself, else fp32, unless the user says otherwise."""
+    if run.precision != "auto":
+        return run.precision
+    able = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    return "bf16" if able else "fp32"
+
+
+def native_bf16() -> bool:
+    """Whether this CPU multiplies bfloat16 itself; older versions of torch cannot tell."""
+    able: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
+    return any(able.get(name) for name in ("avx512_bf16", "amx_bf16"))
+
+
+def prepare(precision: str, *, deterministic: bool = False) -> torch.dtype | None:
+    """Set torch's switches; returns the autocast type, None for full precision.
+
+    On a GPU, torch's fastest kernels may add in another order each time; a CPU's do not.
+    """
+    torch.set_float32_matmul_precision("highest" if precision == "fp32" else "high")
+    torch.backends.cudnn.allow_tf32 = precision != "fp32"
+    torch.backends.cudnn.benchmark = not deterministic
+    torch.backends.cudnn.benchmark_limit = 0  # of kernels to measure: all
+    torch.backends.cudnn.deterministic = deterministic
+    torch.use_deterministic_algorithms(deterministic, warn_only=True)
+    if deterministic:  # read by cuBLAS when it starts
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    return torch.bfloat16 if precision == "bf16" else None
+
+
+def pick_images(run: Run, pixels: int, device: torch.device) -> Literal["device", "stream"]:
+    """On the device where this many bytes of them fit, unless the user says otherwise."""
+    if run.images != "auto":
+        return run.images
+    return "device" if pixels <= IMAGES_SHARE * memory(device) else "stream"
+
+
+def memory(device: torch.device) -> int:
+    """Bytes that are free on a GPU, or those of the whole machine where a CPU trains."""
+    if device.type != "cuda":
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return torch.cuda.mem_get_info(device)[0] + kept

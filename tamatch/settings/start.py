@@ -1,0 +1,71 @@
+"""What a run on a person's own images starts with: a size, and the weights if there are some."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from pathlib import Path
+
+from .. import nets
+from ..data import load
+from ..data.folder import typical_side
+from ..rules import choose, finetune
+from ..rules.choose import Chosen, one
+from .config import Run
+
+NOTHING = Chosen({}, {})
+
+
+def start_of(
+    run: Run, fixed: Container[str], side: float | None, *, arrays: bool, gpu: bool
+) -> Chosen:
+    """The size of the images; from pre-trained weights, also their net and how it is trained.
+
+    What is `fixed` is the user's, and the rest is fitted to it. `side` is that of most images, in
+    pixels, and `arrays` whether they are no files, but arrays of that size already.
+    """
+    if "net" in fixed or run.weights is None:
+        chosen = size_of(run, fixed, side, arrays=arrays, gpu=gpu)
+    else:
+        chosen = net_of(run, fixed, side, arrays=arrays, gpu=gpu)
+    tuned = run.weights is not None and nets.is_transformer(chosen.settings.get("net", run.net))
+    return chosen | finetune.recipe() if tuned else chosen
+
+
+def net_of(
+    run: Run, fixed: Container[str], side: float | None, *, arrays: bool, gpu: bool
+) -> Chosen:
+    """The net that the weights were made for; a transformer in patches that suit the images."""
+    from ..nets.recognise import recognise  # torch is slow to load
+
+    assert run.weights is not None
+    file = Path(run.weights)
+    found = recognise(file)
+    if not found.is_transformer:
+        size = size_of(run, fixed, side, arrays=arrays, gpu=gpu)
+        return size | finetune.net(found.net, found.net, file.name)
+    row = finetune.grid(found.grid, gpu=gpu)
+    pixels = finetune.image_size(side, found.patch, found.grid, gpu=gpu)
+    if "size" in fixed and run.size is not None:
+        pixels = run.size
+    patch = finetune.patch_for(pixels, found.patch, row)
+    cut = finetune.net(found.at(pixels, patch), found.net, file.name, pixels // patch)
+    return finetune.size(pixels, side) | cut
+
+
+def size_of(
+    run: Run, fixed: Container[str], side: float | None, *, arrays: bool, gpu: bool
+) -> Chosen:
+    """That of a transformer's name, or by the images; arrays are not made larger than they are."""
+    if "size" in fixed:
+        return NOTHING
+    if "net" in fixed and (size := nets.made_for(run.net)) is not None:
+        return one("size", size, f"{size} × {size} pixels", f"what {run.net} is made for")
+    found = choose.image_size(side, gpu=gpu)
+    if arrays and side is not None and side < found.settings["size"]:
+        return Chosen({"size": int(side)}, found.reasons)
+    return found
+
+
+def side_of(place: Path) -> float | None:
+    """Photos by their headers; None if none can be read."""
+    return load(place).size if place.suffix == ".npz" else typical_side(place)

@@ -1,0 +1,68 @@
+"""The batch of the coming step, made on the device while the present one is learned from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from ..machine.branches import join_all
+from ..stats import by_type
+from ..types import Batch
+from .source import Source
+
+
+class Ahead:
+    """Holds the batch of the present step in one fixed place, where a captured step finds it.
+
+    Gathering and augmenting leave a GPU almost idle. On a stream of their own, which a CUDA graph
+    records as a parallel branch, they run beside the net's kernels.
+    """
+
+    def __init__(self, source: Source, make: Callable[[Tensor], Batch]) -> None:
+        self.source, self.make = source, make
+        self.stream = torch.cuda.Stream(source.device)  # type: ignore[no-untyped-call]
+        self.ready: Batch | None = None
+        self.step: int | None = None  # the step that `ready` is of, as the host knows it
+
+    def turn_to(self, step: int, at: Tensor) -> None:
+        """What the host does before a step; `at` is the same step on the device."""
+        if self.step != step:  # the first of this process
+            self.source.prepare(step)
+            self._put(self.make(at))
+        self.source.prepare(step + 1)
+        self.step = step + 1
+
+    @contextmanager
+    def present(self, at: Tensor) -> Iterator[Batch]:
+        """This step's batch to learn from, while the next one is made."""
+        assert self.ready is not None, "turn to the step first"
+        here = torch.cuda.current_stream()
+        self.stream.wait_stream(here)
+        try:
+            with torch.cuda.stream(self.stream):
+                coming = self.make(at + 1)
+            if not torch.cuda.is_current_stream_capturing():
+                # the first steps, in which cuDNN measures its kernels: let nothing disturb that
+                here.wait_stream(self.stream)
+            yield self.ready
+        finally:  # also after a failure, which a capture could not end with otherwise
+            here.wait_stream(self.stream)
+            join_all()
+        self._put(coming)
+        if torch.cuda.is_current_stream_capturing():
+            # Torch has 32 streams in all. Where another engine of this capture has the same one, it
+            # must not get the memory that is still read here.
+            for tensor in pytree.tree_leaves(tuple(coming)):
+                tensor.record_stream(here)
+
+    def _put(self, batch: Batch) -> None:
+        if self.ready is None:
+            self.ready = Batch(*pytree.tree_map(torch.clone, tuple(batch)))
+            return
+        old, new = (by_type(pytree.tree_leaves(tuple(both))) for both in (self.ready, batch))
+        for here, there in zip(old, new, strict=True):
+            torch._foreach_copy_(here, there)

@@ -1,0 +1,94 @@
+"""Runs a step slowly, to name the first tensor in it that is not finite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from .. import dist
+from ..methods.base import Method
+from ..nets.base import uncompiled
+from ..types import Batch
+from .engine import Engine
+from .guard import ALLOWED
+
+Named = Iterable[tuple[str, Tensor]]
+
+
+def explain(engine: Engine) -> str:
+    """Which step froze the run and why; it is replayed, and the engine ends with it."""
+    step = engine.done - int(engine.guard.count) + ALLOWED  # each step since then was counted
+    if not dist.alone():  # where one process stops to look, the others would wait for ever
+        return f"step {step:,} (resumed in one process, the run names the value)"
+    engine.at.fill_(step)
+    engine.turn_to(step)
+    engine.source.prepare(step)  # nothing is learned ahead of it
+    with uncompiled(engine.device), engine.precision():
+        found = first_bad(engine.method, engine.batch(engine.at))
+    return f"step {step:,}: {found or 'a value that was finite when the step was replayed'}"
+
+
+def first_bad(method: Method, batch: Batch) -> str | None:
+    """Words for the first value of a step that is NaN or infinite; the weights stay as they are.
+
+    Looked at in the order in which a step meets them: images, weights, outputs of the layers,
+    parts of the loss, gradients from the last layer to the first, statistics.
+    """
+    outputs: list[str] = []
+    hooks = [
+        module.register_forward_hook(watch(outputs, name))
+        for name, module in method.named_modules()
+        if name
+    ]
+    try:
+        return first(before(method, batch)) or during(method, batch, outputs)
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def before(method: Method, batch: Batch) -> Named:
+    yield from (("input images", view) for view in (*batch.x, *batch.u))
+    yield from ((f"weight {name}", p) for name, p in method.named_parameters())
+
+
+def during(method: Method, batch: Batch, outputs: list[str]) -> str | None:
+    finite = {n: b for n, b in method.named_buffers() if is_finite(b)}  # others begin otherwise
+    loss = method(batch)
+    if outputs:
+        return f"output of {outputs[0]}"
+    parts = ((f"loss part {name}", value) for name, value in loss.parts.items())
+    if found := first(parts) or first([("loss", loss.total)]):
+        return found
+    method.zero_grad()
+    loss.total.backward()
+    last_first = reversed([*method.named_parameters()])
+    grads = ((f"gradient of {n}", p.grad) for n, p in last_first if p.grad is not None)
+    return first(grads) or first((f"statistic {n}", b) for n, b in finite.items())
+
+
+def first(tensors: Named) -> str | None:
+    return next((name for name, tensor in tensors if not is_finite(tensor)), None)
+
+
+def is_finite(tensor: Tensor) -> bool:
+    return bool(torch.isfinite(tensor).all())
+
+
+def watch(outputs: list[str], name: str) -> Callable[[nn.Module, Any, Any], None]:
+    def look(module: nn.Module, given: Any, output: Any) -> None:
+        tensors = output if isinstance(output, tuple) else (output,)
+        if not all(is_finite(t) for t in tensors if isinstance(t, Tensor)):
+            outputs.append(name)
+
+    return look
+
+
+def overflow(method: nn.Module, optimizer: Optimizer) -> str | None:
+    """The first weight or moment that an update made infinite: no state to go on from."""
+    moments = ((n, t) for state in optimizer.state.values() for n, t in state.items())
+    return first((*method.named_parameters(), *moments))

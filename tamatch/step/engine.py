@@ -1,0 +1,194 @@
+"""One training step and what surrounds it: batch, loss, update, capture, evaluation, state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .. import dist
+from ..augment import Augment
+from ..machine.room import clear, in_pieces, no_search, noticing
+from ..methods.base import Method
+from ..nets.base import uncompiled
+from ..nets.recompute import recompute, recomputes
+from ..types import Batch
+from .ahead import Ahead
+from .batches import Batches
+from .guard import Guard
+from .meter import Meter
+from .optim import Optimizer, schedule, set_lr_
+from .sampler import keyed
+from .source import OnHost, Source
+
+WARM_STEPS = 3  # real eager steps before the capture: lazy initialisation must not be recorded
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long the run is and how its learning rate moves."""
+
+    steps: int
+    warmup: int = 0
+    seed: int = 0
+
+
+class Engine:
+    """Trains a method. A step is a pure function of (seed, step) and the saved state."""
+
+    def __init__(
+        self,
+        method: Method,
+        optimizer: Optimizer,
+        source: Source,
+        augment: Augment,
+        pace: Pace,
+        *,
+        autocast: torch.dtype | None = None,
+        graph: bool = False,
+    ) -> None:
+        self.method, self.optimizer, self.source, self.augment = method, optimizer, source, augment
+        self.pace, self.autocast, self.use_graph = pace, autocast, graph
+        self.device = source.device
+        self.at = torch.zeros((), dtype=torch.int64, device=self.device)  # the step, on the device
+        self.done = 0  # the same on the host
+        self.eager_steps = 0  # in this process
+        self.meter = Meter(self.device)
+        self.guard = Guard(method, optimizer)
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.batch = Batches(source, augment, method.views, pace.steps)
+        cuda = self.device.type == "cuda"
+        self.ahead = Ahead(source, self.batch) if cuda else None
+        self.stream = torch.cuda.Stream(self.device) if cuda else None  # type: ignore[no-untyped-call]
+
+    def step(self) -> None:
+        """Everything that happens to a batch; nothing in here waits for the device."""
+        if self.ahead is None:
+            self.learn(self.batch(self.at))
+        else:
+            with self.ahead.present(self.at) as batch:
+                self.learn(batch)
+        self.at.add_(1)
+
+    def learn(self, batch: Batch) -> None:
+        """Loss, gradients, update, and what the method and the meters make of it."""
+        self.guard.remember()
+        set_lr_(self.optimizer, schedule(self.at, self.pace.steps, self.pace.warmup))
+        with self.precision():
+            loss = self.method(batch)
+        loss.total.backward()
+        dist.mean_grads_(self.method.parameters())
+        self.guard.judge(loss.total)
+        self.optimizer.step()  # skipped by itself if the step is bad
+        self.optimizer.zero_grad()
+        self.method.after_step()
+        self.guard.undo()
+        self.meter.add_({"total": loss.total.detach(), **loss.parts}, self.guard.found.bool())
+
+    def precision(self) -> torch.autocast:
+        return torch.autocast(self.device.type, self.autocast, enabled=self.autocast is not None)
+
+    def advance(self) -> None:
+        """Do one step: replay it where it is captured, run it eagerly elsewhere."""
+        with noticing():
+            self.turn_to(self.done)
+            if self.graph is None and self.warm:
+                self.capture()
+            if self.graph is None:
+                self.step()
+                self.eager_steps += 1
+            else:
+                self.graph.replay()
+        self.done += 1
+
+    @property
+    def warm(self) -> bool:
+        return self.use_graph and self.eager_steps >= WARM_STEPS
+
+    def make_room(self) -> str | None:
+        """Undo a step that had no room, and take less from now on; says how, None if in vain."""
+        if dist.world() > 1:  # the others cannot undo theirs
+            return None
+        if recompute(self.method):
+            how = "activations are recomputed: that takes less memory"
+        elif self.graph is not None:  # it was being recorded: replaying takes no memory
+            self.use_graph, how = False, "steps are not recorded as a CUDA graph, which has no room"
+        else:
+            return None
+        self.optimizer.zero_grad()
+        self.guard.put_back()
+        self.graph, self.eager_steps = None, 0  # warm up anew
+        return how
+
+    def turn_to(self, step: int) -> None:
+        """What the host does for a step before it begins."""
+        if self.ahead is None:
+            self.source.prepare(step)
+        else:
+            self.ahead.turn_to(step, self.at)
+        torch.manual_seed(keyed(self.pace.seed, step) >> 1)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Work beside the default stream, which cannot be captured; end what the source began.
+
+        Torch's random generators are the user's: they come out as they went in.
+        """
+        devices = [] if self.stream is None else [self.device]
+        with closing(self.source), torch.random.fork_rng(devices):
+            if self.stream is None:
+                yield
+                return
+            outside = torch.cuda.current_stream(self.device)  # which need not be the current device
+            self.stream.wait_stream(outside)
+            with torch.cuda.stream(self.stream):
+                yield
+            outside.wait_stream(self.stream)
+
+    def capture(self) -> None:
+        """Record the step once; recording does not run it."""
+        torch.cuda.synchronize()
+        clear()  # a graph has memory of its own, and an old one must not end during the capture
+        self.guard.remember()  # if there is no room, the present state is what is put back
+        self.graph = torch.cuda.CUDAGraph()
+        with no_search(), torch.cuda.graph(self.graph, stream=self.stream):
+            self.step()
+
+    @torch.no_grad()
+    def probabilities(self, images: Tensor | OnHost, of: nn.Module | None = None) -> Tensor:
+        """Class probabilities of uint8 images by the final net, as at deployment, or by another."""
+        net = (of or self.method.final).eval()
+        batch = 512 if self.stream is None else 2500  # few launches on a GPU, small caches on a CPU
+        with uncompiled(self.device), self.precision():
+            seen = partial(self.augment, "plain", step=self.at, slot=self.at, stream=0)
+            rows = in_pieces(lambda x: net(seen(x.to(self.device))).logits, images, batch)
+        net.train()
+        return torch.cat(rows).softmax(-1)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that a resumed run needs: the random streams need nothing."""
+        return {
+            "step": self.done,
+            "method": self.method.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "meter": self.meter.state_dict(),
+            "guard": self.guard.state_dict(),
+            "recomputes": recomputes(self.method),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.done = state["step"]
+        self.at.fill_(self.done)
+        self.method.load_state_dict(state["method"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.meter.load_state_dict(state["meter"])
+        self.guard.load_state_dict(state["guard"])
+        recompute(self.method, wanted=state["recomputes"])
+        self.graph, self.eager_steps = None, 0  # a captured step would move the moments before
+        if self.ahead is not None:
+            self.ahead.step = None  # what is ready is not of this step

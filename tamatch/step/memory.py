@@ -1,0 +1,170 @@
+"""How much memory training takes, found out before the run, and what to do if it is too much."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import AdamW
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from .. import dist
+from ..machine.room import NoRoom, no_search
+from ..nets.recompute import unmoved
+from ..settings.hardware import memory
+from .engine import Engine
+from .exam import Exam
+from .source import Resident
+
+PROBES = (2, 4)  # images that are sent through the net to see what each one more needs
+FLOATS = 2 * 3 * 4  # bytes a pixel of a view: three floats, there once more in the joint batch
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Bytes that training takes at its peak, without what torch and the system take themselves."""
+
+    weights: int  # with their average, their gradients and the method's memories
+    optimizer: int
+    guard: int  # what undoes a bad step
+    images: int  # those that live on the device
+    step: int  # views and activations; it alone grows with the batch
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.optimizer + self.guard + self.images + self.step
+
+    def facts(self) -> dict[str, int]:
+        return {**asdict(self), "total": self.total}
+
+    def share_that_fits(self, room: int) -> float:
+        """How much of the batch has room in so many bytes; half, if all of it seems to have."""
+        share = 1 - (self.total - room) / self.step
+        return max(share, 0.0) if share < 1 else 0.5
+
+
+def estimate(engine: Engine, exams: Iterable[Exam]) -> Estimate:
+    """What training takes as the net is set now: with or without recomputed activations.
+
+    The net shows by a tiny batch what it needs for an image; all views of a step count as if
+    gradients flowed through them.
+    """
+    method, source = engine.method, engine.source
+    weights, buffers = [*method.parameters()], [*method.buffers()]
+    learning = [p for p in weights if p.requires_grad]
+    own = {*method.average.parameters()} if method.average is not None else set()
+    undone = [p for p in weights if not p.requires_grad and p not in own]
+    pools = source.pools if isinstance(source, Resident) else ()
+    tests = (exam.images for exam in exams if isinstance(exam.images, Tensor))
+    names = (method.views.x, method.views.u)
+    views = sum(len(n) * len(s) for n, s in zip(names, engine.batch.slots, strict=True))
+    pixels = engine.augment.policy.size**2
+    return Estimate(
+        weights=size_of(weights, buffers, learning),
+        optimizer=size_of(learning) * (2 if isinstance(engine.optimizer, AdamW) else 1),
+        guard=3 * size_of(buffers, undone),  # before, after, and the one that is chosen
+        images=size_of(pools, tests),
+        step=views * FLOATS * pixels + passes(engine, views),
+    )
+
+
+def size_of(*groups: Iterable[Tensor]) -> int:
+    return sum(tensor.nbytes for group in groups for tensor in group)
+
+
+def passes(engine: Engine, views: int) -> int:
+    """Bytes that a forward and a backward pass hold for so many views: a line through two probes.
+
+    It need not begin at 0: in half precision there are copies of the weights.
+    """
+    few, more = (probe(engine, count) for count in PROBES)
+    each = (more - few) / (PROBES[1] - PROBES[0])
+    return round(few + each * (views - PROBES[0]))
+
+
+def probe(engine: Engine, count: int) -> int:
+    """The same for a few images, measured; the net stays as it is."""
+    net, size = engine.method.net, engine.augment.policy.size
+    images = torch.zeros(count, 3, size, size, device=engine.device, requires_grad=True)
+    with no_search(), unmoved(net), dist.apart(), Peak() as peak:
+        with engine.precision():
+            logits = net.forward(images).logits  # a call would compile it for this batch
+        torch.autograd.grad(logits.sum(), [images], allow_unused=True)
+    return int(peak.most)
+
+
+def scarce(needs: Sequence[Estimate], device: torch.device) -> str | None:
+    """What to tell before the steps: on a GPU always, elsewhere if memory will hardly suffice."""
+    need, there = sum(n.total for n in needs), memory(device)
+    if device.type != "cuda" and need <= there:
+        return None
+    what = "Training" if len(needs) == 1 else f"Training {len(needs)} runs abreast"
+    return f"{what} takes about {gib(need)} of memory; {device} has {gib(there)} left."
+
+
+def too_large(
+    engine: Engine, batch: int, unlabelled: int, exams: Iterable[Exam], runs: int = 1
+) -> NoRoom:
+    """The error for a batch that has no room, with the one that has.
+
+    Where it is the number of runs abreast that is too large, it says how many have room.
+    """
+    need, there = estimate(engine, exams), all_of(engine.device)
+    if runs > 1 and need.total <= there:
+        fit = min(there // need.total, runs - 1)
+        return NoRoom(
+            f"{engine.device} has too little memory for {runs} runs abreast, even with recomputed "
+            f"activations: each takes about {gib(need.total)}, and there are {gib(there)}. By this "
+            f"estimate {fit} at a time have room: go on with fewer runs in one command."
+        )
+    share = need.share_that_fits(there)
+    fits = [max(1, int(share * size)) for size in (batch, unlabelled)]
+    return NoRoom(
+        f"{engine.device} has too little memory for --batch {batch} --unlabelled {unlabelled}, "
+        f"even with recomputed activations: about {gib(need.total)} are needed, {gib(need.step)} "
+        f"of them for the batch, and there are {gib(there)}. By this estimate --batch {fits[0]} "
+        f"--unlabelled {fits[1]} has room: start again with it."
+    )
+
+
+def all_of(device: torch.device) -> int:
+    """What training can have: the free memory, and what it holds now."""
+    held = torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
+    return memory(device) + held
+
+
+def gib(size: int) -> str:
+    return f"{size / 2**30:.2f} GiB"
+
+
+class Peak(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """While active, counts the bytes of all new tensors that are alive, and the most there were."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.now = self.most = 0
+        self.alive: set[int] = set()  # storages by address
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self._note((args, kwargs), new=False)
+        found = func(*args, **(kwargs or {}))
+        self._note(found, new=True)
+        return found
+
+    def _note(self, values: Any, *, new: bool) -> None:
+        for storage in (v.untyped_storage() for v in tree_leaves(values) if isinstance(v, Tensor)):
+            if storage._cdata not in self.alive:
+                size = storage.nbytes() if new else 0
+                self.alive.add(storage._cdata)
+                self.now += size
+                self.most = max(self.most, self.now)
+                weakref.finalize(storage, self._forget, storage._cdata, size)
+
+    def _forget(self, address: int, size: int) -> None:
+        self.alive.discard(address)
+        self.now -= size

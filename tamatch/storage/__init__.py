@@ -1,0 +1,1 @@
+"""What lies in files: written whole or not at all, read without trust."""

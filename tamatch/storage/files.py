@@ -1,0 +1,70 @@
+"""Writing files so that a reader sees the old content or the new, never half of either."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ..errors import StorageError
+from .untrusted import parse_json
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """What the system refuses becomes one line that names the file."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written: {error.strerror or error}.") from error
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames inside a folder survive a power loss."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Replace a file atomically: temporary neighbour, fsync, rename, fsync of the folder."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with temporary.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        sync_folder(path.parent)
+
+
+def append_line(path: Path, line: str) -> None:
+    """Add a line to a file: the whole of it, or nothing."""
+    with writing(path), path.open("ab", buffering=0) as file:
+        before = file.seek(0, os.SEEK_END)
+        content = line.encode(errors="replace") + b"\n"  # a file's name may be no text
+        try:
+            if file.write(content) < len(content):  # the disk had room for a part of it
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError:
+            file.truncate(before)
+            raise
+
+
+def write_json(path: Path, content: Any) -> None:
+    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
+    write_bytes(path, text.encode() + b"\n")
+
+
+def read_json(path: Path) -> Any:
+    return parse_json(path.read_bytes())

@@ -1,0 +1,197 @@
+"""The run folder: what lies where, and the records that grow while a run goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from ..errors import DataError, StorageError, UsageError
+from .files import append_line, read_json, write_json, writing
+from .lock import locked
+from .untrusted import parse_json
+
+LOCK = ".lock"
+SEEDS = "seeds.json"  # in a folder that holds several runs
+
+
+def make_folder(path: Path) -> None:
+    """Make the folder that `--out` names, if it is not there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--out {path} cannot be made: {error.strerror}. Give another.") from None
+
+
+class RunFolder:
+    """Names of the files of a run, and the append-only metrics among them."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.record = path / "run.json"
+        self.result = path / "result.json"
+        self.metrics = path / "metrics.jsonl"
+        self.split = path / "split.csv"
+        self.checkpoints = path / "checkpoints"
+        self.model = path / "model"
+        self.predictions = path / "predictions" / "test.csv"
+        self.views = path / "batch.png"
+        self.log = path / "log.txt"
+
+    @property
+    def baseline(self) -> RunFolder:
+        return RunFolder(self.path / "baseline")
+
+    def must_be_one(self) -> None:
+        """An error if this is no folder, or that of several runs."""
+        if not self.path.is_dir():
+            raise UsageError(f"{self.path} is not a folder. Name a run folder, such as runs/demo.")
+        if (self.path / SEEDS).exists():
+            raise UsageError(
+                f"{self.path} holds several seeds, each a run of its own. Name one, such as "
+                f"{self.path / 's0'}."
+            )
+
+    def read(self) -> dict[str, Any]:
+        """run.json, or an error that says what the folder is instead."""
+        self.must_be_one()
+        if not self.record.exists():
+            raise UsageError(
+                f"{self.path} holds no run: there is no run.json. "
+                "Name the folder that was given to train as --out."
+            )
+        try:
+            record = read_json(self.record)
+        except ValueError:
+            raise DataError(
+                f"{self.record} is damaged: it is not valid JSON. Restore it, or train again."
+            ) from None
+        if not isinstance(record, dict) or "config" not in record:
+            raise DataError(
+                f"{self.record} is not the record of a tamatch run. Restore it, or train again."
+            )
+        return record
+
+    def update(self, **changes: Any) -> None:
+        write_json(
+            self.record, {**(read_json(self.record) if self.record.exists() else {}), **changes}
+        )
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Be the one process that works on this run; the folder is made if it is not there."""
+        make_folder(self.path)
+        with locked(self.path / LOCK, str(self.path)):
+            for left_over in self.path.rglob(".*.tmp"):  # of a process killed while writing
+                holder = next(p for p in left_over.parents if (p / LOCK).exists())
+                if holder == self.path and left_over.is_file():  # a run inside has a process too
+                    left_over.unlink()
+            yield
+
+    @contextmanager
+    def taken(self, *, overwrite: bool) -> Iterator[None]:
+        """Hold a folder for a new run; never lose an old one unasked.
+
+        The old one is there until the new one begins. A mistake of the user's that ends the new one
+        before its first step leaves nothing of it behind.
+        """
+        if self.path.exists() and not self.path.is_dir():
+            raise UsageError(f"--out {self.path} is a file; give a folder.")
+        if self.contents() and not self.record.exists():
+            raise UsageError(
+                f"--out {self.path} is not empty and holds no run. Give another --out."
+            )
+        there = self.path.is_dir()
+        try:
+            with self.held():
+                if self.record.exists() and not overwrite and self.begun():
+                    raise UsageError(self._occupied())
+                with self._withdrawn_if_refused():
+                    yield
+        finally:
+            if not there:  # a run that came to nothing leaves no empty folder
+                with suppress(OSError):
+                    self.path.rmdir()
+                    if os.listdir(self.path.parent) == [SEEDS]:  # it was the last of its seeds
+                        (self.path.parent / SEEDS).unlink()
+
+    @contextmanager
+    def _withdrawn_if_refused(self) -> Iterator[None]:
+        try:
+            yield
+        except StorageError:
+            raise  # no mistake: `tamatch resume` goes on when there is room
+        except (UsageError, DataError):
+            if self.record.exists() and not self.begun():
+                self.clear()
+            raise
+
+    def begun(self) -> bool:
+        """Is there anything to go on from? If not, a run may be replaced without a word."""
+        status = self.read().get("status")
+        if status != "running":
+            return status != "new"
+        logged = self.metrics.exists() and self.metrics.stat().st_size > 0
+        return logged or (self.checkpoints.exists() and any(self.checkpoints.iterdir()))
+
+    def contents(self) -> list[Path]:
+        """All that is in the folder but what a process killed at its very start leaves there."""
+        traces = (LOCK, f".{self.record.name}.*.tmp")
+        there = self.path.iterdir() if self.path.is_dir() else ()
+        return [p for p in there if not any(p.match(trace) for trace in traces)]
+
+    def clear(self) -> None:
+        """Delete the run, its record last: stopped half-way, this is still seen to be a run."""
+        for path in sorted(self.contents(), key=self.record.__eq__):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+    def _occupied(self) -> str:
+        record = self.read()
+        if record.get("status") == "finished":
+            return (
+                f"{self.path} already holds a finished run. "
+                "Use another --out, or --overwrite to delete it."
+            )
+        return (
+            f"{self.path} holds an unfinished run (step {record.get('step', 0):,} of "
+            f"{record['config']['steps']:,}): `tamatch resume {self.path}` goes on with it, "
+            "--overwrite deletes it."
+        )
+
+    def append(self, row: dict[str, Any]) -> None:
+        """One line of metrics.jsonl."""
+        append_line(self.metrics, json.dumps(row, allow_nan=False))
+
+    def metrics_length(self) -> int:
+        """Bytes of metrics.jsonl, safely on the disk: what a checkpoint remembers."""
+        if not self.metrics.exists():
+            return 0
+        with writing(self.metrics), self.metrics.open("rb") as file:
+            os.fsync(file.fileno())
+            return file.seek(0, os.SEEK_END)
+
+    def cut_metrics(self, length: int) -> None:
+        """Forget the lines written after a checkpoint; they are about to be written again."""
+        with writing(self.metrics):
+            self.metrics.touch()
+        if self.metrics.stat().st_size < length:
+            raise DataError(
+                f"{self.metrics} is shorter than its checkpoint says: lines were lost. "
+                "Start the run again, or restore the file."
+            )
+        with writing(self.metrics):
+            os.truncate(self.metrics, length)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """All complete lines of metrics.jsonl."""
+        if not self.metrics.exists():
+            return []
+        lines = self.metrics.read_text().split("\n")[:-1]
+        return [parse_json(line) for line in lines]

@@ -1,0 +1,68 @@
+"""The folder of several seeds: a run folder for each, and one record of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import DataError, UsageError
+from .files import read_json, write_json
+from .folder import SEEDS, RunFolder, make_folder
+
+
+class SeedFolder:
+    """Seed 7 lies in s7; seeds.json lists the seeds, and at the end what came out."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.record = path / SEEDS
+
+    def exists(self) -> bool:
+        return self.record.exists()
+
+    def runs(self, seeds: Sequence[int]) -> list[RunFolder]:
+        return [RunFolder(self.path / f"s{seed}") for seed in seeds]
+
+    def seeds(self) -> list[int]:
+        """Those that the record lists."""
+        try:
+            return [int(seed) for seed in read_json(self.record)["seeds"]]
+        except (ValueError, TypeError, KeyError):
+            raise DataError(
+                f"{self.record} is damaged: it does not list the seeds. Restore it, or name the "
+                "run folders beside it."
+            ) from None
+
+    def claim(self, seeds: list[int]) -> None:
+        """Take the folder for these seeds, before anything else is written there."""
+        if self.exists():
+            if (there := self.seeds()) != seeds:
+                listed = ", ".join(map(str, there))
+                raise UsageError(f"--out {self.path} holds the seeds {listed}. Give another --out.")
+            return
+        if self.path.is_dir() and any(self.path.iterdir()):
+            what = "holds a run" if RunFolder(self.path).record.exists() else "is not empty"
+            raise UsageError(f"--out {self.path} {what}; several seeds need a folder of their own.")
+        make_folder(self.path)
+        self.write({"seeds": seeds})
+
+    def write(self, record: dict[str, Any]) -> None:
+        write_json(self.record, record)
+
+
+def runs_in(path: Path) -> list[RunFolder]:
+    """The runs that a path stands for: itself, or the seeds that lie in it."""
+    home = SeedFolder(path)
+    return home.runs(home.seeds()) if home.exists() else [RunFolder(path)]
+
+
+def read_seeds(given: Sequence[int] | str) -> list[int]:
+    """`--seeds 0,1,2`, or the numbers themselves."""
+    words = given.split(",") if isinstance(given, str) else [*map(str, given)]
+    if not words or not all(word.strip().isdecimal() for word in words):
+        raise UsageError(f"--seeds takes whole numbers with commas, such as 0,1,2; got {given!r}.")
+    seeds = [*map(int, words)]
+    if twice := [seed for seed in seeds if seeds.count(seed) > 1]:
+        raise UsageError(f"--seeds names {twice[0]} twice.")
+    return seeds
