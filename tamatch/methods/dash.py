@@ -52,7 +52,7 @@ class Dash(Method):
         self.register_buffer("rho_init", torch.zeros((), dtype=torch.float64))
 
     def forward(self, batch: Batch) -> Loss:
-        x, weak, strong = self.predict(*batch.x, *batch.u)
+        x, weak, strong = self.predict(*batch.x, *batch.u, constant=1)
         sup = each_ce(x.logits, batch.y).mean()
         self.learn_(batch.step, sup)
         rho = self.rho(batch.step)

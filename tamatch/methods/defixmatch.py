@@ -32,7 +32,7 @@ class DeFixMatch(FixMatch):
         super().__init__(net, task, lambda_u=lambda_u, **fixmatch)
 
     def forward(self, batch: Batch) -> Loss:
-        x, x_strong, weak, strong = self.predict(*batch.x, *batch.u)
+        x, x_strong, weak, strong = self.predict(*batch.x, *batch.u, constant=2)
         x_weak = x.logits.detach()
         pseudo = self.labeler(weak.logits.detach(), x_weak, batch.id_u)
         pseudo_x = self.labeler(x_weak, x_weak, batch.id_x, learn=False)

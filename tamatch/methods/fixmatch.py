@@ -48,7 +48,7 @@ class FixMatch(Method):
         self.labeler = compose(task, status, **parts, tau=tau, tuned=tuned)
 
     def forward(self, batch: Batch) -> Loss:
-        x, weak, strong = self.predict(*batch.x, *batch.u)
+        x, weak, strong = self.predict(*batch.x, *batch.u, constant=1)
         pseudo = self.labeler(weak.logits.detach(), x.logits.detach(), batch.id_u)
         sup = each_ce(x.logits, batch.y).mean()
         unsup = pseudo.loss(strong.logits)

@@ -34,7 +34,7 @@ class UDA(FixMatch):
         self.temperature = 1.0 if self.parity == "usb" else temperature
 
     def forward(self, batch: Batch) -> Loss:
-        x, weak, strong = self.predict(*batch.x, *batch.u)
+        x, weak, strong = self.predict(*batch.x, *batch.u, constant=1)
         pseudo = self.labeler(weak.logits.detach(), x.logits.detach(), batch.id_u)
         sup = each_ce(x.logits, batch.y).mean()
         unsup = pseudo.loss(strong.logits, sharpen(pseudo.p, self.temperature))

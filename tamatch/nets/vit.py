@@ -37,6 +37,8 @@ def build(name: str, classes: int, size: int) -> ViT:
 class ViT(Net):
     """Pre-norm transformer over patches; the class token after the last norm is the feature."""
 
+    independent = True
+
     def __init__(
         self, classes: int, *, size: int, patch: int, width: int, depth: int, heads: int
     ) -> None:

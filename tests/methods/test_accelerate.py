@@ -10,7 +10,7 @@ import torch
 
 from tamatch.methods.fixmatch import FixMatch
 from tamatch.types import Batch, Loss
-from tests.tiny import tiny_engine, tiny_method
+from tests.tiny import NET, tiny_engine, tiny_method
 
 
 @pytest.fixture
@@ -52,3 +52,28 @@ def test_a_forward_that_says_nothing_is_left_alone(
     like = tiny_method("fixmatch")
     author(like.net, like.task).accelerate()
     assert bool(asked) == expected
+
+
+@pytest.mark.parametrize(("net", "passes"), [("vit_tiny_p2_8", [6, 10]), (NET, [16])])
+def test_a_view_without_gradient_may_go_by_itself(net: str, passes: list[int]) -> None:
+    """Where no image depends on others: the loss and the gradients are those of one pass."""
+    torch.manual_seed(1)
+    x, weak, strong = (torch.randn(n, 3, 8, 8) for n in (4, 6, 6))
+    step, ids = torch.tensor(0), torch.arange(6)
+    batch = Batch((x,), torch.arange(4), (weak, strong), ids[:4], ids, step, step / 40)
+    found = []
+    for joint in (False, True):
+        method = tiny_method("fixmatch", net=net)
+        for block in getattr(method.net, "blocks", ()):
+            block.drop = 0.0  # the draws would differ
+        if joint:
+            method.net.independent = False  # type: ignore[assignment]
+        seen: list[int] = []
+        method.net.register_forward_pre_hook(lambda _, args, seen=seen: seen.append(len(args[0])))
+        loss = method(batch)
+        loss.total.backward()
+        assert seen == ([16] if joint else passes)
+        grads = [p.grad for p in method.net.parameters() if p.grad is not None]
+        found.append([loss.total.detach(), *loss.parts.values(), *grads])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
