@@ -57,7 +57,8 @@ class Method(nn.Module):
         A net that looks at each image by itself sees them in a pass of their own, which spares
         theirs the way back; not on a GPU, where fewer passes are faster.
         """
-        if constant is not None and self.net_is_independent and not images[constant].is_cuda:
+        independent = getattr(self.net, "independent", False)
+        if constant is not None and independent and not images[constant].is_cuda:
             with torch.no_grad():
                 seen = Out(*self.net(images[constant]))
             outs = self.predict(*images[:constant], *images[constant + 1 :])
@@ -65,11 +66,6 @@ class Method(nn.Module):
         sizes = [len(x) for x in images]
         parts = (t.split(sizes) for t in self.net(torch.cat(images)))
         return tuple(Out(*part) for part in zip(*parts, strict=True))
-
-    @property
-    def net_is_independent(self) -> bool:
-        """Whether what the net says of an image depends on no other one of the batch."""
-        return bool(getattr(self.net, "independent", False))
 
     @torch.no_grad()
     def after_step(self) -> None:
