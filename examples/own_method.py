@@ -29,7 +29,7 @@ class Rising(tamatch.Method):
         self.tau, self.tau_start, self.lambda_u = tau, tau_start, lambda_u
 
     def forward(self, batch: Batch) -> Loss:
-        x, weak, strong = self.predict(*batch.x, *batch.u)
+        x, weak, strong = self.predict(*batch.x, *batch.u, constant=1)
         confidence, label = weak.logits.detach().softmax(-1).max(-1)
         mask = (confidence >= self.tau_start + (self.tau - self.tau_start) * batch.progress).float()
         sup = each_ce(x.logits, batch.y).mean()

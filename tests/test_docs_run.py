@@ -12,8 +12,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from safetensors.torch import save_file
 
 import tamatch
+from tamatch import nets
 from tamatch.cli import main
 from tests.processes import environment
 from tests.test_docs import DOCS, PAGES, Command, blocks, folder_of_photos, ours, typed
@@ -34,6 +36,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         small = {"steps": 2, "batch": 2, "unlabelled": 2, "net": "wrn_10_1_clean", "quiet": True}
         tamatch.train(data="digits", out="runs/digits", **small)
         tamatch.train(data="photos", out="runs/photos", size=8, **small)
+    save_file(nets.build("vit_tiny_p16_224", 2, 224).state_dict(), folder / "vit_tiny.safetensors")
     return folder
 
 
@@ -45,6 +48,7 @@ def desk(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         shutil.copytree(made / "photos" / "unlabelled", tmp_path / images)
     (tmp_path / "labels.csv").write_text("file_name,label\nunlabelled/0.png,cat\n")
     (tmp_path / "examples").symlink_to(DOCS.parent / "examples")
+    (tmp_path / "vit_tiny.safetensors").symlink_to(made / "vit_tiny.safetensors")
     own = next(b for b in blocks(DOCS / "composition.md", "python") if "class Margin" in b)
     (tmp_path / "margin.py").write_text(own)
     monkeypatch.chdir(tmp_path)
@@ -65,7 +69,8 @@ def prepared(words: list[str], made: Path) -> list[str]:
             at = words.index("--time")
             words = words[:at] + words[at + 2 :]
         small = SMALL if "--from" not in words else SMALL[:2]
-        small = small[:-2] if "--net" in words and "--from" not in words else small
+        if "--from" not in words and {"--net", "--weights"} & {*words}:
+            small = small[:-2]
         size = ["--size", "8"] if classes == 2 and "--from" not in words else []
         return [*words, *small, *size, "--overwrite"]
     if words[0] in ("label", "export", "predict") and "--overwrite" not in words:

@@ -30,7 +30,6 @@ class Method(nn.Module):
     views: ClassVar[Views] = Views()
     compiles: ClassVar[bool] = False  # whether this class's `forward` is fit for torch.compile
     skipped: Tensor | None = None  # 1.0, on the device, while the engine finds a step bad
-    splits = False  # whether views that get no gradient go through the net by themselves
 
     def __init__(
         self, net: nn.Module, task: Task, *, ema: Momentum = 0.0, parity: Parity = "ours"
@@ -45,8 +44,6 @@ class Method(nn.Module):
 
     def accelerate(self) -> None:
         """Become fast on a GPU, beside the net; changes no state, and results by rounding alone."""
-        # Alone they spare the backward pass, and share the GPU with the others' forward pass.
-        self.splits = dist.alone() and getattr(self.net, "independent", False)
         author = next(c for c in type(self).__mro__ if "forward" in vars(c))
         if vars(author).get("compiles", False) and dist.alone():
             # The net is fast in a way of its own; what follows are a hundred tiny kernels.
@@ -58,8 +55,10 @@ class Method(nn.Module):
         """One pass over the concatenation, so that BatchNorm sees all views together.
 
         `constant` is the view whose predictions are only looked at: no gradient goes through them.
+        A net that looks at each image by itself sees them in a pass of their own, which spares
+        theirs the way back; in a captured step that pass runs beside the others'.
         """
-        if constant is not None and self.splits:
+        if constant is not None and getattr(self.net, "independent", False):
             with branch_of(images[constant]) as branch:
                 with branch, torch.no_grad():
                     seen = Out(*self.net(images[constant]))

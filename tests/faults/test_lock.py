@@ -21,7 +21,7 @@ from tests.processes import SMALL, start, tamatch
 from tests.test_resume import wait_for
 
 HOLD = (
-    "import sys; from pathlib import Path; from tamatch.lock import locked\n"
+    "import sys; from pathlib import Path; from tamatch.storage.lock import locked\n"
     "with locked(Path(sys.argv[1]), 'it'):\n    print('mine', flush=True); sys.stdin.read()"
 )
 

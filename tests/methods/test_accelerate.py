@@ -10,7 +10,7 @@ import torch
 
 from tamatch.methods.fixmatch import FixMatch
 from tamatch.types import Batch, Loss
-from tests.tiny import tiny_engine, tiny_method
+from tests.tiny import NET, tiny_engine, tiny_method
 
 
 @pytest.fixture
@@ -54,32 +54,25 @@ def test_a_forward_that_says_nothing_is_left_alone(
     assert bool(asked) == expected
 
 
-def split_batch(net: str) -> tuple[FixMatch, Batch]:
-    like = tiny_method("fixmatch", net=net)
-    assert isinstance(like, FixMatch)
+@pytest.mark.parametrize(("net", "passes"), [("vit_tiny_p2_8", [6, 10]), (NET, [16])])
+def test_a_view_without_gradient_may_go_by_itself(net: str, passes: list[int]) -> None:
+    """Where no image depends on others: the loss and the gradients are those of one pass."""
     torch.manual_seed(1)
     x, weak, strong = (torch.randn(n, 3, 8, 8) for n in (4, 6, 6))
-    step = torch.tensor(0)
-    ids = torch.arange(6)
-    return like, Batch((x,), torch.arange(4), (weak, strong), ids[:4], ids, step, step / 40)
-
-
-@pytest.mark.usefixtures("compiled")
-@pytest.mark.parametrize(("net", "splits"), [("vit_tiny_p2_8", True), ("wrn_10_1_clean", False)])
-def test_views_without_gradient_may_go_by_themselves(net: str, splits: bool) -> None:
-    """Where no image depends on others: the loss and the gradients are those of one pass."""
+    step, ids = torch.tensor(0), torch.arange(6)
+    batch = Batch((x,), torch.arange(4), (weak, strong), ids[:4], ids, step, step / 40)
     found = []
-    for fast in (False, True):
-        method, batch = split_batch(net)
+    for joint in (False, True):
+        method = tiny_method("fixmatch", net=net)
         for block in getattr(method.net, "blocks", ()):
-            block.drop = 0.0
-        method.splits = fast and getattr(method.net, "independent", False)
-        assert method.splits == (fast and splits)
-        passes: list[int] = []
-        method.net.register_forward_pre_hook(lambda _, args, p=passes: p.append(len(args[0])))
+            block.drop = 0.0  # the draws would differ
+        if joint:
+            method.net.independent = False  # type: ignore[assignment]
+        seen: list[int] = []
+        method.net.register_forward_pre_hook(lambda _, args, seen=seen: seen.append(len(args[0])))
         loss = method(batch)
         loss.total.backward()
-        assert passes == ([6, 10] if fast and splits else [16])
+        assert seen == ([16] if joint else passes)
         grads = [p.grad for p in method.net.parameters() if p.grad is not None]
         found.append([loss.total.detach(), *loss.parts.values(), *grads])
     for one, other in zip(*found, strict=True):
