@@ -75,7 +75,7 @@ def joined() -> Iterator[None]:
     dist.init_process_group(store=fresh, rank=me, world_size=count, timeout=PATIENCE)
     try:
         yield
-        dist.barrier()  # a process whose partner is gone already may abort while it ends
+        dist.barrier()  # nobody leaves while another one still has something to do
     except RuntimeError as error:
         if not isinstance(error, dist.DistError) and "gloo" not in str(error):
             raise

@@ -13,7 +13,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
 
 import tamatch
 from tamatch.errors import UsageError
@@ -21,6 +20,7 @@ from tamatch.rules import choose
 from tamatch.rules.choose import Speed
 from tamatch.runs import automatic
 from tamatch.runs.automatic import decide
+from tests.photos import dark_and_light
 from tests.processes import tamatch as command
 from tests.tiny import digits
 
@@ -179,16 +179,7 @@ def test_the_arithmetic_follows_the_cpu(
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Thirty photos of 70 × 80 pixels, three of each of two classes labelled, and six to test."""
-    folder = tmp_path_factory.mktemp("photos")
-    draw = np.random.default_rng(0)
-    for part, count in (("train/dark", 3), ("train/light", 3), ("unlabelled", 18),
-                        ("test/dark", 3), ("test/light", 3)):  # fmt: skip
-        (folder / part).mkdir(parents=True)
-        for i in range(count):
-            light = part.endswith("light") or (part == "unlabelled" and i % 2)
-            pixels = draw.integers(130 * light, 120 + 130 * light, (70, 80, 3), dtype=np.uint8)
-            Image.fromarray(pixels).save(folder / part / f"{i}.png")
-    return folder
+    return dark_and_light(tmp_path_factory.mktemp("photos"), 3, 18, (70, 80))
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 from safetensors.torch import load_file, save_file
 
 import tamatch
@@ -20,6 +19,7 @@ from tamatch.rules import finetune
 from tamatch.rules.choose import Speed
 from tamatch.runs import automatic
 from tamatch.runs.automatic import decide
+from tests.photos import dark_and_light
 
 OWN_NET = f"{Path(__file__).parents[1] / 'examples' / 'own_net.py'}:SmallCNN"
 
@@ -37,15 +37,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Photos of 30 × 40 pixels: two of each of two classes labelled, two to test, eight more."""
-    folder = tmp_path_factory.mktemp("photos")
-    draw = np.random.default_rng(0)
-    for part in ("train/dark", "train/light", "test/dark", "test/light", "unlabelled"):
-        (folder / part).mkdir(parents=True)
-        for i in range(8 if part == "unlabelled" else 2):
-            light = 100 * (part.endswith("light") or (part == "unlabelled" and i % 2))
-            pixels = draw.integers(light, 120 + light, (30, 40, 3), dtype=np.uint8)
-            Image.fromarray(pixels).save(folder / part / f"{i}.png")
-    return folder
+    return dark_and_light(tmp_path_factory.mktemp("photos"), 2, 8, (30, 40))
 
 
 @pytest.fixture

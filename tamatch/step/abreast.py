@@ -89,7 +89,8 @@ def apart(engine: Engine) -> Iterator[None]:
 @contextmanager
 def drawing_from(generator: torch.Generator) -> Iterator[None]:
     """Torch's default generator of that device is this one, to be seeded and to draw from."""
-    default = torch.cuda.default_generators[generator.device.index]
+    index = generator.device.index  # none where a device was named without its number
+    default = torch.cuda.default_generators[torch.cuda.current_device() if index is None else index]
     own = default.graphsafe_get_state()
     default.graphsafe_set_state(generator)
     try:
