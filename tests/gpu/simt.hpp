@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <functional>
 #include <numeric>
@@ -14,18 +15,21 @@
 
 #define DEVICE inline
 #define KERNEL(THREADS, BLOCKS) void
-#define SHARED alignas(16) static
+#define SHARED static
 #define UNROLL
 #define UNROLL_BY(TIMES)
 #define ROLLED
 
-using std::max;
 using std::min;
 
 struct alignas(16) Piece {
     unsigned pairs[4];
 };
 #define NOTHING (Piece{{0, 0, 0, 0}})
+typedef std::uintptr_t Spot;
+constexpr int PIECE = 16;
+inline Spot spot(const Piece *at) { return reinterpret_cast<Spot>(at); }
+inline const Piece *at(Spot spot) { return reinterpret_cast<const Piece *>(spot); }
 
 struct Barrier {
     int waiting = 0;
@@ -39,7 +43,7 @@ struct Lane {
 struct Fiber {
     ucontext_t context;
     std::vector<char> stack = std::vector<char>(1 << 18);
-    std::vector<std::pair<Piece *, const Piece *>> copies;
+    std::vector<std::pair<Spot, const Piece *>> copies;
     Lane lane;
     bool done, held;  // held: until all threads of the block have come as far
 };
@@ -75,14 +79,6 @@ inline Lane &lane_of_warp(int lane) { return machine.fibers[machine.thread / 32 
 inline void fence() {}
 inline float fresh(const float *from) { return *from; }
 inline int add_atomically(int *to, int value) { return (*to += value) - value; }
-inline float shuffle_xor(float value, int mask) {
-    self().lane.value = value;
-    of_warp();
-    float other = lane_of_warp(machine.thread % 32 ^ mask).value;
-    of_warp();
-    return other;
-}
-
 inline float as_float(unsigned bits) {
     float value;
     std::memcpy(&value, &bits, 4);
@@ -96,10 +92,10 @@ inline unsigned rounded(float value) {
 inline unsigned pack(float low, float high) { return rounded(low) | rounded(high) << 16; }
 
 // Done only when they are awaited, as late as can be.
-inline void copy_piece(Piece *to, const Piece *from) { self().copies.push_back({to, from}); }
+inline void copy_piece(Spot to, const Piece *from) { self().copies.push_back({to, from}); }
 inline void commit_copies() {}
 inline void await_copies() {
-    for (auto [to, from] : self().copies) *to = *from;
+    for (auto [to, from] : self().copies) *reinterpret_cast<Piece *>(to) = *from;
     self().copies.clear();
 }
 
@@ -107,15 +103,15 @@ inline unsigned element(const Piece *row, int column) {
     return row->pairs[column / 2] >> column % 2 * 16 & 0xffff;
 }
 template <bool TRANSPOSED>
-inline void load_matrices(unsigned &a, unsigned &b, unsigned &c, unsigned &d, const Piece *row) {
+inline void load_matrices(unsigned &a, unsigned &b, unsigned &c, unsigned &d, Spot row) {
     int lane = machine.thread % 32, pair = lane % 4 * 2, other = lane / 4;
     unsigned *results[4] = {&a, &b, &c, &d};
-    self().lane.row = row;
+    self().lane.row = at(row);
     of_warp();
     for (int matrix = 0; matrix < 4; ++matrix) {
-        auto at = [&](int y, int x) { return element(lane_of_warp(matrix * 8 + y).row, x); };
-        *results[matrix] = TRANSPOSED ? at(pair, other) | at(pair + 1, other) << 16
-                                      : at(other, pair) | at(other, pair + 1) << 16;
+        auto bits = [&](int y, int x) { return element(lane_of_warp(matrix * 8 + y).row, x); };
+        *results[matrix] = TRANSPOSED ? bits(pair, other) | bits(pair + 1, other) << 16
+                                      : bits(other, pair) | bits(other, pair + 1) << 16;
     }
     of_warp();
 }

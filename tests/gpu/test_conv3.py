@@ -54,17 +54,21 @@ def test_two_layers(shape: tuple[int, int, int, int]) -> None:
     y, z, _ = conv3.NormConvolve.apply(y, known, *affine, given[1], None, *more)
     torch.autograd.backward([z, y], [grad, grad_between])  # type: ignore[no-untyped-call]
 
-    exact = [tensor.detach().double().requires_grad_() for tensor in (*given, *affine)]
-    first = F.conv2d(exact[0], exact[1], padding=1) + exact[2]
-    h = F.leaky_relu(F.batch_norm(first, None, None, exact[3], exact[4], True, 0, norm.eps), 0.1)
-    second = F.conv2d(h, exact[1], padding=1)
-    doubles = [grad.double(), grad_between.double()]
-    torch.autograd.backward([second, first], doubles)  # type: ignore[no-untyped-call]
+    def by_torch(dtype: torch.dtype) -> tuple[list[Tensor], Tensor]:
+        """Maps and gradients, as torch's modules give them in this precision."""
+        leaves = [tensor.detach().to(dtype).requires_grad_() for tensor in given]
+        leaves += [tensor.detach().to(dtype).requires_grad_() for tensor in affine]
+        first = F.conv2d(leaves[0], leaves[1], padding=1) + leaves[2]
+        normed = F.batch_norm(first, None, None, leaves[3], leaves[4], True, 0, norm.eps)
+        second = F.conv2d(F.leaky_relu(normed, 0.1), leaves[1], padding=1)
+        torch.autograd.backward([second, first], [grad.to(dtype), grad_between.to(dtype)])  # type: ignore[no-untyped-call]
+        return [first, second, *(leaf.grad for leaf in leaves if leaf.grad is not None)], first
 
-    assert far(y, first) < 5e-3 and far(z, second) < 5e-3
-    for mine, true in zip((*given, *affine), exact, strict=True):
-        assert mine.grad is not None and true.grad is not None
-        assert far(mine.grad, true.grad) < 1e-2
+    exact, first = by_torch(torch.double)
+    rough, _ = by_torch(torch.bfloat16)
+    mine = [y, z, *(leaf.grad for leaf in (*given, *affine) if leaf.grad is not None)]
+    for i, true in enumerate(exact):
+        assert far(mine[i], true) < 1.5 * far(rough[i], true) + 2e-3, i
     variance, mean = torch.var_mean(first, (0, 2, 3))
     assert far(norm.running_mean, 0.1 * mean) < 1e-2
     assert far(norm.running_var, 0.9 + 0.1 * variance) < 1e-2
@@ -72,13 +76,13 @@ def test_two_layers(shape: tuple[int, int, int, int]) -> None:
     assert not arrived.any()
 
 
-@pytest.mark.parametrize("shape", [*SHAPES, (5, 128, 8, 8), (320, 128, 8, 8), (2, 128, 16, 24)])
+@pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape[1] == weights.CHANNELS])
 def test_weight_gradients(shape: tuple[int, int, int, int]) -> None:
     x, grad, weight = map_of(*shape), map_of(*shape), map_of(shape[1], shape[1], 3, 3)
     assert cuda.fits(x, weight, 1)
     doubles = x.double(), weight.shape, grad.double()
     expected = nn.grad.conv2d_weight(*doubles, padding=1)  # type: ignore[attr-defined]
-    assert far(weights.added_up(weights.in_shares(x, grad, weight), weight), expected) < 5e-3
+    assert far(weights.added_up(weights.in_shares(x, grad), weight), expected) < 5e-3
 
 
 def trained(net: nn.Module, images: Tensor, directions: Tensor) -> Tensor:

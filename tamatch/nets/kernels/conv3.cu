@@ -5,72 +5,95 @@
 // A block computes a tile of an image from a copy in shared memory that has a border of one pixel.
 // A tap of the convolution is a matrix product whose rows are the copy's pixels moved by the tap.
 // Maps are channels-last in bfloat16, weights (C, 3, 3, C); `primitives.cuh` stands before this text.
+//
+// Instructions are what costs time here, so that each thread has one column of the tile and eight
+// channels, and what is left to compute of addresses are constants.
 
 constexpr int THREADS = 128, WARPS = THREADS / 32, TAPS = 9;
 // The sums of neighbouring tiles are put together by the last of them to end, in at most so many rows.
 // GROUPS and SLOPE, the activation's below zero, are given when this is compiled.
 
 DEVICE void unpack(const Piece &piece, float (&values)[8]) {
-    for (int i = 0; i < 4; ++i) {
+    UNROLL for (int i = 0; i < 4; ++i) {
         values[2 * i] = as_float(piece.pairs[i] << 16);
         values[2 * i + 1] = as_float(piece.pairs[i] & 0xffff0000u);
     }
 }
 DEVICE Piece pack(const float (&values)[8]) {
     Piece piece;
-    for (int i = 0; i < 4; ++i) piece.pairs[i] = pack(values[2 * i], values[2 * i + 1]);
+    UNROLL for (int i = 0; i < 4; ++i) piece.pairs[i] = pack(values[2 * i], values[2 * i + 1]);
     return piece;
 }
 
-// Where a piece lies: moved within its pixel so that eight neighbours use all memory banks.
+// How far a piece is moved within its pixel, so that eight neighbours in a row use all memory banks.
 template <int CHUNKS>
-DEVICE unsigned placed(int pixel, int chunk) {
-    return pixel * CHUNKS + (chunk ^ (CHUNKS == 4 ? pixel >> 1 & 3 : pixel & 7));
+DEVICE int moved(int column) {
+    return CHUNKS == 4 ? column >> 1 & 3 : column & 7;
 }
 
 template <int C>
 struct Tile {
     static constexpr int ROWS = 8, COLUMNS = 1024 / C, POSITIONS = ROWS * COLUMNS;
-    static constexpr int WIDE = COLUMNS + 2, BORDERED = (ROWS + 2) * WIDE;  // pixels of the copy
+    static constexpr int TALL = ROWS + 2, WIDE = COLUMNS + 2;  // of the copy
     static constexpr int CHUNKS = C / 8;  // a pixel's channels in pieces of 16 bytes
+    static constexpr int SIDES = (2 * TALL * CHUNKS + THREADS - 1) / THREADS;  // a thread's, of the border
     static constexpr int SLOTS = C == 32 ? TAPS : 2;  // taps whose weights are there at a time
     static constexpr int M = POSITIONS / WARPS / 16, N = C / 8, K = C / 16;  // of a warp's product
-    static constexpr int OWN = POSITIONS * CHUNKS / THREADS;  // pieces of a thread in the tile
+    static_assert(THREADS / CHUNKS == COLUMNS && POSITIONS / WARPS == 2 * COLUMNS, "");
 
-    static DEVICE unsigned at(int pixel, int chunk) { return placed<CHUNKS>(pixel, chunk); }
+    static DEVICE int at(int row, int column, int chunk) {
+        return (row * WIDE + column) * CHUNKS + (chunk ^ moved<CHUNKS>(column));
+    }
 };
 
 DEVICE void copy_or_clear(bool there, Piece *to, const Piece *from) {
     if (there)
-        copy_piece(to, from);
+        copy_piece(spot(to), from);
     else
         *to = NOTHING;
 }
 
 template <int C>
-struct Shared {
-    Piece tile[Tile<C>::BORDERED * Tile<C>::CHUNKS];
+struct alignas(128) Shared {  // a pixel's pieces differ in their addresses' last bits alone
+    Piece tile[Tile<C>::TALL * Tile<C>::WIDE * Tile<C>::CHUNKS];
     Piece weights[Tile<C>::SLOTS * C * Tile<C>::CHUNKS];
-    float sums[2][WARPS][C], scale[C], offset[C];
+    float sums[2][THREADS], scale[C], offset[C];
     int last;
 };
 
-// Where a tile lies in the map.
-template <int C>
+// Where a tile of so many rows lies in the map.
+template <int C, int ROWS>
 struct Place {
     int image, row, column, height, width;
 
     DEVICE Place(int tile, int height, int width) : height(height), width(width) {
-        int across = width / Tile<C>::COLUMNS, tiles = across * (height / Tile<C>::ROWS);
+        int across = width / Tile<C>::COLUMNS, tiles = across * (height / ROWS);
         image = tile / tiles;
-        row = tile % tiles / across * Tile<C>::ROWS;
+        row = tile % tiles / across * ROWS;
         column = tile % across * Tile<C>::COLUMNS;
     }
     DEVICE int piece(int y, int x, int chunk) const {
         return ((image * height + row + y) * width + column + x) * Tile<C>::CHUNKS + chunk;
     }
-    DEVICE bool inside(int y, int x) const {
-        return unsigned(row + y) < unsigned(height) && unsigned(column + x) < unsigned(width);
+    DEVICE bool has_row(int y) const {  // known for those of the tile itself
+        return unsigned(y) < ROWS || unsigned(row + y) < unsigned(height);
+    }
+    DEVICE bool has(int y, int x) const {
+        return has_row(y) && unsigned(column + x) < unsigned(width);
+    }
+};
+
+// The pixels left and right of a tile with its border: a thread's i-th.
+template <int C>
+struct Side {
+    int row, column;  // of the copy
+    bool there;       // whether the thread has it
+
+    DEVICE Side(int i) {
+        int pair = (thread() + i * THREADS) / Tile<C>::CHUNKS;
+        there = pair < 2 * Tile<C>::TALL;
+        row = pair % Tile<C>::TALL;
+        column = pair < Tile<C>::TALL ? 0 : Tile<C>::WIDE - 1;
     }
 };
 
@@ -82,76 +105,96 @@ struct Groups {
     DEVICE int tiles(int group) const { return min(size, blocks() - group * size); }
 };
 
-// One number a thread, C of them in a row, added up over the threads that have the same channel.
+// Two numbers a thread, added up over the threads that have the same channel, `thread() % C`.
 template <int C>
-DEVICE float over_slices(float (&memory)[WARPS][C], float value) {
-    float *flat = &memory[0][0], total = 0;
-    flat[thread()] = value;
+DEVICE void over_slices(Shared<C> &shared, float (&totals)[2]) {
+    shared.sums[0][thread()] = totals[0];
+    shared.sums[1][thread()] = totals[1];
     synchronize();
-    for (int slice = 0; slice < THREADS / C; ++slice) total += flat[slice * C + thread() % C];
-    return total;
-}
-
-// Eight numbers a thread, one a channel of its piece, added up over all threads.
-template <int C>
-DEVICE void over_threads(float (&memory)[WARPS][C], float (&values)[8]) {
-    int chunk = thread() % Tile<C>::CHUNKS;
-    for (int j = 0; j < 8; ++j)
-        for (int step = Tile<C>::CHUNKS; step < 32; step *= 2)
-            values[j] += shuffle_xor(values[j], step);
-    if (thread() % 32 < Tile<C>::CHUNKS)
-        for (int j = 0; j < 8; ++j) memory[thread() / 32][chunk * 8 + j] = values[j];
-    synchronize();
-    for (int j = 0; j < 8; ++j) {
-        values[j] = 0;
-        for (int warp = 0; warp < WARPS; ++warp) values[j] += memory[warp][chunk * 8 + j];
+    for (int which = 0; which < 2; ++which) {
+        totals[which] = 0;
+        for (int slice = 0; slice < THREADS / C; ++slice)
+            totals[which] += shared.sums[which][slice * C + thread() % C];
     }
 }
 
-// Rows (sum, sum of squares around the mean) of groups or tiles become one, for a thread's channel.
+// Two numbers for each channel of a thread's piece, added up over all threads: those of the channel
+// `thread() % C`. The weights are lost.
+template <int C>
+DEVICE void over_threads(
+    Shared<C> &shared, const float (&ones)[8], const float (&others)[8], float (&totals)[2]
+) {
+    constexpr int COLUMNS = Tile<C>::COLUMNS;
+    float(*columns)[C] = reinterpret_cast<float(*)[C]>(shared.weights);
+    static_assert(sizeof(shared.weights) >= sizeof(float) * 2 * COLUMNS * C, "");
+    int column = thread() / Tile<C>::CHUNKS, chunk = thread() % Tile<C>::CHUNKS;
+    for (int j = 0; j < 8; ++j) {
+        columns[column][chunk * 8 + j] = ones[j];
+        columns[COLUMNS + column][chunk * 8 + j] = others[j];
+    }
+    synchronize();
+    totals[0] = totals[1] = 0;
+    for (int i = thread() / C; i < COLUMNS; i += THREADS / C) {
+        totals[0] += columns[i][thread() % C];
+        totals[1] += columns[COLUMNS + i][thread() % C];
+    }
+    over_slices(shared, totals);
+}
+
+// Rows (sum, squares around the mean) become one, for the thread's channel. They are of `each`
+// pixels, the last of `last`. Sums are taken around the first one's mean: squares must not cancel.
 struct Moments {
     float sum, squares, pixels;
     DEVICE float mean() const { return sum / pixels; }
 };
-template <int C, class Pixels>
-DEVICE Moments together(Shared<C> &shared, const float *rows, int count, Pixels pixels) {
-    int channel = thread() % C, slice = thread() / C;
-    Moments all = {0, 0, 0};
-    float sum = 0, squares = 0;
-    ROLLED for (int row = 0; row < count; ++row) all.pixels += pixels(row);
-    UNROLL for (int row = slice; row < count; row += THREADS / C)
-        sum += fresh(rows + row * 2 * C + channel);
-    all.sum = over_slices(shared.sums[0], sum);
-    ROLLED for (int row = slice; row < count; row += THREADS / C) {
-        float own = pixels(row), away = fresh(rows + row * 2 * C + channel) / own - all.mean();
-        squares += fresh(rows + (row * 2 + 1) * C + channel) + own * away * away;
+template <int C>
+DEVICE Moments together(Shared<C> &shared, const float *rows, int count, float each, float last) {
+    const float *own = rows + thread() % C;
+    float around = fresh(own) / (count > 1 ? each : last), totals[2] = {0, 0};
+    float share = 1 / each, share_of_last = 1 / last, pixels = (count - 1) * each + last;
+    UNROLL_BY(8) for (int row = thread() / C; row < count; row += THREADS / C) {
+        bool ends = row == count - 1;
+        float away = fresh(own + row * 2 * C) * (ends ? share_of_last : share) - around;
+        float part = (ends ? last : each) * away;
+        totals[0] += part;
+        totals[1] += fresh(own + (row * 2 + 1) * C) + part * away;
     }
-    all.squares = over_slices(shared.sums[1], squares);
-    return all;
+    over_slices(shared, totals);
+    float squares = totals[1] - totals[0] * totals[0] / pixels;
+    return {pixels * around + totals[0], squares > 0 ? squares : 0, pixels};
 }
 
-// The last block of a group to come here sees what all of them have written.
+// Keep what the first C threads have of a tile. Whether it is the last of its group to come here,
+// which then sees what all of them have kept.
 template <int C>
-DEVICE bool last_of(Shared<C> &shared, int *arrived, int group, int count) {
-    fence();
+DEVICE bool last_of(
+    Shared<C> &shared, float *tiles, const float (&kept)[2], int *arrived, int group, int count
+) {
+    if (thread() < C) {
+        tiles[block() * 2 * C + thread()] = kept[0];
+        tiles[(block() * 2 + 1) * C + thread()] = kept[1];
+        fence();
+    }
     synchronize();
     if (thread() == 0) {
         shared.last = add_atomically(arrived + group, 1) == count - 1;
         if (shared.last) arrived[group] = 0;  // for the next launch
     }
     synchronize();
+    if (!shared.last) return false;
     fence();
-    return shared.last;
+    return true;
 }
 
 template <int C>
 DEVICE void fetch_weights(Shared<C> &shared, const Piece *weight, int tap) {
     using T = Tile<C>;
-    Piece *slot = shared.weights + tap % T::SLOTS * C * T::CHUNKS;
-    for (int i = thread(); i < C * T::CHUNKS; i += THREADS) {
-        int row = i / T::CHUNKS, chunk = i % T::CHUNKS;
-        copy_piece(slot + T::at(row, chunk), weight + (row * TAPS + tap) * T::CHUNKS + chunk);
-    }
+    int row = thread() / T::CHUNKS, chunk = thread() % T::CHUNKS;
+    Spot to = spot(shared.weights + row * T::CHUNKS + (chunk ^ moved<T::CHUNKS>(row)));
+    const Piece *from = weight + row * TAPS * T::CHUNKS + chunk;
+    UNROLL for (int more = 0; more < C; more += T::COLUMNS)
+        copy_piece(to + (tap % T::SLOTS * C + more) * T::CHUNKS * PIECE,
+                   from + (more * TAPS + tap) * T::CHUNKS);
     commit_copies();
 }
 
@@ -160,33 +203,33 @@ DEVICE void fetch_weights(Shared<C> &shared, const Piece *weight, int tap) {
 template <int C, bool BACK>
 DEVICE void multiply(Shared<C> &shared, const Piece *weight) {
     using T = Tile<C>;
-    int lane = thread() % 32, warp = thread() / 32;
+    int lane = thread() % 32, warp = thread() / 32, row = BACK ? lane % 16 : lane / 16 * 8 + lane % 8;
     float sums[T::M][T::N][4] = {};
-    int pixel[T::M];
-    for (int m = 0; m < T::M; ++m) {
-        int position = warp * T::M * 16 + m * 16 + lane % 16;
-        pixel[m] = (position / T::COLUMNS + 1) * T::WIDE + position % T::COLUMNS + 1;
-    }
-    ROLLED for (int tap = 0; tap < TAPS; ++tap) {
+    Spot from[3], factor = spot(shared.weights + row * T::CHUNKS +
+                                ((BACK ? lane / 16 : lane / 8 % 2) ^ moved<T::CHUNKS>(row)));
+    for (int x = 0; x < 3; ++x) from[x] = spot(shared.tile + T::at(warp * 2, lane % 16 + x, lane / 16));
+    ROLLED for (int line = 0; line < 3; ++line)
+      UNROLL for (int x = 0; x < 3; ++x) {
+        int tap = line * 3 + x;
         if (T::SLOTS < TAPS || tap == 0) {
             await_copies();
             synchronize();
             if (T::SLOTS < TAPS && tap + 1 < TAPS) fetch_weights<C>(shared, weight, tap + 1);
         }
-        const Piece *slot = shared.weights + tap % T::SLOTS * C * T::CHUNKS;
-        int move = (tap / 3 - 1) * T::WIDE + tap % 3 - 1;
+        int y = BACK ? 2 - line : line;
         UNROLL for (int k = 0; k < T::K; ++k) {
             unsigned a[T::M][4];
-            UNROLL for (int m = 0; m < T::M; ++m) {
-                int from = BACK ? pixel[m] - move : pixel[m] + move;
+            UNROLL for (int m = 0; m < T::M; ++m)
                 load_matrices<false>(a[m][0], a[m][1], a[m][2], a[m][3],
-                                     shared.tile + T::at(from, k * 2 + lane / 16));
-            }
+                                     (from[BACK ? 2 - x : x] ^ k * 2 * PIECE) +
+                                         ((y + m * 16 / T::COLUMNS) * T::WIDE + m * 16 % T::COLUMNS) *
+                                             T::CHUNKS * PIECE);
             UNROLL for (int n = 0; n < T::N; n += 2) {
                 unsigned b[2][2];
-                int row = BACK ? k * 16 + lane % 16 : n * 8 + lane / 16 * 8 + lane % 8;
-                int chunk = BACK ? n + lane / 16 : k * 2 + lane / 8 % 2;
-                load_matrices<BACK>(b[0][0], b[0][1], b[1][0], b[1][1], slot + T::at(row, chunk));
+                load_matrices<BACK>(b[0][0], b[0][1], b[1][0], b[1][1],
+                                    (factor ^ (BACK ? n : k * 2) * PIECE) +
+                                        (tap % T::SLOTS * C + (BACK ? k * 16 : n * 8)) * T::CHUNKS *
+                                            PIECE);
                 UNROLL for (int m = 0; m < T::M; ++m) {
                     multiply_add(sums[m][n], a[m], b[0]);
                     multiply_add(sums[m][n + 1], a[m], b[1]);
@@ -195,12 +238,14 @@ DEVICE void multiply(Shared<C> &shared, const Piece *weight) {
         }
     }
     synchronize();
-    for (int m = 0; m < T::M; ++m)
-        for (int n = 0; n < T::N; ++n)
-            for (int half = 0; half < 2; ++half) {
-                int position = warp * T::M * 16 + m * 16 + half * 8 + lane / 4;
-                unsigned *to = reinterpret_cast<unsigned *>(shared.tile + T::at(position, n));
-                to[lane % 4] = pack(sums[m][n][half * 2], sums[m][n][half * 2 + 1]);
+    int to = T::at(warp * 2, lane / 4, 0) * 4 + lane % 4;  // in pairs
+    unsigned *pairs = reinterpret_cast<unsigned *>(shared.tile);
+    UNROLL for (int m = 0; m < T::M; ++m)
+        UNROLL for (int n = 0; n < T::N; ++n)
+            UNROLL for (int half = 0; half < 2; ++half) {
+                int pixel = m * 16 / T::COLUMNS * T::WIDE + m * 16 % T::COLUMNS + half * 8;
+                pairs[(to ^ n * 4) + pixel * T::CHUNKS * 4] =
+                    pack(sums[m][n][half * 2], sums[m][n][half * 2 + 1]);
             }
     synchronize();
 }
@@ -216,29 +261,28 @@ KERNEL(THREADS, 5) forward(
 ) {
     using T = Tile<C>;
     SHARED Shared<C> shared;
-    Place<C> place(block(), height, width);
+    Place<C, T::ROWS> place(block(), height, width);
     Groups groups;
-    int chunk = thread() % T::CHUNKS;
-    constexpr int LOADS = (T::BORDERED * T::CHUNKS + THREADS - 1) / THREADS;
-    Piece loaded[LOADS];
-    for (int tap = 0; tap < (T::SLOTS < TAPS ? 1 : TAPS); ++tap) fetch_weights<C>(shared, weight, tap);
-    UNROLL for (int i = 0; i < LOADS; ++i) {
-        int pixel = (thread() + i * THREADS) / T::CHUNKS;
-        int py = pixel / T::WIDE - 1, px = pixel % T::WIDE - 1;
-        loaded[i] = NOTHING;
-        if (pixel < T::BORDERED && place.inside(py, px)) loaded[i] = x[place.piece(py, px, chunk)];
+    int chunk = thread() % T::CHUNKS, column = thread() / T::CHUNKS;
+    Piece own[T::TALL], sides[T::SIDES];
+    UNROLL for (int tap = 0; tap < (T::SLOTS < TAPS ? 1 : TAPS); ++tap)
+        fetch_weights<C>(shared, weight, tap);
+    UNROLL for (int row = 0; row < T::TALL; ++row)
+        own[row] = place.has_row(row - 1) ? x[place.piece(row - 1, column, chunk)] : NOTHING;
+    UNROLL for (int i = 0; i < T::SIDES; ++i) {
+        Side<C> side(i);
+        bool there = side.there && place.has(side.row - 1, side.column - 1);
+        sides[i] = there ? x[place.piece(side.row - 1, side.column - 1, chunk)] : NOTHING;
     }
-    float scale[8], offset[8];
     if (NORM) {
-        Moments all = together<C>(shared, statistics, groups.count, [=](int group) {
-            return float(groups.tiles(group) * Tile<C>::POSITIONS);
-        });
+        Moments all = together<C>(shared, statistics, groups.count, float(groups.size * T::POSITIONS),
+                                  float(groups.tiles(groups.count - 1) * T::POSITIONS));
         int channel = thread() % C;
         float variance = all.squares / all.pixels, rstd = 1 / sqrtf(variance + float(eps));
-        float times = rstd * gamma[channel], plus = beta[channel] - all.mean() * times;
+        float times = rstd * gamma[channel];
         if (thread() < C) {
             shared.scale[channel] = times;
-            shared.offset[channel] = plus;
+            shared.offset[channel] = beta[channel] - all.mean() * times;
             if (block() == 0) {
                 float rate = float(momentum), unbiased = all.squares / (all.pixels - 1);
                 moments[channel] = all.mean();
@@ -249,64 +293,73 @@ KERNEL(THREADS, 5) forward(
             }
         }
         synchronize();
+        float scale[8], offset[8];
         for (int j = 0; j < 8; ++j) {
             scale[j] = shared.scale[chunk * 8 + j];
             offset[j] = shared.offset[chunk * 8 + j];
         }
-    }
-    UNROLL for (int i = 0; i < LOADS; ++i) {
-        int pixel = (thread() + i * THREADS) / T::CHUNKS;
-        int py = pixel / T::WIDE - 1, px = pixel % T::WIDE - 1;
-        if (pixel >= T::BORDERED) continue;
-        if (NORM && place.inside(py, px)) {
+        auto activate = [&](Piece &piece) {
             float values[8];
-            unpack(loaded[i], values);
-            for (int j = 0; j < 8; ++j) {
+            unpack(piece, values);
+            UNROLL for (int j = 0; j < 8; ++j) {
                 float z = fmaf(values[j], scale[j], offset[j]);
-                values[j] = z > 0 ? z : SLOPE * z;
+                values[j] = fmaxf(z, SLOPE * z);
             }
-            loaded[i] = pack(values);
-            if (unsigned(py) < T::ROWS && unsigned(px) < T::COLUMNS)
-                h[place.piece(py, px, chunk)] = loaded[i];
+            piece = pack(values);
+        };
+        UNROLL for (int row = 0; row < T::TALL; ++row) {
+            if (place.has_row(row - 1)) activate(own[row]);
+            if (row > 0 && row <= T::ROWS) h[place.piece(row - 1, column, chunk)] = own[row];
         }
-        shared.tile[T::at(pixel, chunk)] = loaded[i];
+        UNROLL for (int i = 0; i < T::SIDES; ++i) {
+            Side<C> side(i);
+            if (side.there && place.has(side.row - 1, side.column - 1)) activate(sides[i]);
+        }
+    }
+    UNROLL for (int row = 0; row < T::TALL; ++row) shared.tile[T::at(row, column + 1, chunk)] = own[row];
+    UNROLL for (int i = 0; i < T::SIDES; ++i) {
+        Side<C> side(i);
+        if (side.there) shared.tile[T::at(side.row, side.column, chunk)] = sides[i];
     }
     multiply<C, false>(shared, weight);
 
-    float values[T::OWN][8], sums[8] = {}, squares[8] = {};
-    UNROLL for (int i = 0; i < T::OWN; ++i) {
-        int position = (thread() + i * THREADS) / T::CHUNKS;
-        int at = place.piece(position / T::COLUMNS, position % T::COLUMNS, chunk);
-        Piece result = shared.tile[T::at(position, chunk)];
-        unpack(result, values[i]);
+    float first[8], sums[8] = {}, squares[8] = {};  // around the first pixel
+    unpack(shared.tile[T::at(0, 0, chunk)], first);
+    if (ADD) {
+        float other[8];
+        unpack(skip[place.piece(0, 0, chunk)], other);
+        for (int j = 0; j < 8; ++j) first[j] += other[j];
+    }
+    UNROLL for (int row = 0; row < T::ROWS; ++row) {
+        int at = place.piece(row, column, chunk);
+        Piece result = shared.tile[T::at(row, column, chunk)];
+        float values[8];
+        unpack(result, values);
         if (ADD) {
             float other[8];
             unpack(skip[at], other);
-            for (int j = 0; j < 8; ++j) values[i][j] += other[j];
-            result = pack(values[i]);
-            unpack(result, values[i]);
+            for (int j = 0; j < 8; ++j) values[j] += other[j];
+            result = pack(values);
+            unpack(result, values);
         }
         y[at] = result;
-        for (int j = 0; j < 8; ++j) sums[j] += values[i][j];
+        for (int j = 0; j < 8; ++j) {
+            float away = values[j] - first[j];
+            sums[j] += away;
+            squares[j] = fmaf(away, away, squares[j]);
+        }
     }
-    over_threads<C>(shared.sums[0], sums);
-    for (int i = 0; i < T::OWN; ++i)
-        for (int j = 0; j < 8; ++j) {
-            float away = values[i][j] - sums[j] / T::POSITIONS;
-            squares[j] += away * away;
-        }
-    over_threads<C>(shared.sums[1], squares);
-    if (thread() < T::CHUNKS)
-        for (int j = 0; j < 8; ++j) {
-            tiles[block() * 2 * C + chunk * 8 + j] = sums[j];
-            tiles[(block() * 2 + 1) * C + chunk * 8 + j] = squares[j];
-        }
-    int group = block() / groups.size;
-    if (!last_of<C>(shared, arrived, group, groups.tiles(group))) return;
-    Moments all = together<C>(
-        shared, tiles + groups.first(group) * 2 * C, groups.tiles(group), [](int) {
-            return float(Tile<C>::POSITIONS);
-        });
+    float kept[2];
+    if (thread() < T::CHUNKS)  // of the threads for the first pixel
+        for (int j = 0; j < 8; ++j) shared.offset[chunk * 8 + j] = first[j];
+    over_threads(shared, sums, squares, kept);
+    float spread = kept[1] - kept[0] * kept[0] / T::POSITIONS;
+    kept[0] += T::POSITIONS * shared.offset[thread() % C];
+    kept[1] = spread > 0 ? spread : 0;
+    int group = block() / groups.size, count = groups.tiles(group);
+    if (!last_of(shared, tiles, kept, arrived, group, count)) return;
+    Moments all = together<C>(shared, tiles + groups.first(group) * 2 * C, count,
+                              float(T::POSITIONS), float(T::POSITIONS));
     if (thread() < C) {
         totals[group * 2 * C + thread()] = all.sum;
         totals[(group * 2 + 1) * C + thread()] = all.squares;
@@ -323,30 +376,34 @@ KERNEL(THREADS, 5) backward(
 ) {
     using T = Tile<C>;
     SHARED Shared<C> shared;
-    Place<C> place(block(), height, width);
-    int chunk = thread() % T::CHUNKS;
-    for (int tap = 0; tap < (T::SLOTS < TAPS ? 1 : TAPS); ++tap) fetch_weights<C>(shared, weight, tap);
-    for (int i = thread(); i < T::BORDERED * T::CHUNKS; i += THREADS) {
-        int pixel = i / T::CHUNKS, py = pixel / T::WIDE - 1, px = pixel % T::WIDE - 1;
-        copy_or_clear(place.inside(py, px), shared.tile + T::at(pixel, chunk),
-                      grad + place.piece(py, px, chunk));
+    Place<C, T::ROWS> place(block(), height, width);
+    int chunk = thread() % T::CHUNKS, column = thread() / T::CHUNKS;
+    UNROLL for (int tap = 0; tap < (T::SLOTS < TAPS ? 1 : TAPS); ++tap)
+        fetch_weights<C>(shared, weight, tap);
+    UNROLL for (int row = 0; row < T::TALL; ++row)
+        copy_or_clear(place.has_row(row - 1), shared.tile + T::at(row, column + 1, chunk),
+                      grad + place.piece(row - 1, column, chunk));
+    UNROLL for (int i = 0; i < T::SIDES; ++i) {
+        Side<C> side(i);
+        if (side.there)
+            copy_or_clear(place.has(side.row - 1, side.column - 1),
+                          shared.tile + T::at(side.row, side.column, chunk),
+                          grad + place.piece(side.row - 1, side.column - 1, chunk));
     }
     commit_copies();
     multiply<C, true>(shared, weight);
 
-    float mean[8], rstd[8], scale[8], offset[8], sums[8] = {}, products[8] = {};
+    float mean[8], scale[8], offset[8], sums[8] = {}, products[8] = {};
     if (NORM)
         for (int j = 0; j < 8; ++j) {
             int channel = chunk * 8 + j;
             mean[j] = moments[channel];
-            rstd[j] = moments[C + channel];
-            scale[j] = rstd[j] * gamma[channel];
+            scale[j] = moments[C + channel] * gamma[channel];
             offset[j] = beta[channel] - mean[j] * scale[j];
         }
-    UNROLL for (int i = 0; i < T::OWN; ++i) {
-        int position = (thread() + i * THREADS) / T::CHUNKS;
-        int at = place.piece(position / T::COLUMNS, position % T::COLUMNS, chunk);
-        Piece result = shared.tile[T::at(position, chunk)];
+    UNROLL for (int row = 0; row < T::ROWS; ++row) {
+        int at = place.piece(row, column, chunk);
+        Piece result = shared.tile[T::at(row, column, chunk)];
         if (NORM) {
             float g[8], input[8];
             unpack(result, g);
@@ -357,84 +414,92 @@ KERNEL(THREADS, 5) backward(
             unpack(result, g);
             for (int j = 0; j < 8; ++j) {
                 sums[j] += g[j];
-                products[j] += g[j] * ((input[j] - mean[j]) * rstd[j]);
+                products[j] = fmaf(g[j], input[j] - mean[j], products[j]);
             }
         }
         out[at] = result;
     }
     if (!NORM) return;
-    over_threads<C>(shared.sums[0], sums);
-    over_threads<C>(shared.sums[1], products);
-    if (thread() < T::CHUNKS)
-        for (int j = 0; j < 8; ++j) {
-            tiles[block() * 2 * C + chunk * 8 + j] = sums[j];
-            tiles[(block() * 2 + 1) * C + chunk * 8 + j] = products[j];
-        }
+    float kept[2];
+    over_threads(shared, sums, products, kept);
+    kept[1] *= moments[C + thread() % C];
     Groups groups;
-    int group = block() / groups.size;
-    if (!last_of<C>(shared, arrived, group, groups.tiles(group))) return;
-    for (int which = 0; which < 2; ++which) {
-        const float *first = tiles + (groups.first(group) * 2 + which) * C + thread() % C;
-        float total = 0;
-        for (int tile = thread() / C; tile < groups.tiles(group); tile += THREADS / C)
-            total += fresh(first + tile * 2 * C);
-        total = over_slices(shared.sums[which], total);
-        if (thread() < C) totals[(group * 2 + which) * C + thread()] = total;
+    int group = block() / groups.size, count = groups.tiles(group);
+    if (!last_of(shared, tiles, kept, arrived, group, count)) return;
+    const float *own = tiles + groups.first(group) * 2 * C + thread() % C;
+    kept[0] = kept[1] = 0;
+    UNROLL_BY(8) for (int tile = thread() / C; tile < count; tile += THREADS / C) {
+        kept[0] += fresh(own + tile * 2 * C);
+        kept[1] += fresh(own + (tile * 2 + 1) * C);
     }
+    over_slices(shared, kept);
+    if (thread() < C)
+        for (int which = 0; which < 2; ++which) totals[(group * 2 + which) * C + thread()] = kept[which];
 }
 
-// A part of a weight's gradient. A warp has 32 channels out, 32 in and the three taps of one line.
-template <int C>
-struct Part {
-    static constexpr int OUT = C / 32, IN = C == 64 ? 2 : 1, LINES = C == 32 ? 3 : 1;  // of a block
-    static constexpr int THREADS = 32 * OUT * IN * LINES, PER_MAP = 3 / LINES * (C / 32 / IN);
-    static constexpr int CHUNKS = 4 * IN, ROWS = Tile<C>::ROWS + LINES - 1;  // of h
-};
+// The gradient of a weight of 32 channels in and out. A warp has the three taps of one line and half
+// the rows of each tile. Two tiles are in shared memory: one is computed while the other one comes.
+struct alignas(128) Half {
+    static constexpr int C = 32, ROWS = 4, TALL = ROWS + 2, CHUNKS = 4, COLUMNS = 32, WIDE = 34;
+    static constexpr int LINES = 3, WARPS = 2 * LINES, THREADS = 32 * WARPS;
+    Piece around[TALL * WIDE * CHUNKS], own[ROWS * COLUMNS * CHUNKS];
+    static_assert(WARPS == TALL, "");  // a row each, and two warps are left for the border
 
-// The gradient of the weight over the tiles share, share + shares, …; (shares, C, 3, 3, C) in all.
-template <int C>
-KERNEL(Part<C>::THREADS, 3) weight_gradient(
-    const Piece *h, const Piece *grad, float *sums, int tiles, int height, int width
-) {
-    using T = Tile<C>;
-    using P = Part<C>;
-    SHARED Piece around[P::ROWS * T::WIDE * P::CHUNKS], own[T::POSITIONS * T::CHUNKS];
-    int share = block() / P::PER_MAP, shares = blocks() / P::PER_MAP, part = block() % P::PER_MAP;
-    int top = part % (3 / P::LINES), inner = part / (3 / P::LINES) * P::CHUNKS;
-    int lane = thread() % 32, warp = thread() / 32;
-    int line = warp / (P::OUT * P::IN), out = warp % P::OUT, in = warp / P::OUT % P::IN;
-    float products[3][2][4][4] = {};
-    for (int tile = share; tile < tiles; tile += shares) {
-        Place<C> place(tile, height, width);
-        synchronize();
-        for (int i = thread(); i < P::ROWS * T::WIDE * P::CHUNKS; i += P::THREADS) {
-            int pixel = i / P::CHUNKS, chunk = i % P::CHUNKS;
-            int y = pixel / T::WIDE + top - 1, x = pixel % T::WIDE - 1;
-            copy_or_clear(place.inside(y, x), around + placed<P::CHUNKS>(pixel, chunk),
-                          h + place.piece(y, x, inner + chunk));
-        }
-        for (int i = thread(); i < T::POSITIONS * T::CHUNKS; i += P::THREADS) {
-            int position = i / T::CHUNKS, chunk = i % T::CHUNKS;
-            copy_piece(own + T::at(position, chunk),
-                       grad + place.piece(position / T::COLUMNS, position % T::COLUMNS, chunk));
+    DEVICE void fetch(const Piece *h, const Piece *grad, int tile, int height, int width) {
+        Place<C, ROWS> place(tile, height, width);
+        int lane = thread() % 32, row = thread() / 32, column = lane / CHUNKS, chunk = lane % CHUNKS;
+        int to = chunk ^ moved<CHUNKS>(column);
+        bool there = place.has_row(row - 1);
+        UNROLL for (int x = column; x < COLUMNS; x += 8)
+            copy_or_clear(there, around + (row * WIDE + x + 1) * CHUNKS + (chunk ^ moved<CHUNKS>(x + 1)),
+                          h + place.piece(row - 1, x, chunk));
+        if (row < ROWS) {
+            UNROLL for (int x = column; x < COLUMNS; x += 8)
+                copy_piece(spot(own + (row * COLUMNS + x) * CHUNKS + to), grad + place.piece(row, x, chunk));
+        } else {
+            int pair = (thread() - ROWS * 32) / CHUNKS, y = pair % TALL;
+            int x = pair < TALL ? 0 : WIDE - 1;
+            if (pair < 2 * TALL)
+                copy_or_clear(place.has(y - 1, x - 1),
+                              around + (y * WIDE + x) * CHUNKS + (chunk ^ moved<CHUNKS>(x)),
+                              h + place.piece(y - 1, x - 1, chunk));
         }
         commit_copies();
+    }
+};
+
+// Over the tiles share, share + shares, …: (shares, C, 3, 3, C) in all.
+KERNEL(Half::THREADS, 2) weight_gradient(
+    const Piece *h, const Piece *grad, float *sums, int tiles, int height, int width
+) {
+    using H = Half;
+    constexpr int CHUNKS = H::CHUNKS, OTHERS = H::THREADS / 2, EACH = 3 * 2 * 4 * 4;
+    SHARED Half halves[2];
+    int lane = thread() % 32, line = thread() / 32 % H::LINES, lower = thread() / OTHERS;
+    int across = lane % 8 + lane / 16 * 8;
+    Spot from[3], own = spot(halves[0].own + (lower * 2 * H::COLUMNS + across) * CHUNKS +
+                             (lane / 8 % 2 ^ moved<CHUNKS>(across)));
+    for (int x = 0; x < 3; ++x)
+        from[x] = spot(halves[0].around + ((lower * 2 + line) * H::WIDE + lane % 16 + x) * CHUNKS +
+                       (lane / 16 ^ moved<CHUNKS>(lane % 16 + x)));
+    float products[3][2][4][4] = {};
+    halves[0].fetch(h, grad, block(), height, width);
+    ROLLED for (int tile = block(), which = 0; tile < tiles; tile += blocks(), which ^= 1) {
         await_copies();
         synchronize();
-        ROLLED for (int first = 0; first < T::POSITIONS; first += 16) {
+        if (tile + blocks() < tiles) halves[which ^ 1].fetch(h, grad, tile + blocks(), height, width);
+        int half = which * int(sizeof(Half));
+        UNROLL for (int k = 0; k < 4; ++k) {
             unsigned a[2][4];
             UNROLL for (int m = 0; m < 2; ++m)
                 load_matrices<true>(a[m][0], a[m][1], a[m][2], a[m][3],
-                                    own + T::at(first + lane % 8 + lane / 16 * 8,
-                                                out * 4 + m * 2 + lane / 8 % 2));
-            int position = first + lane % 16;
-            int pixel = (position / T::COLUMNS + line) * T::WIDE + position % T::COLUMNS;
+                                    (own ^ m * 2 * PIECE) + half + k * 16 * CHUNKS * PIECE);
             UNROLL for (int tap = 0; tap < 3; ++tap)
                 UNROLL for (int n = 0; n < 4; n += 2) {
                     unsigned b[2][2];
                     load_matrices<true>(b[0][0], b[0][1], b[1][0], b[1][1],
-                                        around + placed<P::CHUNKS>(pixel + tap,
-                                                                   in * 4 + n + lane / 16));
+                                        (from[tap] ^ n * PIECE) + half +
+                                            (k / 2 * H::WIDE + k % 2 * 16) * CHUNKS * PIECE);
                     UNROLL for (int m = 0; m < 2; ++m) {
                         multiply_add(products[tap][m][n], a[m], b[0]);
                         multiply_add(products[tap][m][n + 1], a[m], b[1]);
@@ -442,13 +507,20 @@ KERNEL(Part<C>::THREADS, 3) weight_gradient(
                 }
         }
     }
-    for (int tap = 0; tap < 3; ++tap)
-        for (int m = 0; m < 2; ++m)
-            for (int n = 0; n < 4; ++n)
-                for (int i = 0; i < 4; ++i) {
-                    int row = out * 32 + m * 16 + i / 2 * 8 + lane / 4;
-                    int column = inner * 8 + in * 32 + n * 8 + lane % 4 * 2 + i % 2;
-                    sums[((share * C + row) * TAPS + (top + line) * 3 + tap) * C + column] =
+    synchronize();
+    float *lowers = reinterpret_cast<float *>(halves) + thread() % OTHERS, *all = &products[0][0][0][0];
+    static_assert(sizeof(halves) >= sizeof(float) * EACH * OTHERS, "");
+    if (lower)
+        UNROLL for (int i = 0; i < EACH; ++i) lowers[i * OTHERS] = all[i];
+    synchronize();
+    if (lower) return;
+    UNROLL for (int i = 0; i < EACH; ++i) all[i] += lowers[i * OTHERS];
+    UNROLL for (int tap = 0; tap < 3; ++tap)
+        UNROLL for (int m = 0; m < 2; ++m)
+            UNROLL for (int n = 0; n < 4; ++n)
+                UNROLL for (int i = 0; i < 4; ++i) {
+                    int row = m * 16 + i / 2 * 8 + lane / 4, column = n * 8 + lane % 4 * 2 + i % 2;
+                    sums[((block() * H::C + row) * TAPS + line * 3 + tap) * H::C + column] =
                         products[tap][m][n][i];
                 }
 }

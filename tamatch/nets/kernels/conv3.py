@@ -17,12 +17,11 @@ from .norm import as_rows, spread_gradients
 from .weights import weight_gradient
 
 THREADS = 128
-MOST = 64  # channels; with more, cuDNN's kernels and passes of their own are faster
 
 
 def fits(x: Tensor, conv: nn.Conv2d) -> bool:
     """Whether this convolution of this map is done here."""
-    return x.shape[1] <= MOST and cuda.fits(x, conv.weight, conv.stride[0])
+    return cuda.fits(x, conv.weight, conv.stride[0])
 
 
 class Tiles:

@@ -1,20 +1,30 @@
-"""Kernels in CUDA C++, compiled when they are first used."""
+"""Kernels in CUDA C++: compiled by NVRTC when they are first used, kept where Triton keeps its own."""
 
 from __future__ import annotations
 
+import ctypes
+import hashlib
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+from triton.runtime.cache import get_cache_manager
 
 from .norm import COUNTABLE, SLOPE
 
 SOURCES = [Path(__file__).with_name(name) for name in ("primitives.cuh", "conv3.cu")]
 GROUPS = 32  # rows, at most, of a map's statistics
-ROWS, COLUMNS = 8, {32: 32, 64: 16, 128: 8}  # pixels of a tile, by channels
+ROWS, COLUMNS = 8, {32: 32, 64: 16}  # pixels of a tile, by channels
 AMPERE = (8, 0)  # the first with tensor cores for bfloat16
+BOOLS = "false", "true"
+NAMES = (
+    *(f"forward<{c}, {n}, {a}>" for c in COLUMNS for n in BOOLS for a in BOOLS),
+    *(f"backward<{c}, {n}>" for c in COLUMNS for n in BOOLS),
+    "weight_gradient",
+    "add_up",
+)
 
 
 def fits(x: Tensor, weight: Tensor, stride: int) -> bool:
@@ -33,12 +43,12 @@ def fits(x: Tensor, weight: Tensor, stride: int) -> bool:
 
 @cache
 def usable(device: torch.device) -> bool:
-    """Whether torch can compile such kernels here, and the GPU has what they need."""
+    """Whether such kernels can be compiled here, and the GPU has what they need."""
     if device.type != "cuda" or torch.cuda.get_device_capability(device) < AMPERE:
         return False
     try:
-        compiled("add_up", device, SLOPE)
-    except (AttributeError, OSError, RuntimeError):  # its interface may change; no NVRTC; too old
+        loaded(device)
+    except (ImportError, OSError, RuntimeError):  # NVRTC or its Python package are not there
         return False
     return True
 
@@ -51,13 +61,69 @@ def tiles_of(x: Tensor) -> int:
 
 def start(name: str, device: torch.device, blocks: int, threads: int, *arguments: Any) -> None:
     """Start a kernel by its name, with its traits in angle brackets."""
-    kernel = compiled(name, device, SLOPE)
-    kernel(grid=(blocks, 1, 1), block=(threads, 1, 1), args=[*arguments])
+    from cuda.bindings import driver
+
+    values = tuple(a.data_ptr() if isinstance(a, Tensor) else a for a in arguments)
+    kinds = tuple(kind_of(argument) for argument in arguments)
+    stream = torch.cuda.current_stream(device).cuda_stream
+    shape = blocks, 1, 1, threads, 1, 1, 0
+    done(driver.cuLaunchKernel(loaded(device)[name], *shape, stream, (values, kinds), 0))
+
+
+def kind_of(argument: Any) -> Any:
+    """As what a kernel gets it."""
+    if isinstance(argument, Tensor):
+        return ctypes.c_void_p
+    return ctypes.c_int if isinstance(argument, int) else ctypes.c_double
 
 
 @cache
-def compiled(name: str, device: torch.device, slope: float) -> Any:
-    source = "".join(path.read_text() for path in SOURCES)
-    options = ["-std=c++17", f"-DGROUPS={GROUPS}", f"-DSLOPE={slope}f"]
+def loaded(device: torch.device) -> dict[str, Any]:
+    """All kernels by their names, ready to be started on this device."""
+    from cuda.bindings import driver
+
     with torch.cuda.device(device):
-        return torch.cuda._compile_kernel(source, name, nvcc_options=options)
+        torch.cuda.current_stream().synchronize()  # torch has its context there now
+        binary, symbols = compiled("sm_{}{}".format(*torch.cuda.get_device_capability(device)))
+        module = done(driver.cuModuleLoadData(binary))
+        pairs = zip(NAMES, symbols, strict=True)
+        return {name: done(driver.cuModuleGetFunction(module, symbol)) for name, symbol in pairs}
+
+
+def compiled(architecture: str) -> tuple[bytes, list[bytes]]:
+    """All kernels in one file for a GPU, and their names therein."""
+    from cuda.bindings import nvrtc
+
+    source = "".join(path.read_text() for path in SOURCES)
+    options = [f"-arch={architecture}", "-std=c++17", f"-DGROUPS={GROUPS}", f"-DSLOPE={SLOPE}f"]
+    version = done(nvrtc.nvrtcVersion())
+    everything = repr((source, options, NAMES, version)).encode()
+    kept = get_cache_manager(hashlib.sha256(everything).hexdigest())
+    files = kept.get_file("conv3.cubin"), kept.get_file("conv3.names")
+    if all(files):
+        binary, symbols = (Path(file).read_bytes() for file in files)
+        return binary, symbols.split()
+    program = done(nvrtc.nvrtcCreateProgram(source.encode(), b"conv3.cu", 0, [], []))
+    for name in NAMES:
+        done(nvrtc.nvrtcAddNameExpression(program, name.encode()))
+    given = [option.encode() for option in options]
+    try:
+        done(nvrtc.nvrtcCompileProgram(program, len(given), given))
+    except RuntimeError as error:
+        log = bytes(done(nvrtc.nvrtcGetProgramLogSize(program)))
+        nvrtc.nvrtcGetProgramLog(program, log)
+        raise RuntimeError(log.decode(errors="replace")) from error
+    binary = bytes(done(nvrtc.nvrtcGetCUBINSize(program)))
+    done(nvrtc.nvrtcGetCUBIN(program, binary))
+    symbols = [done(nvrtc.nvrtcGetLoweredName(program, name.encode())) for name in NAMES]
+    kept.put(b"\n".join(symbols), "conv3.names")
+    kept.put(binary, "conv3.cubin")
+    return binary, symbols
+
+
+def done(answer: tuple[Any, ...]) -> Any:
+    """The values that a function of CUDA gave back, if it did what it should."""
+    error, *values = answer
+    if int(error):
+        raise RuntimeError(f"CUDA: {error!r}")
+    return values[0] if len(values) == 1 else values

@@ -19,7 +19,6 @@ DEVICE int blocks() { return gridDim.x; }
 DEVICE void synchronize() { __syncthreads(); }
 DEVICE void fence() { __threadfence(); }
 DEVICE int add_atomically(int *to, int value) { return atomicAdd(to, value); }
-DEVICE float shuffle_xor(float value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
 DEVICE float fresh(const float *from) { return __ldcg(from); }  // not from this processor's cache
 
 DEVICE unsigned pack(float low, float high) {
@@ -29,22 +28,24 @@ DEVICE unsigned pack(float low, float high) {
 }
 DEVICE float as_float(unsigned bits) { return __uint_as_float(bits); }
 
-DEVICE unsigned shared_address(const void *at) { return unsigned(__cvta_generic_to_shared(at)); }
-DEVICE void copy_piece(Piece *to, const Piece *from) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from));
+typedef unsigned Spot;  // an address in shared memory, to calculate with
+constexpr int PIECE = 16;
+DEVICE Spot spot(const Piece *at) { return unsigned(__cvta_generic_to_shared(at)); }
+DEVICE void copy_piece(Spot to, const Piece *from) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
 DEVICE void commit_copies() { asm volatile("cp.async.commit_group;"); }
 DEVICE void await_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 // Four matrices of 8 x 8; each eight lanes name the rows of one.
 template <bool TRANSPOSED>
-DEVICE void load_matrices(unsigned &a, unsigned &b, unsigned &c, unsigned &d, const Piece *row) {
+DEVICE void load_matrices(unsigned &a, unsigned &b, unsigned &c, unsigned &d, Spot row) {
     if (TRANSPOSED)
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"(shared_address(row)) : "memory");
+                     : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"(row) : "memory");
     else
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"(shared_address(row)) : "memory");
+                     : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"(row) : "memory");
 }
 
 // (16, 8) += (16, 16) times (16, 8), by a warp.

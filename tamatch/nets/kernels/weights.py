@@ -8,15 +8,15 @@ from torch import Tensor
 from . import cuda, narrow
 from .norm import processors
 
-BLOCKS = 3  # for each multiprocessor
-PARTS = {32: (1, 96), 64: (3, 128), 128: (12, 128)}  # blocks and threads for a share, by channels
-WIDTH, THREADS = 32, 256  # columns that a block adds up, and its threads
+CHANNELS = 32  # that our own kernel is for; from 64 on cuDNN's are fast
+BLOCKS, THREADS = 2, 192  # for each multiprocessor, and of each
+WIDTH, ADDERS = 32, 256  # columns that a block adds up, and its threads
 
 
 def weight_gradient(x: Tensor, grad: Tensor, weight: Tensor, stride: int, padding: int) -> Tensor:
     """The gradient of the weight, given that of the result."""
-    if padding == 1 and cuda.fits(x, weight, stride):
-        return added_up(in_shares(x, grad, weight), weight)
+    if padding == 1 and len(weight) == CHANNELS and cuda.fits(x, weight, stride):
+        return added_up(in_shares(x, grad), weight)
     if narrow.fits(x, weight, stride):
         return added_up(narrow.weight_gradients(x, grad, weight), weight)
     shape = [stride] * 2, [padding] * 2, [1, 1], False, [0, 0], 1
@@ -26,14 +26,12 @@ def weight_gradient(x: Tensor, grad: Tensor, weight: Tensor, stride: int, paddin
     return result
 
 
-def in_shares(x: Tensor, grad: Tensor, weight: Tensor) -> Tensor:
-    """By our own kernel: (shares, O, 3, 3, I), each for some of the tiles."""
-    channels, tiles = len(weight), cuda.tiles_of(x)
-    blocks, threads = PARTS[channels]
-    shares = max(1, min(tiles, BLOCKS * processors(x.device) // blocks))
-    sums = x.new_empty(shares, channels, 3, 3, channels, dtype=torch.float32)
-    name = f"weight_gradient<{channels}>"
-    cuda.start(name, x.device, shares * blocks, threads, x, grad, sums, tiles, *x.shape[2:])
+def in_shares(x: Tensor, grad: Tensor) -> Tensor:
+    """By our own kernel: (shares, O, 3, 3, I), each for some of the tiles of half the rows."""
+    tiles = 2 * cuda.tiles_of(x)
+    shares = min(tiles, BLOCKS * processors(x.device))
+    sums = x.new_empty(shares, CHANNELS, 3, 3, CHANNELS, dtype=torch.float32)
+    cuda.start("weight_gradient", x.device, shares, THREADS, x, grad, sums, tiles, *x.shape[2:])
     return sums
 
 
@@ -43,5 +41,5 @@ def added_up(sums: Tensor, weight: Tensor) -> Tensor:
     if weight.dtype != torch.bfloat16 or columns % WIDTH or not cuda.usable(weight.device):
         return sums.sum(0).permute(0, 3, 1, 2).to(weight.dtype)
     result = torch.empty_like(weight, memory_format=torch.channels_last)
-    cuda.start("add_up", weight.device, columns // WIDTH, THREADS, sums, result, rows, columns)
+    cuda.start("add_up", weight.device, columns // WIDTH, ADDERS, sums, result, rows, columns)
     return result
