@@ -83,6 +83,13 @@ struct Place {
     }
 };
 
+// A tile that is read after the product comes nearer while that is computed: 128 lines of 128 bytes.
+template <int C>
+DEVICE void will_read(const Place<C, Tile<C>::ROWS> &place, const Piece *map) {
+    static_assert(Tile<C>::COLUMNS * Tile<C>::CHUNKS == 16 * 8 && Tile<C>::ROWS * 16 == THREADS, "");
+    will_read(map + place.piece(thread() / 16, 0, thread() % 16 * 8));
+}
+
 // The pixels left and right of a tile with its border: a thread's i-th.
 template <int C>
 struct Side {
@@ -269,6 +276,7 @@ KERNEL(THREADS, 5) forward(
         fetch_weights<C>(shared, weight, tap);
     UNROLL for (int row = 0; row < T::TALL; ++row)
         own[row] = place.has_row(row - 1) ? x[place.piece(row - 1, column, chunk)] : NOTHING;
+    if (ADD) will_read<C>(place, skip);
     UNROLL for (int i = 0; i < T::SIDES; ++i) {
         Side<C> side(i);
         bool there = side.there && place.has(side.row - 1, side.column - 1);
@@ -391,6 +399,7 @@ KERNEL(THREADS, 5) backward(
                           grad + place.piece(side.row - 1, side.column - 1, chunk));
     }
     commit_copies();
+    if (NORM) will_read<C>(place, x);
     multiply<C, true>(shared, weight);
 
     float mean[8], scale[8], offset[8], sums[8] = {}, products[8] = {};
@@ -437,69 +446,80 @@ KERNEL(THREADS, 5) backward(
         for (int which = 0; which < 2; ++which) totals[(group * 2 + which) * C + thread()] = kept[which];
 }
 
-// The gradient of a weight of 32 channels in and out. A warp has the three taps of one line and half
-// the rows of each tile. Two tiles are in shared memory: one is computed while the other one comes.
-struct alignas(128) Half {
-    static constexpr int C = 32, ROWS = 4, TALL = ROWS + 2, CHUNKS = 4, COLUMNS = 32, WIDE = 34;
-    static constexpr int LINES = 3, WARPS = 2 * LINES, THREADS = 32 * WARPS;
+// The gradient of a weight, in tiles of four rows. A warp has 32 channels out, 32 in, the three taps of
+// one line, and all of a tile (C = 64) or half its rows (32). Two tiles are in shared memory: one is
+// computed while the other one comes.
+template <int C>
+struct alignas(128) Pair {
+    static constexpr int ROWS = 4, COLUMNS = Tile<C>::COLUMNS, TALL = ROWS + 2, WIDE = COLUMNS + 2;
+    static constexpr int CHUNKS = C / 8, LINES = 3, PARTS = C / 32, SHARES = C == 32 ? 2 : 1;
+    static constexpr int WARPS = PARTS * PARTS * LINES * SHARES, THREADS = 32 * WARPS;
+    static constexpr int STEPS = ROWS * COLUMNS / SHARES / 16;  // of 16 pixels
     Piece around[TALL * WIDE * CHUNKS], own[ROWS * COLUMNS * CHUNKS];
-    static_assert(WARPS == TALL, "");  // a row each, and two warps are left for the border
 
+    static DEVICE int at(int row, int column, int chunk) {  // of the map around the tile
+        return (row * WIDE + column) * CHUNKS + (chunk ^ moved<CHUNKS>(column));
+    }
+    static DEVICE int own_at(int row, int column, int chunk) {
+        return (row * COLUMNS + column) * CHUNKS + (chunk ^ moved<CHUNKS>(column));
+    }
     DEVICE void fetch(const Piece *h, const Piece *grad, int tile, int height, int width) {
         Place<C, ROWS> place(tile, height, width);
-        int lane = thread() % 32, row = thread() / 32, column = lane / CHUNKS, chunk = lane % CHUNKS;
-        int to = chunk ^ moved<CHUNKS>(column);
-        bool there = place.has_row(row - 1);
-        UNROLL for (int x = column; x < COLUMNS; x += 8)
-            copy_or_clear(there, around + (row * WIDE + x + 1) * CHUNKS + (chunk ^ moved<CHUNKS>(x + 1)),
-                          h + place.piece(row - 1, x, chunk));
-        if (row < ROWS) {
-            UNROLL for (int x = column; x < COLUMNS; x += 8)
-                copy_piece(spot(own + (row * COLUMNS + x) * CHUNKS + to), grad + place.piece(row, x, chunk));
-        } else {
-            int pair = (thread() - ROWS * 32) / CHUNKS, y = pair % TALL;
-            int x = pair < TALL ? 0 : WIDE - 1;
-            if (pair < 2 * TALL)
-                copy_or_clear(place.has(y - 1, x - 1),
-                              around + (y * WIDE + x) * CHUNKS + (chunk ^ moved<CHUNKS>(x)),
-                              h + place.piece(y - 1, x - 1, chunk));
+        int lane = thread() % 32, column = lane / CHUNKS, chunk = lane % CHUNKS;
+        ROLLED for (int task = thread() / 32; task < TALL + ROWS + 2; task += WARPS) {
+            if (task < TALL) {  // a row
+                bool there = place.has_row(task - 1);
+                UNROLL for (int x = column; x < COLUMNS; x += 32 / CHUNKS)
+                    copy_or_clear(there, around + at(task, x + 1, chunk),
+                                  h + place.piece(task - 1, x, chunk));
+            } else if (task < TALL + ROWS) {
+                UNROLL for (int x = column; x < COLUMNS; x += 32 / CHUNKS)
+                    copy_piece(spot(own + own_at(task - TALL, x, chunk)),
+                               grad + place.piece(task - TALL, x, chunk));
+            } else {  // the border on one side
+                int x = task == TALL + ROWS ? 0 : WIDE - 1;
+                for (int y = column; y < TALL; y += 32 / CHUNKS)
+                    copy_or_clear(place.has(y - 1, x - 1), around + at(y, x, chunk),
+                                  h + place.piece(y - 1, x - 1, chunk));
+            }
         }
         commit_copies();
     }
 };
 
 // Over the tiles share, share + shares, …: (shares, C, 3, 3, C) in all.
-KERNEL(Half::THREADS, 2) weight_gradient(
+template <int C>
+KERNEL(Pair<C>::THREADS, Pair<C>::SHARES) weight_gradient(
     const Piece *h, const Piece *grad, float *sums, int tiles, int height, int width
 ) {
-    using H = Half;
-    constexpr int CHUNKS = H::CHUNKS, OTHERS = H::THREADS / 2, EACH = 3 * 2 * 4 * 4;
-    SHARED Half halves[2];
-    int lane = thread() % 32, line = thread() / 32 % H::LINES, lower = thread() / OTHERS;
-    int across = lane % 8 + lane / 16 * 8;
-    Spot from[3], own = spot(halves[0].own + (lower * 2 * H::COLUMNS + across) * CHUNKS +
-                             (lane / 8 % 2 ^ moved<CHUNKS>(across)));
+    using P = Pair<C>;
+    constexpr int CHUNKS = P::CHUNKS, EACH = 3 * 2 * 4 * 4, OTHERS = P::THREADS / P::SHARES;
+    SHARED Pair<C> pairs[2];
+    int lane = thread() % 32, warp = thread() / 32, line = warp % P::LINES;
+    int out = warp / P::LINES % P::PARTS, in = warp / P::LINES / P::PARTS % P::PARTS;
+    int share = thread() / OTHERS, row = share * P::ROWS / P::SHARES;
+    Spot from[3], own = spot(pairs[0].own + P::own_at(row, lane % 8 + lane / 16 * 8,
+                                                      out * 4 + lane / 8 % 2));
     for (int x = 0; x < 3; ++x)
-        from[x] = spot(halves[0].around + ((lower * 2 + line) * H::WIDE + lane % 16 + x) * CHUNKS +
-                       (lane / 16 ^ moved<CHUNKS>(lane % 16 + x)));
+        from[x] = spot(pairs[0].around + P::at(row + line, lane % 16 + x, in * 4 + lane / 16));
     float products[3][2][4][4] = {};
-    halves[0].fetch(h, grad, block(), height, width);
+    pairs[0].fetch(h, grad, block(), height, width);
     ROLLED for (int tile = block(), which = 0; tile < tiles; tile += blocks(), which ^= 1) {
         await_copies();
         synchronize();
-        if (tile + blocks() < tiles) halves[which ^ 1].fetch(h, grad, tile + blocks(), height, width);
-        int half = which * int(sizeof(Half));
-        UNROLL for (int k = 0; k < 4; ++k) {
+        if (tile + blocks() < tiles) pairs[which ^ 1].fetch(h, grad, tile + blocks(), height, width);
+        int here = which * int(sizeof(P));
+        UNROLL for (int k = 0; k < P::STEPS; ++k) {
             unsigned a[2][4];
             UNROLL for (int m = 0; m < 2; ++m)
                 load_matrices<true>(a[m][0], a[m][1], a[m][2], a[m][3],
-                                    (own ^ m * 2 * PIECE) + half + k * 16 * CHUNKS * PIECE);
+                                    (own ^ m * 2 * PIECE) + here + k * 16 * CHUNKS * PIECE);
+            int pixel = k * 16 / P::COLUMNS * P::WIDE + k * 16 % P::COLUMNS;
             UNROLL for (int tap = 0; tap < 3; ++tap)
                 UNROLL for (int n = 0; n < 4; n += 2) {
                     unsigned b[2][2];
                     load_matrices<true>(b[0][0], b[0][1], b[1][0], b[1][1],
-                                        (from[tap] ^ n * PIECE) + half +
-                                            (k / 2 * H::WIDE + k % 2 * 16) * CHUNKS * PIECE);
+                                        (from[tap] ^ n * PIECE) + here + pixel * CHUNKS * PIECE);
                     UNROLL for (int m = 0; m < 2; ++m) {
                         multiply_add(products[tap][m][n], a[m], b[0]);
                         multiply_add(products[tap][m][n + 1], a[m], b[1]);
@@ -507,22 +527,22 @@ KERNEL(Half::THREADS, 2) weight_gradient(
                 }
         }
     }
-    synchronize();
-    float *lowers = reinterpret_cast<float *>(halves) + thread() % OTHERS, *all = &products[0][0][0][0];
-    static_assert(sizeof(halves) >= sizeof(float) * EACH * OTHERS, "");
-    if (lower)
-        UNROLL for (int i = 0; i < EACH; ++i) lowers[i * OTHERS] = all[i];
-    synchronize();
-    if (lower) return;
-    UNROLL for (int i = 0; i < EACH; ++i) all[i] += lowers[i * OTHERS];
+    if (P::SHARES == 2) {
+        float *others = reinterpret_cast<float *>(pairs) + thread() % OTHERS, *all = &products[0][0][0][0];
+        static_assert(P::SHARES == 1 || sizeof(pairs) >= sizeof(float) * EACH * OTHERS, "");
+        synchronize();
+        if (share)
+            UNROLL for (int i = 0; i < EACH; ++i) others[i * OTHERS] = all[i];
+        synchronize();
+        if (share) return;
+        UNROLL for (int i = 0; i < EACH; ++i) all[i] += others[i * OTHERS];
+    }
+    float *to = sums + (block() * C + out * 32 + lane / 4) * TAPS * C + line * 3 * C + in * 32 + lane % 4 * 2;
     UNROLL for (int tap = 0; tap < 3; ++tap)
         UNROLL for (int m = 0; m < 2; ++m)
             UNROLL for (int n = 0; n < 4; ++n)
-                UNROLL for (int i = 0; i < 4; ++i) {
-                    int row = m * 16 + i / 2 * 8 + lane / 4, column = n * 8 + lane % 4 * 2 + i % 2;
-                    sums[((block() * H::C + row) * TAPS + line * 3 + tap) * H::C + column] =
-                        products[tap][m][n][i];
-                }
+                UNROLL for (int i = 0; i < 4; ++i)
+                    to[(m * 16 + i / 2 * 8) * TAPS * C + tap * C + n * 8 + i % 2] = products[tap][m][n][i];
 }
 
 // The sums of all columns of a matrix, in bfloat16; a block has 32 of them.

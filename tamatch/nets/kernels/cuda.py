@@ -22,7 +22,7 @@ BOOLS = "false", "true"
 NAMES = (
     *(f"forward<{c}, {n}, {a}>" for c in COLUMNS for n in BOOLS for a in BOOLS),
     *(f"backward<{c}, {n}>" for c in COLUMNS for n in BOOLS),
-    "weight_gradient",
+    *(f"weight_gradient<{c}>" for c in COLUMNS),
     "add_up",
 )
 

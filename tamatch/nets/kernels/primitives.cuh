@@ -21,6 +21,8 @@ DEVICE void fence() { __threadfence(); }
 DEVICE int add_atomically(int *to, int value) { return atomicAdd(to, value); }
 DEVICE float fresh(const float *from) { return __ldcg(from); }  // not from this processor's cache
 
+DEVICE void will_read(const Piece *line) { asm volatile("prefetch.global.L2 [%0];" ::"l"(line)); }
+
 DEVICE unsigned pack(float low, float high) {
     unsigned pair;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
