@@ -69,7 +69,8 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Events:
 
     for name, stand_in in {
         "CUDAGraph": Graph, "graph": recording, "stream": on, "synchronize": lambda: None,
-        "current_stream": lambda: current[-1], "default_generators": {None: Default()},
+        "current_stream": lambda: current[-1], "default_generators": (Default(),),
+        "current_device": lambda: 0,
     }.items():  # fmt: skip
         monkeypatch.setattr(torch.cuda, name, stand_in)
     return events
@@ -77,7 +78,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Events:
 
 def engine(name: str, told: Events, *, fails: bool = False) -> Any:
     def state() -> Any:
-        return torch.cuda.default_generators[None].state  # type: ignore[call-overload]
+        return torch.cuda.default_generators[0].state  # type: ignore[attr-defined]
 
     def step() -> None:
         told.append(f"{name} on {torch.cuda.current_stream().name}")  # type: ignore[attr-defined]
@@ -110,7 +111,7 @@ def test_each_draws_from_its_own_generator_and_the_user_s_comes_back(told: Event
     own = [e.drew_from[0] for e in engines]
     assert all(isinstance(state, torch.Generator) for state in own) and own[0] is not own[1]
     assert [e.seeded for e in engines] == [[(7, own[0])], [(7, own[1])]]  # before the replay
-    assert torch.cuda.default_generators[None].state == "the user's"  # type: ignore[call-overload]
+    assert torch.cuda.default_generators[0].state == "the user's"  # type: ignore[attr-defined]
 
 
 def test_no_convolution_is_looked_for_in_a_capture(
@@ -132,7 +133,7 @@ def test_a_failed_recording_is_joined_and_forgotten(told: Events) -> None:
         abreast.replay(engines)
     assert told[-2:] == ["main waits for one", "main waits for two"]
     assert abreast.graph is None and [e.done for e in engines] == [7, 7]
-    assert torch.cuda.default_generators[None].state == "the user's"  # type: ignore[call-overload]
+    assert torch.cuda.default_generators[0].state == "the user's"  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("where", ["the coming batch", "the step"])

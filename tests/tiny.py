@@ -62,6 +62,7 @@ def tiny_engine(
     device: str = "cpu",
     graph: bool = False,
     source: Callable[[DataSet, Split, Draw, torch.device], Source] = Resident,
+    autocast: torch.dtype | None = None,
     **changes: Any,
 ) -> Engine:
     data, split = digits()
@@ -76,5 +77,6 @@ def tiny_engine(
         source(data, split, draw, place),
         Augment(policy, seed).to(place),
         Pace(STEPS, 0, seed),
+        autocast=autocast,
         graph=graph,
     )

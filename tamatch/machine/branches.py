@@ -39,6 +39,16 @@ def branch_of(x: Tensor) -> Iterator[AbstractContextManager[object]]:
     OPEN.remove(branch)
 
 
+def remembering_nothing(x: Tensor) -> AbstractContextManager[object]:
+    """Autocast as it is, but for the rounded weights that it keeps: it knows no streams, and what a
+    branch has rounded would be read outside of it before it is there.
+    """
+    device = x.device.type
+    if not torch.is_autocast_enabled(device):
+        return nullcontext()
+    return torch.autocast(device, torch.get_autocast_dtype(device), cache_enabled=False)
+
+
 def join_all() -> None:
     """After a step that failed while it was captured: torch can only end a capture whose branches
     are joined, and neither its allocator nor its generator work after one that did not end.

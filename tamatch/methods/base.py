@@ -16,7 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from .. import dist
 from ..errors import UsageError
 from ..kinds import Momentum, Parity
-from ..machine.branches import branch_of
+from ..machine.branches import branch_of, remembering_nothing
 from ..stats import approach_, by_type
 from ..types import Batch, Loss, Out, Task, Views
 
@@ -59,9 +59,10 @@ class Method(nn.Module):
         theirs the way back; in a captured step that pass runs beside the others'.
         """
         if constant is not None and getattr(self.net, "independent", False):
-            with branch_of(images[constant]) as branch:
-                with branch, torch.no_grad():
-                    seen = Out(*self.net(images[constant]))
+            looked_at = images[constant]
+            with branch_of(looked_at) as branch:
+                with branch, remembering_nothing(looked_at), torch.no_grad():
+                    seen = Out(*self.net(looked_at))
                 outs = self.predict(*images[:constant], *images[constant + 1 :])
             return *outs[:constant], seen, *outs[constant:]
         sizes = [len(x) for x in images]

@@ -39,6 +39,16 @@ def test_captured_equals_eager(name: str) -> None:
     assert_equal(eager.state_dict(), captured.state_dict())
 
 
+@pytest.mark.parametrize("name", ["tamatch", "fixmatch", "comatch", "vat"])
+def test_transformers_in_half_precision(name: str) -> None:
+    """Their weak views run beside the others, and weights are rounded for both."""
+    kind = {"net": "vit_tiny_p2_8", "autocast": torch.bfloat16, "device": "cuda"}
+    eager = run(tiny_engine(name, **kind), 12)
+    captured = run(tiny_engine(name, graph=True, **kind), 12)
+    assert captured.graph is not None and float(captured.guard.count) == 0
+    assert_equal(eager.state_dict(), captured.state_dict())
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_resume_of_a_captured_run(name: str) -> None:
     whole = run(tiny_engine(name, device="cuda", graph=True), 12)

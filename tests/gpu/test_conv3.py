@@ -76,7 +76,7 @@ def test_two_layers(shape: tuple[int, int, int, int]) -> None:
     assert not arrived.any()
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", [s for s in SHAPES if s[1] == weights.CHANNELS])
 def test_weight_gradients(shape: tuple[int, int, int, int]) -> None:
     x, grad, weight = map_of(*shape), map_of(*shape), map_of(shape[1], shape[1], 3, 3)
     assert cuda.fits(x, weight, 1)

@@ -133,13 +133,13 @@ def test_backward(kernel: Start, shape: tuple[int, ...], normed: bool) -> None:
 
 
 @pytest.mark.parametrize("shares", [1, 3, 4])
-@pytest.mark.parametrize("shape", [*SHAPES, (32, 3, 8, 32)])
+@pytest.mark.parametrize("shape", [(32, 1, 16, 32), (32, 1, 8, 64), (32, 3, 8, 32)])
 def test_weight_gradient(kernel: Start, shape: tuple[int, ...], shares: int) -> None:
     layer, channels = Layer(*shape), shape[0]
     sums = unwritten(shares, channels, 3, 3, channels)
     arguments = [layer.x, layer.grad, sums, layer.tiles * 2, *shape[2:]]  # of half the rows
-    start = kernel(name_of("weight_gradient", channels), next(seeds))
-    start(grid=(shares, 1, 1), block=({32: 192, 64: 384}[channels], 1, 1), args=arguments)
+    start = kernel("weight_gradient", next(seeds))
+    start(grid=(shares, 1, 1), block=(192, 1, 1), args=arguments)
     doubles = layer.x.double(), layer.weight.shape, layer.grad.double()
     expected = nn.grad.conv2d_weight(*doubles, padding=1)  # type: ignore[attr-defined]
     assert far(sums.sum(0).permute(0, 3, 1, 2), expected) < 1e-5

@@ -77,3 +77,20 @@ def test_a_view_without_gradient_may_go_by_itself(net: str, passes: list[int]) -
         found.append([loss.total.detach(), *loss.parts.values(), *grads])
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+
+
+def test_what_a_view_by_itself_rounds_is_not_kept() -> None:
+    """Autocast would hand weights rounded on one stream to another, which did not wait for it."""
+    method = tiny_method("fixmatch", net="vit_tiny_p2_8")
+    views = [torch.randn(n, 3, 8, 8) for n in (4, 6, 6)]
+    seen: list[tuple[int, bool, bool]] = []
+
+    def look(_: torch.nn.Module, args: tuple[torch.Tensor, ...]) -> None:
+        kept, enabled = torch.is_autocast_cache_enabled(), torch.is_autocast_enabled("cpu")
+        seen.append((len(args[0]), kept, enabled))
+
+    method.net.register_forward_pre_hook(look)
+    with torch.autocast("cpu", torch.bfloat16):
+        method.predict(*views, constant=1)
+        method.predict(*views)
+    assert seen == [(6, False, True), (10, True, True), (16, True, True)]

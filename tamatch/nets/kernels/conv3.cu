@@ -446,31 +446,27 @@ KERNEL(THREADS, 5) backward(
         for (int which = 0; which < 2; ++which) totals[(group * 2 + which) * C + thread()] = kept[which];
 }
 
-// The gradient of a weight, in tiles of four rows. A warp has 32 channels out, 32 in, the three taps of
-// one line, and all of a tile (C = 64) or half its rows (32). Two tiles are in shared memory: one is
-// computed while the other one comes.
-template <int C>
+// The gradient of a weight of 32 channels in and out, in tiles of four rows. A warp has the three taps
+// of one line and half the rows of each tile. Two tiles are in shared memory: one is computed while
+// the other one comes.
 struct alignas(128) Pair {
-    static constexpr int ROWS = 4, COLUMNS = Tile<C>::COLUMNS, TALL = ROWS + 2, WIDE = COLUMNS + 2;
-    static constexpr int CHUNKS = C / 8, LINES = 3, PARTS = C / 32, SHARES = C == 32 ? 2 : 1;
-    static constexpr int WARPS = PARTS * PARTS * LINES * SHARES, THREADS = 32 * WARPS;
-    static constexpr int STEPS = ROWS * COLUMNS / SHARES / 16;  // of 16 pixels
+    static constexpr int C = 32, ROWS = 4, COLUMNS = Tile<C>::COLUMNS, CHUNKS = Tile<C>::CHUNKS;
+    static constexpr int TALL = ROWS + 2, WIDE = COLUMNS + 2, LINES = 3, THREADS = 2 * LINES * 32;
+    static constexpr int STEPS = ROWS / 2 * COLUMNS / 16;  // of 16 pixels
     Piece around[TALL * WIDE * CHUNKS], own[ROWS * COLUMNS * CHUNKS];
 
-    static DEVICE int at(int row, int column, int chunk) {  // of the map around the tile
-        return (row * WIDE + column) * CHUNKS + (chunk ^ moved<CHUNKS>(column));
-    }
     static DEVICE int own_at(int row, int column, int chunk) {
         return (row * COLUMNS + column) * CHUNKS + (chunk ^ moved<CHUNKS>(column));
     }
     DEVICE void fetch(const Piece *h, const Piece *grad, int tile, int height, int width) {
+        using T = Tile<C>;
         Place<C, ROWS> place(tile, height, width);
         int lane = thread() % 32, column = lane / CHUNKS, chunk = lane % CHUNKS;
-        ROLLED for (int task = thread() / 32; task < TALL + ROWS + 2; task += WARPS) {
+        ROLLED for (int task = thread() / 32; task < TALL + ROWS + 2; task += THREADS / 32) {
             if (task < TALL) {  // a row
                 bool there = place.has_row(task - 1);
                 UNROLL for (int x = column; x < COLUMNS; x += 32 / CHUNKS)
-                    copy_or_clear(there, around + at(task, x + 1, chunk),
+                    copy_or_clear(there, around + T::at(task, x + 1, chunk),
                                   h + place.piece(task - 1, x, chunk));
             } else if (task < TALL + ROWS) {
                 UNROLL for (int x = column; x < COLUMNS; x += 32 / CHUNKS)
@@ -478,9 +474,9 @@ struct alignas(128) Pair {
                                grad + place.piece(task - TALL, x, chunk));
             } else {  // the border on one side
                 int x = task == TALL + ROWS ? 0 : WIDE - 1;
-                for (int y = column; y < TALL; y += 32 / CHUNKS)
-                    copy_or_clear(place.has(y - 1, x - 1), around + at(y, x, chunk),
-                                  h + place.piece(y - 1, x - 1, chunk));
+                if (column < TALL)
+                    copy_or_clear(place.has(column - 1, x - 1), around + T::at(column, x, chunk),
+                                  h + place.piece(column - 1, x - 1, chunk));
             }
         }
         commit_copies();
@@ -488,20 +484,17 @@ struct alignas(128) Pair {
 };
 
 // Over the tiles share, share + shares, …: (shares, C, 3, 3, C) in all.
-template <int C>
-KERNEL(Pair<C>::THREADS, Pair<C>::SHARES) weight_gradient(
+KERNEL(Pair::THREADS, 2) weight_gradient(
     const Piece *h, const Piece *grad, float *sums, int tiles, int height, int width
 ) {
-    using P = Pair<C>;
-    constexpr int CHUNKS = P::CHUNKS, EACH = 3 * 2 * 4 * 4, OTHERS = P::THREADS / P::SHARES;
-    SHARED Pair<C> pairs[2];
-    int lane = thread() % 32, warp = thread() / 32, line = warp % P::LINES;
-    int out = warp / P::LINES % P::PARTS, in = warp / P::LINES / P::PARTS % P::PARTS;
-    int share = thread() / OTHERS, row = share * P::ROWS / P::SHARES;
-    Spot from[3], own = spot(pairs[0].own + P::own_at(row, lane % 8 + lane / 16 * 8,
-                                                      out * 4 + lane / 8 % 2));
+    using P = Pair;
+    constexpr int C = P::C, CHUNKS = P::CHUNKS, EACH = 3 * 2 * 4 * 4, HALF = P::THREADS / 2;
+    SHARED Pair pairs[2];
+    int lane = thread() % 32, line = thread() / 32 % P::LINES, lower = thread() / HALF;
+    int row = lower * P::ROWS / 2;
+    Spot from[3], own = spot(pairs[0].own + P::own_at(row, lane % 8 + lane / 16 * 8, lane / 8 % 2));
     for (int x = 0; x < 3; ++x)
-        from[x] = spot(pairs[0].around + P::at(row + line, lane % 16 + x, in * 4 + lane / 16));
+        from[x] = spot(pairs[0].around + Tile<C>::at(row + line, lane % 16 + x, lane / 16));
     float products[3][2][4][4] = {};
     pairs[0].fetch(h, grad, block(), height, width);
     ROLLED for (int tile = block(), which = 0; tile < tiles; tile += blocks(), which ^= 1) {
@@ -527,17 +520,15 @@ KERNEL(Pair<C>::THREADS, Pair<C>::SHARES) weight_gradient(
                 }
         }
     }
-    if (P::SHARES == 2) {
-        float *others = reinterpret_cast<float *>(pairs) + thread() % OTHERS, *all = &products[0][0][0][0];
-        static_assert(P::SHARES == 1 || sizeof(pairs) >= sizeof(float) * EACH * OTHERS, "");
-        synchronize();
-        if (share)
-            UNROLL for (int i = 0; i < EACH; ++i) others[i * OTHERS] = all[i];
-        synchronize();
-        if (share) return;
-        UNROLL for (int i = 0; i < EACH; ++i) all[i] += others[i * OTHERS];
-    }
-    float *to = sums + (block() * C + out * 32 + lane / 4) * TAPS * C + line * 3 * C + in * 32 + lane % 4 * 2;
+    float *others = reinterpret_cast<float *>(pairs) + thread() % HALF, *all = &products[0][0][0][0];
+    static_assert(sizeof(pairs) >= sizeof(float) * EACH * HALF, "");
+    synchronize();
+    if (lower)
+        UNROLL for (int i = 0; i < EACH; ++i) others[i * HALF] = all[i];
+    synchronize();
+    if (lower) return;
+    UNROLL for (int i = 0; i < EACH; ++i) all[i] += others[i * HALF];
+    float *to = sums + (block() * C + lane / 4) * TAPS * C + line * 3 * C + lane % 4 * 2;
     UNROLL for (int tap = 0; tap < 3; ++tap)
         UNROLL for (int m = 0; m < 2; ++m)
             UNROLL for (int n = 0; n < 4; ++n)

@@ -1,4 +1,4 @@
-"""Kernels in CUDA C++: compiled by NVRTC when they are first used, kept where Triton keeps its own."""
+"""Kernels in CUDA C++, compiled by NVRTC when first used and kept where Triton keeps its own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BOOLS = "false", "true"
 NAMES = (
     *(f"forward<{c}, {n}, {a}>" for c in COLUMNS for n in BOOLS for a in BOOLS),
     *(f"backward<{c}, {n}>" for c in COLUMNS for n in BOOLS),
-    *(f"weight_gradient<{c}>" for c in COLUMNS),
+    "weight_gradient",
     "add_up",
 )
 
@@ -101,8 +101,8 @@ def compiled(architecture: str) -> tuple[bytes, list[bytes]]:
     kept = get_cache_manager(hashlib.sha256(everything).hexdigest())
     files = kept.get_file("conv3.cubin"), kept.get_file("conv3.names")
     if all(files):
-        binary, symbols = (Path(file).read_bytes() for file in files)
-        return binary, symbols.split()
+        binary, names = (Path(file).read_bytes() for file in files)
+        return binary, names.split()
     program = done(nvrtc.nvrtcCreateProgram(source.encode(), b"conv3.cu", 0, [], []))
     for name in NAMES:
         done(nvrtc.nvrtcAddNameExpression(program, name.encode()))

@@ -8,13 +8,14 @@ from torch import Tensor
 from . import cuda, narrow
 from .norm import processors
 
-BLOCKS = {32: (2, 192), 64: (1, 384)}  # for each multiprocessor, and their threads, by channels
+CHANNELS = 32  # that our own kernel is for; from 64 on cuDNN's are faster
+BLOCKS, THREADS = 2, 192  # for each multiprocessor, and of each
 WIDTH, ADDERS = 32, 256  # columns that a block adds up, and its threads
 
 
 def weight_gradient(x: Tensor, grad: Tensor, weight: Tensor, stride: int, padding: int) -> Tensor:
     """The gradient of the weight, given that of the result."""
-    if padding == 1 and cuda.fits(x, weight, stride):
+    if padding == 1 and len(weight) == CHANNELS and cuda.fits(x, weight, stride):
         return added_up(in_shares(x, grad), weight)
     if narrow.fits(x, weight, stride):
         return added_up(narrow.weight_gradients(x, grad, weight), weight)
@@ -27,12 +28,10 @@ def weight_gradient(x: Tensor, grad: Tensor, weight: Tensor, stride: int, paddin
 
 def in_shares(x: Tensor, grad: Tensor) -> Tensor:
     """By our own kernel: (shares, O, 3, 3, I), each for some of the tiles of half the rows."""
-    channels, tiles = x.shape[1], 2 * cuda.tiles_of(x)
-    blocks, threads = BLOCKS[channels]
-    shares = min(tiles, blocks * processors(x.device))
-    sums = x.new_empty(shares, channels, 3, 3, channels, dtype=torch.float32)
-    name = f"weight_gradient<{channels}>"
-    cuda.start(name, x.device, shares, threads, x, grad, sums, tiles, *x.shape[2:])
+    tiles = 2 * cuda.tiles_of(x)
+    shares = min(tiles, BLOCKS * processors(x.device))
+    sums = x.new_empty(shares, CHANNELS, 3, 3, CHANNELS, dtype=torch.float32)
+    cuda.start("weight_gradient", x.device, shares, THREADS, x, grad, sums, tiles, *x.shape[2:])
     return sums
 
 
