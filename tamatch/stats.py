@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from . import dist
 from .errors import UsageError
-from .losses import entropy, kl
+from .losses import entropy, kl, normalize
 from .types import Task
 
 EPS = 1e-6
@@ -201,6 +201,10 @@ class Status(nn.Module):
     def ratio(self) -> Tensor:
         """r = p_target / p_model, float32 (C,)."""
         return ratio(self.target.value, self.model.value, self.eps).float()
+
+    def align(self, p: Tensor) -> Tensor:
+        """Normalize(p ⊙ r), (N, C): the predictions moved towards p_target."""
+        return normalize(p * self.ratio)
 
     @property
     def bound(self) -> Tensor:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..losses import each_ce, normalize
+from ..kinds import Inherited
 from ..pseudo import Pseudo
 from ..stats import Status, Tally
 from ..types import Batch, Loss, Out, Task
@@ -26,7 +26,7 @@ class Contrastive(Method):
         tau: float,
         projection: int,
         window: int,
-        **base: Any,
+        **base: Inherited,
     ) -> None:
         super().__init__(net, task, **base)
         self.tau = tau
@@ -55,7 +55,7 @@ class Contrastive(Method):
         """DA(p^w) = Normalize(p^w ⊙ p_target/p_model), p_model moved first."""
         p = weak.logits.softmax(-1)
         self.status.observe_(p, p)
-        return normalize(p * self.status.ratio)
+        return self.status.align(p)
 
     def agreement(self, logits: Tensor, p: Tensor, ids: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """(1/Bu) Σ m·H(p, p^s) with m = 1[max p ≥ τ], and what the log says of p."""
@@ -63,4 +63,4 @@ class Contrastive(Method):
         self.tally.add_(ids, mask)
         pseudo = Pseudo(p, p.argmax(-1), mask, torch.ones_like(mask))
         report = {**pseudo.report(), "p_model": self.status.model.value}
-        return (mask * each_ce(logits, p)).mean(), report
+        return pseudo.loss(logits, p), report

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 from .. import dist
-from ..kinds import LambdaU, LossWeight, Tau
+from ..kinds import Inherited, LambdaU, LossWeight, Tau
 from ..losses import each_ce
 from ..pseudo import compose
 from ..stats import Status
@@ -36,7 +36,7 @@ class CRMatch(Method):
         lambda_u: LambdaU = 1.0,  # all three 1 in the benchmark
         lambda_distance: LossWeight = 1.0,
         lambda_rotation: LossWeight = 1.0,
-        **base: Any,
+        **base: Inherited,
     ) -> None:
         super().__init__(net, task, **base)
         self.lambda_u = lambda_u
@@ -53,7 +53,8 @@ class CRMatch(Method):
         turn = torch.arange(4, device=upright.device).repeat_interleave(len(upright))
         x, weak, strong, turned = self.predict(*batch.x, *batch.u, turned_images)
         pseudo = self.labeler(weak.logits.detach(), x.logits.detach(), batch.id_u)
-        nearness = F.cosine_similarity(self.distance(strong.map), self.distance(weak.map)).relu()
+        z_s, z_w = (out.map.flatten(1).to(self.distance.weight.dtype) for out in (strong, weak))
+        nearness = F.cosine_similarity(self.distance(z_s), self.distance(z_w)).relu()
         sup = each_ce(x.logits, batch.y).mean()
         unsup = pseudo.loss(strong.logits)
         distance = (pseudo.mask * nearness).mean()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from .. import dist
-from ..kinds import Alpha, LambdaU, LossWeight, Momentum, Rampup, Temperature
-from ..losses import each_ce, normalize, one_hot, ramp, sharpen
+from ..kinds import Alpha, Inherited, LambdaU, LossWeight, Momentum, Rampup, Temperature
+from ..losses import each_ce, one_hot, ramp, sharpen
 from ..stats import Status
 from ..types import Batch, Loss, Task, Views
 from .base import Method, frozen_norm
@@ -46,7 +46,7 @@ class ReMixMatch(Method):
         temperature: Temperature = 0.5,  # their T
         momentum: Momentum = 0.999,  # the benchmark's
         rampup: Rampup = 1 / 64,  # the benchmark's κ
-        **base: Any,
+        **base: Inherited,
     ) -> None:
         super().__init__(net, task, **base)
         self.lambda_u, self.lambda_strong = lambda_u, lambda_strong
@@ -82,7 +82,7 @@ class ReMixMatch(Method):
         with frozen_norm(self.net):
             p = self.net(weak).logits.softmax(-1)
         self.status.observe_(p, p)
-        return sharpen(normalize(p * self.status.ratio), self.temperature)
+        return sharpen(self.status.align(p), self.temperature)
 
 
 def turned_by(images: Tensor, turn: Tensor) -> Tensor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..losses import normalize
 from .guess import Guess
 
 
@@ -15,4 +14,4 @@ def raw(guess: Guess) -> Tensor:
 
 def rescale(guess: Guess) -> Tensor:
     """RE(p^w) = Normalize(p^w ⊙ r)."""
-    return normalize(guess.p_w * guess.status.ratio)
+    return guess.status.align(guess.p_w)
