@@ -73,7 +73,8 @@ class Fairness(nn.Module):
         self.histogram.update_(dist.mean_(one_hot(pseudo.label, classes).double().mean(0)))
         p, use = logits.softmax(-1), pseudo.mask[:, None]
         if self.first_two:  # the published code used the mask as row numbers
-            p, use = dist.gather(p)[pseudo.mask.long()], torch.ones_like(use)
+            rows = dist.gather(p)
+            p, use = rows[pseudo.mask.long().clamp(max=len(rows) - 1)], torch.ones_like(use)
         mean = dist.mean((use * p).mean(0))
         histogram = dist.mean((use * one_hot(p.argmax(-1), classes)).mean(0))
         wanted = normalize(divide(self.shares.value, self.histogram.value)).to(p.dtype)

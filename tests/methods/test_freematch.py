@@ -86,3 +86,12 @@ def test_fairness_has_a_gradient_whatever_selects(select: Any) -> None:
     batch = echo_batch()
     method(batch).total.backward()
     assert batch.u[1].grad.any() and not batch.u[0].grad.any()
+
+
+def test_first_two_images_of_a_batch_of_one() -> None:
+    method = FreeMatch(Echo(), echo_task(), momentum=1.0, init_threshold=0.0, parity="usb")
+    u = (random_logits(0, rows=1), random_logits(1, rows=1))
+    loss = method(echo_batch(u=u))
+    assert loss.parts["used"].item() == 1
+    strong = u[1].softmax(-1).tolist()
+    assert loss.parts["fair"].item() == pytest.approx(fairness([1.0] * C, [1.0] * C, strong))
