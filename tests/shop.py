@@ -64,6 +64,10 @@ ARRAYS = {
         "images": np.zeros((2, 8, 8), np.uint8), "labels": np.array([0, 1]),
         "test_images": np.zeros((2, 9, 9), np.uint8), "test_labels": np.array([0, 1]),
     },
+    "half.npz": {
+        "images": np.zeros((2, 8, 8), np.uint8), "labels": np.array([0, 1]),
+        "test_images": np.zeros((2, 8, 8), np.uint8),
+    },
 }  # fmt: skip
 
 

@@ -265,6 +265,8 @@ COMMANDS = [
     ("train --data count.npz", 3, "labels must be 2 integers, got int64 (3,)."),
     ("train --data minus.npz", 3, "labels must be 0 or more, or -1 for unlabelled images."),
     ("train --data test.npz", 3, "test_images are 9 × 9, images 8 × 8. They must have one size."),
+    ("train --data half.npz", 3,
+     "test_images are given without test_labels: give both, or neither."),
     ("train --data stl10 --root nowhere", 3,
      "stl10 is not in {shop}/nowhere (looked for stl10_binary, stl10_binary.tar.gz). Get "
      "http://ai.stanford.edu/~acoates/stl10/stl10_binary.tar.gz (MD5 "

@@ -30,9 +30,6 @@ __all__ = [
 ]
 
 
-IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif")
-
-
 @dataclass(frozen=True)
 class DataEntry:
     """A named data set: what it is, who reads it, and the split used when none is asked for."""
@@ -40,10 +37,6 @@ class DataEntry:
     summary: str
     reader: str  # "module:function" of this package, called with (root, size, progress)
     plan: SplitPlan
-
-    @property
-    def labelled_in_pool(self) -> bool:
-        return self.plan.labelled_in_pool
 
 
 DATASETS: dict[str, DataEntry] = {
@@ -120,6 +113,8 @@ def own_path(name: str | Path) -> Path:
         near = difflib.get_close_matches(str(name), DATASETS, n=1)
         hint = f" Perhaps you meant {near[0]}." if near else f" Known: {', '.join(DATASETS)}."
         raise UsageError(f"--data {name} is neither a data set's name nor a folder.{hint}")
-    if path.is_file() and path.suffix.lower() in IMAGE_SUFFIXES:
+    from .decode import SUFFIXES  # and with it Pillow, which not every command needs
+
+    if path.is_file() and path.suffix.lower() in SUFFIXES:
         raise UsageError(f"--data {name} is one image. Give the folder that holds the classes.")
     return path

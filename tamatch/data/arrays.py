@@ -30,19 +30,12 @@ def from_arrays(
     """
     pixels, given = _pixels(images, "images"), _labels(labels, len(images), "labels")
     train = len(pixels)
-    if test_images is not None and test_labels is not None:
-        more, known = _pixels(test_images, "test_images"), np.asarray(test_labels)
-        if more.shape[1:] != pixels.shape[1:]:
-            raise DataError(
-                f"test_images are {more.shape[1]} × {more.shape[2]}, images "
-                f"{pixels.shape[1]} × {pixels.shape[2]}. They must have one size."
-            )
-        pixels = np.concatenate([pixels, more])
-        given = np.concatenate([given, _labels(known, len(more), "test_labels")])
-    classes = np.unique(given[given != UNKNOWN])
-    side = size if size is not None else min(pixels.shape[1:3])
-    pixels = resized(pixels, side)
+    if test_images is not None or test_labels is not None:
+        more, known = _test_part(test_images, test_labels, pixels.shape)
+        pixels, given = np.concatenate([pixels, more]), np.concatenate([given, known])
+    pixels = resized(pixels, min(pixels.shape[1:3]) if size is None else size)
     is_train, is_known = np.arange(len(given)) < train, given != UNKNOWN
+    classes = np.unique(given[is_known])
     parts = (
         np.flatnonzero(is_train & is_known),
         np.flatnonzero(is_train & ~is_known),
@@ -83,6 +76,22 @@ def read(path: Path, size: int | None = None) -> DataSet:
         size,
         path.stem,
     )
+
+
+def _test_part(
+    images: npt.NDArray[Any] | None, labels: npt.NDArray[Any] | None, like: tuple[int, ...]
+) -> tuple[Pixels, Indices]:
+    """Test images of the same size as those to train on, and their labels."""
+    if images is None or labels is None:
+        there, missing = ("labels", "images") if images is None else ("images", "labels")
+        raise DataError(f"test_{there} are given without test_{missing}: give both, or neither.")
+    pixels = _pixels(images, "test_images")
+    if pixels.shape[1:] != like[1:]:
+        raise DataError(
+            f"test_images are {pixels.shape[1]} × {pixels.shape[2]}, images "
+            f"{like[1]} × {like[2]}. They must have one size."
+        )
+    return pixels, _labels(labels, len(pixels), "test_labels")
 
 
 def _pixels(images: npt.NDArray[Any], name: str) -> Pixels:

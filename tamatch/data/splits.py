@@ -74,13 +74,7 @@ def make_split(data: DataSet, plan: SplitPlan) -> Split:
     the following ones unlabelled. This consumes a fresh `RandomState(seed)` exactly as the
     reference benchmark does, so that our 40 labels are its 40 labels.
     """
-    if not data.classes:
-        raise DataError(f"{data.name} has no labelled image. Label a few of each class.")
-    if len(data.classes) == 1:
-        raise DataError(
-            f'{data.name} has one class, "{data.classes[0]}": there is nothing to tell apart. '
-            "Add a folder for each other class."
-        )
+    _check_classes(data)
     labelled_counts, pool_counts = _counts(data, plan)
     random = np.random.RandomState(plan.seed)
     train = data.part("train")
@@ -148,6 +142,17 @@ def _tail(data: DataSet, option: str, head: int, gamma: float) -> list[int | Non
             f'"{data.classes[counts.index(0)]}". Ask for more, or for a smaller imbalance.'
         )
     return counts
+
+
+def _check_classes(data: DataSet) -> None:
+    """There must be something to tell apart."""
+    if not data.classes:
+        raise DataError(f"{data.name} has no labelled image. Label a few of each class.")
+    if len(data.classes) == 1:
+        raise DataError(
+            f'{data.name} has one class, "{data.classes[0]}": there is nothing to tell apart. '
+            "Add a folder for each other class."
+        )
 
 
 def _check_supply(data: DataSet, plan: SplitPlan, c: int, own: int, taken: int, end: int) -> None:

@@ -133,7 +133,7 @@ def test_equal_images() -> None:
 
 def test_presets() -> None:
     assert list(DATASETS) == ["digits", "cifar10", "cifar10-lt", "cifar100", "stl10", "eurosat"]
-    apart = [name for name, entry in DATASETS.items() if not entry.labelled_in_pool]
+    apart = [name for name, entry in DATASETS.items() if not entry.plan.labelled_in_pool]
     assert apart == ["cifar10-lt"]
     plan = DATASETS["cifar10-lt"].plan
     assert (plan.head_labelled, plan.head_unlabelled, plan.gamma) == (1500, 3000, 100)

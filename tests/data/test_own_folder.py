@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from tamatch.data import SplitPlan, load, make_split
+from tamatch.data.decode import SUFFIXES
 from tamatch.errors import DataError, UsageError
 from tests.data.pictures import picture, png_header, put, saved
 
@@ -299,3 +300,11 @@ def test_the_same_folder_reads_the_same_twice(tmp_path: Path) -> None:
         put(tmp_path / f"c{i % 3}" / f"{i}.png", 30 * i)
     first, again = load(tmp_path), load(tmp_path)
     assert first.sha256() == again.sha256() and first.files == again.files
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_one_image_is_no_data_set(suffix: str, tmp_path: Path) -> None:
+    file = tmp_path / f"cat{suffix.upper()}"
+    file.touch()
+    with pytest.raises(UsageError, match="is one image"):
+        load(file)
