@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from operator import gt, lt
 from statistics import mean, stdev
 
 from . import published
@@ -14,7 +15,7 @@ from .record import Result
 from .settings import LONG_TAIL, Setting
 from .store import Store
 
-ALIKE = 0.05  # utilizations that differ by less are "roughly the same"
+ALIKE = 5.0  # utilizations that differ by fewer points are "roughly the same"
 NEAR_ONE = 1.1  # scaling factors below this change little
 
 
@@ -53,13 +54,23 @@ class Evidence:
             if holds is not None:
                 shown.append(f"{short(setting)}: {text}")
                 held.append(holds)
+        finding = f"holds in {sum(held)} of {len(held)} settings" if held else None
+        said = self.so_far(finding, methods, settings)
+        return Verdict(said, "; ".join(shown) or "none yet")
+
+    def so_far(
+        self, finding: str | None, methods: Sequence[str], settings: Sequence[Setting]
+    ) -> str:
+        """A finding with what it lacks: the cells of these methods that are missing."""
         total = len(methods) * len(settings) * len(SEEDS)
         there = sum(len(self.of(method, setting)) for method in methods for setting in settings)
-        said = f"open: {total - there} of {total} cells missing"
-        if held:
-            so_far = f"holds in {sum(held)} of {len(held)} settings"
-            said = so_far if there == total else f"{said}; so far {so_far}"
-        return Verdict(said, "; ".join(shown) or "none yet")
+        lacks = f"open: {total - there} of {total} cells missing"
+        if finding is None:
+            return lacks
+        return finding if there == total else f"{lacks}; so far {finding}"
+
+
+Judge = Callable[[Evidence], Verdict]
 
 
 def short(setting: Setting) -> str:
@@ -73,19 +84,28 @@ def last_error(result: Result) -> float:
     return result.error_last
 
 
-def lower_error(ours: str, theirs: str) -> Callable[[Evidence], Verdict]:
-    """The first method's mean error at the last step is below the second's."""
+def compared(
+    value: Callable[[Result], float],
+    shown: str,
+    holds: Callable[[float, float], bool],
+    ours: str = "tamatch",
+    theirs: str = "fixmatch",
+) -> Judge:
+    """How the means of two methods stand to each other; `shown` is the text around both."""
 
     def judge(evidence: Evidence) -> Verdict:
         def figure(setting: Setting) -> tuple[str, bool | None]:
-            a, b = (evidence.mean(m, setting, last_error) for m in (ours, theirs))
-            if a is None or b is None:
-                return "", None
-            return f"{a:.2f} against {b:.2f}", a < b
+            a, b = (evidence.mean(method, setting, value) for method in (ours, theirs))
+            return ("", None) if a is None or b is None else (shown.format(a, b), holds(a, b))
 
         return evidence.judge((ours, theirs), figure)
 
     return judge
+
+
+def lower_error(ours: str, theirs: str) -> Judge:
+    """The first method's mean error at the last step is below the second's."""
+    return compared(last_error, "{:.2f} against {:.2f}", lt, ours, theirs)
 
 
 def smaller_deviation(evidence: Evidence) -> Verdict:
@@ -107,39 +127,15 @@ def late(curve: Curve) -> float:
     return mean(curve.value[len(curve.value) // 2 :])
 
 
-def lower_kl(evidence: Evidence) -> Verdict:
-    def figure(setting: Setting) -> tuple[str, bool | None]:
-        a, b = (
-            evidence.mean(m, setting, lambda r: late(r.kl_truth)) for m in ("tamatch", "fixmatch")
-        )
-        return ("", None) if a is None or b is None else (f"{a:.4f} against {b:.4f} nats", a < b)
-
-    return evidence.judge(("tamatch", "fixmatch"), figure)
-
-
-def same_utilization(evidence: Evidence) -> Verdict:
-    def figure(setting: Setting) -> tuple[str, bool | None]:
-        a, b = (
-            evidence.mean(m, setting, lambda r: late(r.utilization))
-            for m in ("tamatch", "fixmatch")
-        )
-        if a is None or b is None:
-            return "", None
-        return f"{100 * a:.1f} against {100 * b:.1f} %", abs(a - b) < ALIKE
-
-    return evidence.judge(("tamatch", "fixmatch"), figure)
-
-
 def worst_class(result: Result) -> float:
     return min(v for v in result.per_class_accuracy or [] if v is not None)
 
 
-def better_worst_class(evidence: Evidence) -> Verdict:
-    def figure(setting: Setting) -> tuple[str, bool | None]:
-        a, b = (evidence.mean(m, setting, worst_class) for m in ("tamatch", "fixmatch"))
-        return ("", None) if a is None or b is None else (f"{a:.1f} against {b:.1f} %", a > b)
-
-    return evidence.judge(("tamatch", "fixmatch"), figure)
+lower_kl = compared(lambda r: late(r.kl_truth), "{:.4f} against {:.4f} nats", lt)
+same_utilization = compared(
+    lambda r: 100 * late(r.utilization), "{:.1f} against {:.1f} %", lambda a, b: abs(a - b) < ALIKE
+)
+better_worst_class = compared(worst_class, "{:.1f} against {:.1f} %", gt)
 
 
 def cost(evidence: Evidence, ablation: str, settings: Iterable[Setting]) -> float | None:
@@ -152,21 +148,18 @@ def cost(evidence: Evidence, ablation: str, settings: Iterable[Setting]) -> floa
     return mean(gaps) if gaps else None
 
 
-def costs_more(ablation: str, at: float) -> Callable[[Evidence], Verdict]:
+def costs_more(ablation: str, at: float) -> Judge:
     """An ablation costs more at this γ than at the other one."""
 
     def judge(evidence: Evidence) -> Verdict:
         here = [s for s in LONG_TAIL if s.options["gamma"] == at]
         there = [s for s in LONG_TAIL if s not in here]
         a, b = (cost(evidence, ablation, settings) for settings in (here, there))
-        cells = len(LONG_TAIL) * len(SEEDS) * 2
-        found = sum(len(evidence.of(m, s)) for m in (ablation, "tamatch") for s in LONG_TAIL)
-        missing = f"open: {cells - found} of {cells} cells missing"
-        if a is None or b is None:
-            return Verdict(missing, "none yet")
-        said = "holds" if a > b else "does not hold"
-        figures = f"{a:+.2f} points at γ {at:.0f}, {b:+.2f} at the other"
-        return Verdict(said if found == cells else f"{missing}; so far {said}", figures)
+        finding, figures = None, "none yet"
+        if a is not None and b is not None:
+            finding = "holds" if a > b else "does not hold"
+            figures = f"{a:+.2f} points at γ {at:.0f}, {b:+.2f} at the other"
+        return Verdict(evidence.so_far(finding, (ablation, "tamatch"), LONG_TAIL), figures)
 
     return judge
 
@@ -198,6 +191,6 @@ def printed_deviations(evidence: Evidence) -> Verdict:
     )
 
 
-def out_of_reach(cells: int) -> Callable[[Evidence], Verdict]:
+def out_of_reach(cells: int) -> Judge:
     """Of tables whose pre-trained weights are not included."""
     return lambda evidence: Verdict(f"open: {cells} of {cells} cells missing", "none yet")

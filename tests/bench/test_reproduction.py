@@ -5,13 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tamatch.bench.cells import SEEDS, Cell
 from tamatch.bench.claims import CLAIMS
 from tamatch.bench.curves import Curve
-from tamatch.bench.evidence import Evidence, costs_more, lower_error, ratio_near_one
+from tamatch.bench.evidence import (
+    Evidence,
+    Judge,
+    better_worst_class,
+    costs_more,
+    lower_error,
+    lower_kl,
+    ratio_near_one,
+    same_utilization,
+    smaller_deviation,
+)
 from tamatch.bench.plans import PLANS
 from tamatch.bench.reproduction import page
 from tamatch.bench.settings import LONG_TAIL, Setting
@@ -63,6 +74,51 @@ def test_a_lower_error_is_judged_setting_by_setting(evidence: Evidence) -> None:
     evidence.store.path(worse).unlink()
     said = judge(evidence).said
     assert said == "open: 1 of 24 cells missing; so far holds in 4 of 4 settings"
+
+
+def late(value: float) -> Curve:
+    """A curve of this mean over the second half of a run."""
+    return Curve([1, 2, 3, 4], [0.0, 0.0, value, value])
+
+
+@pytest.mark.parametrize(
+    ("judge", "field", "better", "worse", "shown"),
+    [
+        (lower_kl, "kl_truth", late(0.1), late(0.2), "{:.4f} against {:.4f} nats"),
+        (better_worst_class, "per_class_accuracy", [71.0, None], [60.0], "{:.1f} against {:.1f} %"),
+    ],
+)
+def test_how_two_methods_stand_to_each_other(
+    evidence: Evidence, judge: Judge, field: str, better: Any, worse: Any, shown: str
+) -> None:
+    for ours, theirs, holds in ((better, worse, 4), (worse, better, 0)):
+        fill(evidence.store, "tamatch", lambda *_: 20.0, **{field: ours})
+        fill(evidence.store, "fixmatch", lambda *_: 20.0, **{field: theirs})
+        verdict = judge(evidence)
+        assert verdict.said == f"holds in {holds} of 4 settings"
+    figures = shown.format(*((0.2, 0.1) if field == "kl_truth" else (60, 71)))
+    assert f"500/4000, γ 150: {figures}" in verdict.figures
+
+
+@pytest.mark.parametrize(("share", "holds"), [(0.86, 4), (0.94, 4), (0.84, 0), (0.96, 0)])
+def test_utilizations_within_five_points_are_alike(
+    evidence: Evidence, share: float, holds: int
+) -> None:
+    for method, own in (("tamatch", share), ("fixmatch", 0.9)):
+        fill(evidence.store, method, lambda *_: 20.0, utilization=late(own))
+    verdict = same_utilization(evidence)
+    assert verdict.said == f"holds in {holds} of 4 settings"
+    assert f"{100 * share:.1f} against 90.0 %" in verdict.figures
+
+
+def test_a_smaller_deviation_must_be_below_both(evidence: Evidence) -> None:
+    for method, step in (("tamatch", 1.0), ("fixmatch", 2.0), ("freematch", 3.0)):
+        fill(evidence.store, method, lambda setting, seed, step=step: 20 + step * seed)
+    verdict = smaller_deviation(evidence)
+    assert verdict.said == "holds in 4 of 4 settings"
+    assert "500/4000, γ 150: 1.00 against 2.00 and 3.00" in verdict.figures
+    fill(evidence.store, "freematch", lambda setting, seed: 20 + 0.5 * seed)
+    assert smaller_deviation(evidence).said == "holds in 0 of 4 settings"
 
 
 @pytest.mark.parametrize(("at_150", "said"), [(5.0, "holds"), (0.5, "does not hold")])
