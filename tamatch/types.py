@@ -42,11 +42,11 @@ class Batch(NamedTuple):
 
 
 class Out(NamedTuple):
-    """What a net returns, in float32 whatever it computes in."""
+    """What a net returns; logits and features in float32, whatever it computes in."""
 
     logits: Tensor  # (N, classes)
     features: Tensor  # (N, width) pooled features, input of the last linear layer
-    map: Tensor  # (N, map_width) flattened final feature map (ViT: the pooled features)
+    map: Tensor  # (N, ...) the last feature map as it was computed (ViT: the pooled features)
 
 
 @dataclass

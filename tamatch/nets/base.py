@@ -29,7 +29,7 @@ class Net(nn.Module):
         super().__init__()
         self.classes = classes
         self.width = width  # length of Out.features rows
-        self.map_width = map_width  # length of Out.map rows
+        self.map_width = map_width  # numbers of an image in Out.map
 
     def forward(self, images: Tensor) -> Out:
         """Classify (N, 3, H, W) images."""
@@ -63,7 +63,7 @@ class Net(nn.Module):
         dtype = self.head.weight.dtype
         with full_precision(features.device):
             features = features.to(dtype)
-            return Out(self.head(features), features, feature_map.to(dtype))
+            return Out(self.head(features), features, feature_map)
 
 
 class Wrapped(Net):

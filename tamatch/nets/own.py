@@ -39,8 +39,8 @@ class OwnNet(Wrapped):
         channels_last: bool = True,
         waits: str | None = None,
     ) -> None:
-        logits, features, feature_map = (t.shape[1] for t in shapes)
-        super().__init__(model, classes=logits, width=features, map_width=feature_map)
+        logits, features, of_map = (t[0].numel() for t in shapes)
+        super().__init__(model, classes=logits, width=features, map_width=of_map)
         self.head_name, self.channels_last, self.waits = head_name, channels_last, waits
 
     def forward(self, images: Tensor) -> Out:

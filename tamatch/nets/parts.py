@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, cast
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -47,3 +48,7 @@ class Plain:
 
     def conv(self, conv: nn.Conv2d, x: Tensor) -> Tensor:
         return cast(Tensor, conv(x))
+
+    def pool(self, x: Tensor, dtype: torch.dtype) -> Tensor:
+        """The mean of each channel."""
+        return x.mean((2, 3), dtype=dtype)

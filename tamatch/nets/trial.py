@@ -94,7 +94,8 @@ def bears_channels_last(trial: nn.Module, images: Tensor) -> bool:
 def check(found: Any, what: str, classes: int, size: int, when: str = "") -> None:
     """Refuse what no method can train on."""
     tensors = tuple(found) if isinstance(found, Out) else (found,)
-    if not all(map(is_table, tensors)) or tensors[0].shape[1] != classes:
+    tables = all(map(has_rows, tensors)) and all(table.ndim == 2 for table in tensors[:2])
+    if not tables or tensors[0].shape[1] != classes:
         shown = " and ".join(map(described, tensors))
         raise UsageError(
             f"{what} returns {shown} for {IMAGES} images of 3 × {size} × {size}{when}; expected "
@@ -108,10 +109,10 @@ def check(found: Any, what: str, classes: int, size: int, when: str = "") -> Non
         )
 
 
-def is_table(value: Any) -> bool:
-    """Whether it has a row of numbers for each image."""
-    table = isinstance(value, Tensor) and value.is_floating_point() and value.ndim == 2
-    return table and len(value) == IMAGES
+def has_rows(value: Any) -> bool:
+    """Whether it has numbers for each image."""
+    numbers = isinstance(value, Tensor) and value.is_floating_point() and value.ndim >= 2
+    return numbers and len(value) == IMAGES
 
 
 def described(value: Any) -> str:

@@ -80,7 +80,7 @@ class Block(Recomputing):
 
 
 class WideResNet(Net):
-    """WRN-depth-width with widths 16, 16k, 32k, 64k; `map` is the last feature map, flattened."""
+    """WRN-depth-width with widths 16, 16k, 32k, 64k."""
 
     def __init__(self, depth: int, width: int, *, classes: int, size: int, style: Style) -> None:
         channels = (16, 16 * width, 32 * width, 64 * width)
@@ -103,7 +103,7 @@ class WideResNet(Net):
         for block in (m for m in self.modules() if isinstance(m, Block)):
             flow = block(flow, do)
         _, last = do.norm(self.norm, flow)
-        return self.finish(last.mean((2, 3), dtype=self.head.weight.dtype), last.flatten(1))
+        return self.finish(do.pool(last, self.head.weight.dtype), last)
 
     def accelerate(self) -> None:
         """Train by hand-written kernels where they fit, else compile."""

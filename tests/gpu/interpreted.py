@@ -20,6 +20,7 @@ from tamatch.augment import OPERATIONS, Augment, Policy
 from tamatch.augment.kernel import render
 from tamatch.nets import kernels
 from tamatch.nets.kernels import narrow, weights
+from tamatch.nets.kernels.stem import Stem
 
 STRONG, WEAK = 2, 1  # how the views of a stream are numbered
 
@@ -80,6 +81,23 @@ def check_narrow(inner: int, outer: int, count: int, height: int, width: int) ->
     assert far(weights.added_up(narrow.weight_gradients(x, grad, weight), weight), expected) < 1e-5
 
 
+def check_stem() -> None:
+    """However the images lie in memory, and their gradient."""
+    torch.manual_seed(0)
+    weight, bias = torch.randn(16, 3, 3, 3), torch.randn(16)
+    images = torch.randn(3, 3, 12, 14)
+    order = torch.channels_last
+    for x in (images, images.to(memory_format=order), images[:, :, 2:9, 3:8]):
+        found = []
+        for convolve in (Stem.apply, lambda *given: torch.conv2d(*given, padding=1)):
+            given = [value.detach().requires_grad_() for value in (x, weight, bias)]
+            y = convolve(*given)
+            y.square().sum().backward()
+            found.append([y, *(value.grad for value in given if value.grad is not None)])
+        assert len(found[0]) == 4
+        assert all(far(mine, theirs) < 1e-5 for mine, theirs in zip(*found, strict=True))
+
+
 def check_limit() -> None:
     """Maps too large for places of 32 bits are left to torch; 12 x 8 x 8 pixels stand for those."""
     before, kernels.COUNTABLE = kernels.COUNTABLE, 12 * 8 * 8 * 16 - 1
@@ -94,6 +112,7 @@ def check_limit() -> None:
 def main() -> None:
     mend()
     check_limit()
+    check_stem()
     for name, size, count in (("wrn_10_1", 8, 3), ("wrn_10_2", 12, 2), ("wrn_10_1_clean", 6, 5)):
         check_nets(name, size, count)
     for inner, outer in ((16, 16), (16, 32), (32, 32)):

@@ -64,7 +64,7 @@ def test_without_a_linear_layer_the_logits_are_the_features() -> None:
 def test_what_returns_out_is_used_as_it_is() -> None:
     net = own("Showing")
     assert (net.width, net.map_width) == (3, 3 * 8 * 8)
-    assert torch.equal(net(IMAGES).map, IMAGES.flatten(1))
+    assert torch.equal(net(IMAGES).map, IMAGES)
     assert type(own("Ours")) is not OwnNet and own("Ours")(IMAGES).logits.shape == (4, 5)
 
 
@@ -276,6 +276,11 @@ WRONG = {  # the file, and the message
     "class Net(nn.Module):\n    def __init__(self, classes):\n        super().__init__()\n"
     "    def forward(self, x):\n        return self.fc(x)": (
         r"failed \(net.py, line 7: AttributeError: 'Net' object has no attribute 'fc'\)\."
+    ),
+    "from tamatch.types import Out\nclass Net(nn.Flatten):\n    def __init__(self, classes):\n"
+    "        super().__init__()\n    def forward(self, x):\n"
+    "        return Out(super().forward(x)[:, :5], x, x)": (
+        r"returns a tensor of 2 × 5 and a tensor of 2 × 3 × 8 × 8 and a tensor of 2 × 3 × 8 × 8 for"
     ),
     "def Net(classes): return nn.Flatten()": (
         r"returns a tensor of 2 × 192 for 2 images of 3 × 8 × 8; expected are logits, a tensor of "

@@ -6,8 +6,11 @@ here it is a few. Convolutions are cuDNN's, but those of few channels have kerne
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
+from torch.autograd import Function
 
 from tamatch.nets.parts import Flow, Plain
 
@@ -16,8 +19,9 @@ from .beside import Beside
 from .conv import Convolve
 from .conv3 import NormConvolve
 from .narrow import LEAST
-from .norm import COUNTABLE, NormAct, as_rows
+from .norm import COUNTABLE, NormAct
 from .rounded import Rounded
+from .stem import Stem
 
 
 class Fused(Plain):
@@ -58,24 +62,31 @@ class Fused(Plain):
         return whole if x is h else x, Flow(y, None, statistics)
 
     def conv(self, conv: nn.Conv2d, x: Tensor) -> Tensor:
-        weight = self.weights[conv]
-        beside: Beside | None = self.beside
-        if conv.bias is not None:  # the first layer; its gradient is cut to size before it is kept
-            x, weight = widened(x.to(self.dtype), weight, conv.bias)
-            beside = None
+        weight, first = self.weights[conv], conv.bias is not None
+        if first and len(x) * x.shape[2] * x.shape[3] * LEAST > COUNTABLE:
+            return super().conv(conv, x)
         with torch.cuda.device_of(x):
-            y: Tensor = Convolve.apply(x, weight, conv.stride[0], conv.padding[0], beside)
+            y: Tensor = (
+                Stem.apply(x, weight, conv.bias)
+                if first
+                else Convolve.apply(x, weight, conv.stride[0], conv.padding[0], self.beside)
+            )
         return y
 
+    def pool(self, x: Tensor, dtype: torch.dtype) -> Tensor:
+        mean: Tensor = Pool.apply(x, dtype)
+        return mean
 
-def widened(x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    """The same 3 x 3 convolution of images with as many channels as the tensor cores want.
 
-    The first new channel is 1 everywhere, and the centre of its weight is the bias.
-    """
-    channels = x.shape[1]
-    more = (0, 0, 0, 0, 0, LEAST - channels)
-    x, weight = nn.functional.pad(x, more), nn.functional.pad(weight, more)
-    x[:, channels] = 1
-    weight[:, channels, 1, 1] = bias.to(weight.dtype)
-    return as_rows(x), as_rows(weight)
+class Pool(Function):
+    """The mean of each channel. Its gradient is the same for all pixels, and rounded only once."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, dtype: torch.dtype) -> Tensor:
+        ctx.shape, ctx.dtype = x.shape, x.dtype
+        return x.mean((2, 3), dtype=dtype)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        pixels = ctx.shape[2] * ctx.shape[3]
+        return (grad / pixels).to(ctx.dtype)[:, :, None, None].expand(ctx.shape), None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -16,31 +15,33 @@ from .weights import weight_gradient
 
 
 class Convolve(Function):
-    """A convolution, by whichever kernels are fast for its width.
-
-    `beside` may compute the gradient of a weight that goes to `Rounded` and to nothing before.
-    """
+    """A convolution without a bias; its weight's gradient goes to `Rounded` as it is."""
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor, stride: int, padding: int, beside: Beside | None
+        ctx: Any, x: Tensor, weight: Tensor, stride: int, padding: int, beside: Beside
     ) -> Tensor:
         ctx.save_for_backward(x, weight)
         ctx.geometry, ctx.beside = (stride, padding), beside
-        if narrow.fits(x, weight, stride) and weight.shape[1] == narrow.LEAST:
-            return narrow.convolve(x, weight)
-        return torch.conv2d(x, weight, None, stride, padding)
+        return convolve(x, weight, stride, padding)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
         grad, grad_x, grad_weight = as_rows(grad), None, None
         if ctx.needs_input_grad[1]:
-            with nullcontext() if ctx.beside is None else ctx.beside.reading(x, grad):
+            with ctx.beside.reading(x, grad):
                 grad_weight = weight_gradient(x, grad, weight, *ctx.geometry)
         if ctx.needs_input_grad[0]:
             grad_x = map_gradient(x, grad, weight, *ctx.geometry)
         return grad_x, grad_weight, None, None, None
+
+
+def convolve(x: Tensor, weight: Tensor, stride: int, padding: int) -> Tensor:
+    """The convolution of a map."""
+    if narrow.fits(x, weight, stride) and weight.shape[1] == narrow.LEAST:
+        return narrow.convolve(x, weight)
+    return torch.conv2d(x, weight, None, stride, padding)
 
 
 def map_gradient(x: Tensor, grad: Tensor, weight: Tensor, stride: int, padding: int) -> Tensor:
