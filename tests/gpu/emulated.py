@@ -21,7 +21,7 @@ GROUPS, SLOPE = 32, 0.1
 BOOLS = "false", "true"
 KERNELS = [
     *(f"forward<{c}, {n}, {a}>" for c in (32, 64) for n in BOOLS for a in BOOLS),
-    *(f"backward<{c}, {n}>" for c in (32, 64) for n in BOOLS),
+    *(f"backward<{c}, {n}, {a}>" for c in (32, 64) for n in BOOLS for a in BOOLS),
     "weight_gradient", "add_up",
 ]  # fmt: skip
 START = """
@@ -70,8 +70,8 @@ def build(folder: Path) -> Callable[..., Callable[..., None]]:
 
 def as_c(value: Any) -> Any:
     """As `torch.cuda` passes arguments to a kernel."""
-    if isinstance(value, Tensor):
-        return ctypes.c_void_p(value.data_ptr())
+    if value is None or isinstance(value, Tensor):
+        return ctypes.c_void_p(None if value is None else value.data_ptr())
     return ctypes.c_int(value) if isinstance(value, int) else ctypes.c_double(value)
 
 

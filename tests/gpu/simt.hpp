@@ -77,6 +77,7 @@ inline void of_warp() { wait(machine.warps[machine.thread / 32], 32); }
 inline Lane &lane_of_warp(int lane) { return machine.fibers[machine.thread / 32 * 32 + lane].lane; }
 
 inline void fence() {}
+inline void await_previous() {}
 inline void will_read(const Piece *) {}
 inline float fresh(const float *from) { return *from; }
 inline int add_atomically(int *to, int value) { return (*to += value) - value; }

@@ -47,8 +47,9 @@ def test_two_layers(shape: tuple[int, int, int, int]) -> None:
     nn.init.uniform_(norm.weight, 0.5, 1.5)
     nn.init.normal_(norm.bias)
     given = [tensor.detach().requires_grad_() for tensor in (x, weight, skip)]
-    arrived = torch.zeros(cuda.GROUPS, dtype=torch.int32, device="cuda")
-    more = norm, arrived, Beside()
+    arrived = torch.zeros(cuda.GROUPS + 1, dtype=torch.int32, device="cuda")
+    lacking: dict[int, object] = {}
+    more = norm, arrived, Beside(), lacking
     affine = norm.weight, norm.bias
     _, y, known = conv3.NormConvolve.apply(given[0], None, *affine, given[1], given[2], *more)
     y, z, _ = conv3.NormConvolve.apply(y, known, *affine, given[1], None, *more)
@@ -73,7 +74,7 @@ def test_two_layers(shape: tuple[int, int, int, int]) -> None:
     assert far(norm.running_mean, 0.1 * mean) < 1e-2
     assert far(norm.running_var, 0.9 + 0.1 * variance) < 1e-2
     assert int(norm.num_batches_tracked) == 1
-    assert not arrived.any()
+    assert not arrived.any() and not lacking
 
 
 @pytest.mark.parametrize("shape", [s for s in SHAPES if s[1] == weights.CHANNELS])

@@ -72,7 +72,7 @@ class Layer:
         channels, size = len(self.gamma), -(-self.tiles // GROUPS)
         tiles = unwritten(self.tiles, 2, channels)
         totals = unwritten(-(-self.tiles // size), 2, channels)
-        return tiles, torch.zeros(GROUPS, dtype=torch.int32), totals
+        return tiles, torch.zeros(GROUPS + 1, dtype=torch.int32), totals
 
 
 def wide(x: Tensor) -> Tensor:
@@ -110,25 +110,46 @@ def test_forward(kernel: Start, shape: tuple[int, ...], normed: bool, added: boo
     assert not arrived.any()
 
 
+@pytest.mark.parametrize("following", [None, "norm", "norm and more"])
 @pytest.mark.parametrize("normed", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_backward(kernel: Start, shape: tuple[int, ...], normed: bool) -> None:
+def test_backward(
+    kernel: Start, shape: tuple[int, ...], normed: bool, following: str | None
+) -> None:
     layer, channels = Layer(*shape), shape[0]
-    out = torch.full_like(layer.x, float("nan"))
+    after = Layer(channels, shape[1] + 1, *shape[2:])  # the same map, but for one image
+    after_x, extra = after.x[: shape[1]], after.skip[: shape[1]]
+    variance, mean = torch.var_mean(after_x.double(), (0, 2, 3), correction=0)
+    after_moments = torch.stack([mean, (variance + EPS).rsqrt()])
+    standard = (after_x - wide(mean)) * wide(after_moments[1])
+    behind, grad = layer.grad.double(), layer.grad.double()
+    after_sums = torch.stack([behind.sum((0, 2, 3)), (behind * standard).sum((0, 2, 3))])
+    if following:
+        means = after_sums / (layer.x.numel() // channels)
+        grad = behind - wide(means[0]) - standard * wide(means[1])
+        grad = grad * wide(after.gamma * after_moments[1])
+        grad = grad + (extra.double() if "more" in following else 0)
+    out, whole = (torch.full_like(layer.x, float("nan")) for _ in range(2))
     tiles, arrived, totals = layer.sums()
-    start = kernel(name_of("backward", channels, normed), next(seeds))
+    sums, grad_gamma, grad_beta = unwritten(2, channels), unwritten(channels), unwritten(channels)
+    start = kernel(name_of("backward", channels, normed, following is not None), next(seeds))
     arguments = [
         layer.grad, layer.weight, out, layer.x, layer.moments.float(), layer.gamma, layer.beta,
-        tiles, arrived, totals, *shape[2:],
+        tiles, arrived, totals, sums, grad_gamma, grad_beta,
+        after_x, extra if following and "more" in following else None, after_moments.float(),
+        after.gamma, after_sums.float(), whole, *shape[2:],
     ]  # fmt: skip
     start(grid=(layer.tiles, 1, 1), block=(THREADS, 1, 1), args=arguments)
-    doubles = layer.weight.double(), layer.grad.double()
-    expected = nn.grad.conv2d_input(layer.x.shape, *doubles, padding=1)  # type: ignore[attr-defined]
+    if following:
+        assert far(whole, grad) < 3e-3
+        grad = whole.double()
+    expected = nn.grad.conv2d_input(layer.x.shape, layer.weight.double(), grad, padding=1)  # type: ignore[attr-defined]
     assert far(out, expected * layer.slope if normed else expected) < 3e-3
     if normed:
         g = out.double()
-        sums = torch.stack([g.sum((0, 2, 3)), (g * layer.standard).sum((0, 2, 3))])
-        assert far(totals.sum(0), sums) < 1e-5
+        true = torch.stack([g.sum((0, 2, 3)), (g * layer.standard).sum((0, 2, 3))])
+        assert far(sums, true) < 1e-5
+        assert torch.equal(torch.stack([grad_beta, grad_gamma]), sums)
     assert not arrived.any()
 
 
@@ -155,4 +176,4 @@ def test_adding_up(kernel: Start, rows: int) -> None:
 
 def test_more_tiles_than_groups(kernel: Start) -> None:
     test_forward(kernel, (32, 35, 8, 32), True, True)
-    test_backward(kernel, (32, 35, 8, 32), True)
+    test_backward(kernel, (32, 35, 8, 32), True, "norm and more")

@@ -17,7 +17,7 @@ from tamatch.nets.parts import Flow, Plain
 from . import conv3, cuda
 from .beside import Beside
 from .conv import Convolve
-from .conv3 import NormConvolve
+from .conv3 import Norm, NormConvolve
 from .narrow import LEAST
 from .norm import COUNTABLE, NormAct
 from .rounded import Rounded
@@ -33,9 +33,15 @@ class Fused(Plain):
         autocast = torch.is_autocast_enabled("cuda")
         self.dtype = torch.get_autocast_dtype("cuda") if autocast else weights[0].dtype
         self.beside = Beside()
-        self.arrived = torch.zeros(cuda.GROUPS, dtype=torch.int32, device=weights[0].device)
-        rounded = Rounded.apply(self.dtype, self.beside.join, *weights)
+        self.arrived = torch.zeros(cuda.GROUPS + 1, dtype=torch.int32, device=weights[0].device)
+        self.lacking: dict[int, Norm] = {}
+        rounded = Rounded.apply(self.dtype, self.join, *weights)
         self.weights = dict(zip(convs, rounded, strict=True))
+
+    def join(self, *grads: Tensor) -> None:
+        """After the last gradient of a weight, and before any is read."""
+        assert not self.lacking, "a gradient went to another layer than the one that completes it"
+        self.beside.join(*grads)
 
     def norm(self, norm: nn.BatchNorm2d, flow: Flow) -> tuple[Tensor, Tensor]:
         branch, skip, _ = flow
@@ -57,7 +63,7 @@ class Fused(Plain):
         with torch.cuda.device_of(h):
             whole, y, statistics = NormConvolve.apply(
                 h, flow.statistics, norm.weight, norm.bias, self.weights[conv], skip, norm,
-                self.arrived, self.beside,
+                self.arrived, self.beside, self.lacking,
             )  # fmt: skip
         return whole if x is h else x, Flow(y, None, statistics)
 

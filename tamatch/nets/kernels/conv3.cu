@@ -1,6 +1,7 @@
 // A 3 x 3 convolution of C to C channels together with its neighbours in a residual net:
 // forward BatchNorm and activation in front of it, the sum and the next BatchNorm's statistics
-// behind it; backward the activation's gradient and the BatchNorm's sums behind the one of the maps.
+// behind it; backward the gradient of the BatchNorm behind it in front of the one of the maps, then the
+// activation's gradient and the sums for the BatchNorm before it.
 //
 // A block computes a tile of an image from a copy in shared memory that has a border of one pixel.
 // A tap of the convolution is a matrix product whose rows are the copy's pixels moved by the tap.
@@ -57,7 +58,7 @@ template <int C>
 struct alignas(128) Shared {  // a pixel's pieces differ in their addresses' last bits alone
     Piece tile[Tile<C>::TALL * Tile<C>::WIDE * Tile<C>::CHUNKS];
     Piece weights[Tile<C>::SLOTS * C * Tile<C>::CHUNKS];
-    float sums[2][THREADS], scale[C], offset[C];
+    float sums[2][THREADS], scale[C], slope[C], offset[C];
     int last;
 };
 
@@ -171,26 +172,27 @@ DEVICE Moments together(Shared<C> &shared, const float *rows, int count, float e
     return {pixels * around + totals[0], squares > 0 ? squares : 0, pixels};
 }
 
-// Keep what the first C threads have of a tile. Whether it is the last of its group to come here,
-// which then sees what all of them have kept.
+// Whether the block is the last of so many to come here; it then sees what all of them have kept.
 template <int C>
-DEVICE bool last_of(
-    Shared<C> &shared, float *tiles, const float (&kept)[2], int *arrived, int group, int count
-) {
-    if (thread() < C) {
-        tiles[block() * 2 * C + thread()] = kept[0];
-        tiles[(block() * 2 + 1) * C + thread()] = kept[1];
-        fence();
-    }
+DEVICE bool last_of(Shared<C> &shared, int *arrived, int count) {
     synchronize();
     if (thread() == 0) {
-        shared.last = add_atomically(arrived + group, 1) == count - 1;
-        if (shared.last) arrived[group] = 0;  // for the next launch
+        shared.last = add_atomically(arrived, 1) == count - 1;
+        if (shared.last) *arrived = 0;  // for the next launch
     }
     synchronize();
     if (!shared.last) return false;
     fence();
     return true;
+}
+
+// Two numbers of the thread's channel, for the others to see.
+template <int C>
+DEVICE void keep(float *rows, int row, float one, float other) {
+    if (thread() >= C) return;
+    rows[row * 2 * C + thread()] = one;
+    rows[(row * 2 + 1) * C + thread()] = other;
+    fence();
 }
 
 template <int C>
@@ -274,6 +276,7 @@ KERNEL(THREADS, 5) forward(
     Piece own[T::TALL], sides[T::SIDES];
     UNROLL for (int tap = 0; tap < (T::SLOTS < TAPS ? 1 : TAPS); ++tap)
         fetch_weights<C>(shared, weight, tap);
+    await_previous();
     UNROLL for (int row = 0; row < T::TALL; ++row)
         own[row] = place.has_row(row - 1) ? x[place.piece(row - 1, column, chunk)] : NOTHING;
     if (ADD) will_read<C>(place, skip);
@@ -365,21 +368,36 @@ KERNEL(THREADS, 5) forward(
     kept[0] += T::POSITIONS * shared.offset[thread() % C];
     kept[1] = spread > 0 ? spread : 0;
     int group = block() / groups.size, count = groups.tiles(group);
-    if (!last_of(shared, tiles, kept, arrived, group, count)) return;
+    keep<C>(tiles, block(), kept[0], kept[1]);
+    if (!last_of(shared, arrived + group, count)) return;
     Moments all = together<C>(shared, tiles + groups.first(group) * 2 * C, count,
                               float(T::POSITIONS), float(T::POSITIONS));
-    if (thread() < C) {
-        totals[group * 2 * C + thread()] = all.sum;
-        totals[(group * 2 + 1) * C + thread()] = all.squares;
+    keep<C>(totals, group, all.sum, all.squares);
+}
+
+// Sums of rows (one, other), for the thread's channel.
+template <int C>
+DEVICE void add_rows(Shared<C> &shared, const float *rows, int count, float (&totals)[2]) {
+    const float *own = rows + thread() % C;
+    totals[0] = totals[1] = 0;
+    UNROLL_BY(8) for (int row = thread() / C; row < count; row += THREADS / C) {
+        totals[0] += fresh(own + row * 2 * C);
+        totals[1] += fresh(own + (row * 2 + 1) * C);
     }
+    over_slices(shared, totals);
 }
 
 // The gradient of the map that was convolved, behind the activation where there was one (NORM),
 // then with its sums over each channel, and those of its products with x as BatchNorm leaves it.
-template <int C, bool NORM>
+// `grad` is that of the result; or, if a BatchNorm came next (NEXT), what is behind that and its
+// activation, so that `whole` becomes the gradient of the result:
+//   gamma * rstd * (grad - mean of grad - normed * mean of (grad * normed)) + extra
+template <int C, bool NORM, bool NEXT>
 KERNEL(THREADS, 5) backward(
     const Piece *grad, const Piece *weight, Piece *out, const Piece *x, const float *moments,
-    const float *gamma, const float *beta, float *tiles, int *arrived, float *totals,
+    const float *gamma, const float *beta, float *tiles, int *arrived, float *totals, float *sums,
+    float *grad_gamma, float *grad_beta, const Piece *next_x, const Piece *extra,
+    const float *next_moments, const float *next_gamma, const float *next_sums, Piece *whole,
     int height, int width
 ) {
     using T = Tile<C>;
@@ -388,21 +406,78 @@ KERNEL(THREADS, 5) backward(
     int chunk = thread() % T::CHUNKS, column = thread() / T::CHUNKS;
     UNROLL for (int tap = 0; tap < (T::SLOTS < TAPS ? 1 : TAPS); ++tap)
         fetch_weights<C>(shared, weight, tap);
-    UNROLL for (int row = 0; row < T::TALL; ++row)
-        copy_or_clear(place.has_row(row - 1), shared.tile + T::at(row, column + 1, chunk),
-                      grad + place.piece(row - 1, column, chunk));
-    UNROLL for (int i = 0; i < T::SIDES; ++i) {
-        Side<C> side(i);
-        if (side.there)
-            copy_or_clear(place.has(side.row - 1, side.column - 1),
-                          shared.tile + T::at(side.row, side.column, chunk),
-                          grad + place.piece(side.row - 1, side.column - 1, chunk));
-    }
-    commit_copies();
+    await_previous();
     if (NORM) will_read<C>(place, x);
+    if (NEXT) {
+        if (thread() < C) {
+            int channel = thread();
+            float pixels = float(blocks() * T::POSITIONS), mean = next_moments[channel];
+            float rstd = next_moments[C + channel], scale = rstd * next_gamma[channel];
+            float slope = rstd * (next_sums[C + channel] / pixels);
+            shared.scale[channel] = scale;
+            shared.slope[channel] = -scale * slope;
+            shared.offset[channel] = scale * (mean * slope - next_sums[channel] / pixels);
+        }
+        synchronize();
+        float scale[8], slope[8], offset[8];
+        for (int j = 0; j < 8; ++j) {
+            scale[j] = shared.scale[chunk * 8 + j];
+            slope[j] = shared.slope[chunk * 8 + j];
+            offset[j] = shared.offset[chunk * 8 + j];
+        }
+        auto spread = [&](const Piece &behind, const Piece &input, const Piece &more) {
+            float g[8], values[8], others[8];
+            unpack(behind, g);
+            unpack(input, values);
+            unpack(more, others);
+            UNROLL for (int j = 0; j < 8; ++j)
+                g[j] = fmaf(scale[j], g[j], fmaf(slope[j], values[j], offset[j])) + others[j];
+            return pack(g);
+        };
+        constexpr int BATCH = 5;  // rows whose loads are on their way at a time
+        UNROLL for (int first = 0; first < T::TALL; first += BATCH) {
+            Piece behind[BATCH], input[BATCH], more[BATCH];
+            UNROLL for (int i = 0; i < BATCH; ++i) {
+                int row = first + i, at = place.piece(row - 1, column, chunk);
+                bool there = place.has_row(row - 1);
+                behind[i] = there ? grad[at] : NOTHING;
+                input[i] = there ? next_x[at] : NOTHING;
+                more[i] = there && extra ? extra[at] : NOTHING;
+            }
+            UNROLL for (int i = 0; i < BATCH; ++i) {
+                int row = first + i;
+                Piece result = NOTHING;
+                if (place.has_row(row - 1)) result = spread(behind[i], input[i], more[i]);
+                if (row > 0 && row <= T::ROWS) whole[place.piece(row - 1, column, chunk)] = result;
+                shared.tile[T::at(row, column + 1, chunk)] = result;
+            }
+        }
+        UNROLL for (int i = 0; i < T::SIDES; ++i) {
+            Side<C> side(i);
+            if (!side.there) continue;
+            Piece result = NOTHING;
+            if (place.has(side.row - 1, side.column - 1)) {
+                int at = place.piece(side.row - 1, side.column - 1, chunk);
+                result = spread(grad[at], next_x[at], extra ? extra[at] : NOTHING);
+            }
+            shared.tile[T::at(side.row, side.column, chunk)] = result;
+        }
+    } else {
+        UNROLL for (int row = 0; row < T::TALL; ++row)
+            copy_or_clear(place.has_row(row - 1), shared.tile + T::at(row, column + 1, chunk),
+                          grad + place.piece(row - 1, column, chunk));
+        UNROLL for (int i = 0; i < T::SIDES; ++i) {
+            Side<C> side(i);
+            if (side.there)
+                copy_or_clear(place.has(side.row - 1, side.column - 1),
+                              shared.tile + T::at(side.row, side.column, chunk),
+                              grad + place.piece(side.row - 1, side.column - 1, chunk));
+        }
+        commit_copies();
+    }
     multiply<C, true>(shared, weight);
 
-    float mean[8], scale[8], offset[8], sums[8] = {}, products[8] = {};
+    float mean[8], scale[8], offset[8], added[8] = {}, products[8] = {};
     if (NORM)
         for (int j = 0; j < 8; ++j) {
             int channel = chunk * 8 + j;
@@ -422,7 +497,7 @@ KERNEL(THREADS, 5) backward(
             result = pack(g);
             unpack(result, g);
             for (int j = 0; j < 8; ++j) {
-                sums[j] += g[j];
+                added[j] += g[j];
                 products[j] = fmaf(g[j], input[j] - mean[j], products[j]);
             }
         }
@@ -430,20 +505,20 @@ KERNEL(THREADS, 5) backward(
     }
     if (!NORM) return;
     float kept[2];
-    over_threads(shared, sums, products, kept);
-    kept[1] *= moments[C + thread() % C];
+    over_threads(shared, added, products, kept);
     Groups groups;
     int group = block() / groups.size, count = groups.tiles(group);
-    if (!last_of(shared, tiles, kept, arrived, group, count)) return;
-    const float *own = tiles + groups.first(group) * 2 * C + thread() % C;
-    kept[0] = kept[1] = 0;
-    UNROLL_BY(8) for (int tile = thread() / C; tile < count; tile += THREADS / C) {
-        kept[0] += fresh(own + tile * 2 * C);
-        kept[1] += fresh(own + (tile * 2 + 1) * C);
+    keep<C>(tiles, block(), kept[0], kept[1] * moments[C + thread() % C]);
+    if (!last_of(shared, arrived + group, count)) return;
+    add_rows(shared, tiles + groups.first(group) * 2 * C, count, kept);
+    keep<C>(totals, group, kept[0], kept[1]);
+    if (!last_of(shared, arrived + GROUPS, groups.count)) return;
+    add_rows(shared, totals, groups.count, kept);
+    keep<C>(sums, 0, kept[0], kept[1]);
+    if (thread() < C) {
+        grad_beta[thread()] = kept[0];
+        grad_gamma[thread()] = kept[1];
     }
-    over_slices(shared, kept);
-    if (thread() < C)
-        for (int which = 0; which < 2; ++which) totals[(group * 2 + which) * C + thread()] = kept[which];
 }
 
 // The gradient of a weight of 32 channels in and out, in tiles of four rows. A warp has the three taps

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from torch.autograd import Function
 
 from . import cuda
 from .beside import Beside
-from .norm import as_rows, spread_gradients
+from .norm import as_rows
 from .weights import weight_gradient
 
 THREADS = 128
@@ -37,7 +37,18 @@ class Tiles:
     def start(self, kernel: str, *flags: bool, arguments: list[Any]) -> None:
         traits = ", ".join([str(self.channels), *(str(flag).lower() for flag in flags)])
         name = f"{kernel}<{traits}>"
-        cuda.start(name, self.device, self.count, THREADS, *arguments, *self.sides)
+        given = *arguments, *self.sides
+        cuda.start(name, self.device, self.count, THREADS, *given, early=True)
+
+
+class Norm(NamedTuple):
+    """A BatchNorm on its way back: what the gradient of its input still lacks."""
+
+    x: Tensor
+    extra: Tensor | None  # the gradient that comes to x past it
+    moments: Tensor
+    gamma: Tensor
+    sums: Tensor  # of the gradient behind it, and of that times x as normed
 
 
 class NormConvolve(Function):
@@ -45,6 +56,9 @@ class NormConvolve(Function):
 
     `statistics` are those of x, from the call that made it. Without them h is x. `arrived` is a row
     of zeros that is such a row again afterwards.
+
+    Back, the gradient of x is left to that call, which reads it anyway: what is returned lacks the
+    BatchNorm, and `lacking` has that under the place of its memory.
     """
 
     @staticmethod
@@ -59,6 +73,7 @@ class NormConvolve(Function):
         norm: nn.BatchNorm2d,
         arrived: Tensor,
         beside: Beside,
+        lacking: dict[int, Norm],
     ) -> tuple[Tensor, Tensor, Tensor]:
         tiles, y = Tiles(x), torch.empty_like(x)
         normed, added = statistics is not None, skip is not None
@@ -75,7 +90,8 @@ class NormConvolve(Function):
             ],
         )  # fmt: skip
         ctx.save_for_backward(x, h, weight, gamma, beta, moments)
-        ctx.normed, ctx.added, ctx.arrived, ctx.beside = normed, added, arrived, beside
+        ctx.normed, ctx.added = normed, added
+        ctx.arrived, ctx.beside, ctx.lacking = arrived, beside, lacking
         ctx.mark_non_differentiable(tiles.totals)
         ctx.set_materialize_grads(False)
         return x, y, tiles.totals
@@ -85,19 +101,31 @@ class NormConvolve(Function):
         ctx: Any, grad_x: Tensor | None, grad: Tensor, _: None
     ) -> tuple[Tensor | None, ...]:
         x, h, weight, gamma, beta, moments = ctx.saved_tensors
-        grad, grad_weight = as_rows(grad), None
-        if ctx.needs_input_grad[4]:
-            with ctx.beside.reading(h, grad):
-                grad_weight = weight_gradient(h, grad, weight, 1, 1)
-        tiles, g = Tiles(x), torch.empty_like(x)
+        following = ctx.lacking.pop(grad.data_ptr(), None)
+        whole = as_rows(grad) if following is None else torch.empty_like(grad)
+
+        def of_weight() -> Tensor | None:
+            if not ctx.needs_input_grad[4]:
+                return None
+            with ctx.beside.reading(h, whole):
+                return weight_gradient(h, whole, weight, 1, 1)
+
+        grad_weight = of_weight() if following is None else None  # the sooner the better
+        tiles, out, sums = Tiles(x), torch.empty_like(x), torch.empty_like(moments)
+        grad_gamma, grad_beta = torch.empty_like(gamma), torch.empty_like(beta)
         tiles.start(
-            "backward", ctx.normed,
+            "backward", ctx.normed, following is not None,
             arguments=[
-                grad, weight, g, x, moments, gamma, beta, tiles.sums, ctx.arrived, tiles.totals,
+                whole if following is None else grad, weight, out, x, moments, gamma, beta,
+                tiles.sums, ctx.arrived, tiles.totals, sums, grad_gamma, grad_beta,
+                *(following or Norm(x, None, moments, gamma, sums)), whole,
             ],
         )  # fmt: skip
-        grad_skip = grad if ctx.added else None
-        if not ctx.normed:
-            return g, None, None, None, grad_weight, grad_skip, None, None, None
-        g, *grads = spread_gradients(x, g, grad_x, gamma, beta, moments, tiles.totals)
-        return g, None, *grads, grad_weight, grad_skip, None, None, None
+        if following is not None:
+            grad_weight = of_weight()
+        grads: tuple[Tensor | None, ...] = (None, None)
+        if ctx.normed:
+            extra = None if grad_x is None else as_rows(grad_x)
+            ctx.lacking[out.data_ptr()] = Norm(x, extra, moments, gamma, sums)
+            grads = grad_gamma, grad_beta
+        return out, None, *grads, grad_weight, whole if ctx.added else None, None, None, None, None

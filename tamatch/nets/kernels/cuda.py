@@ -18,10 +18,12 @@ SOURCES = [Path(__file__).with_name(name) for name in ("primitives.cuh", "conv3.
 GROUPS = 32  # rows, at most, of a map's statistics
 ROWS, COLUMNS = 8, {32: 32, 64: 16}  # pixels of a tile, by channels
 AMPERE = (8, 0)  # the first with tensor cores for bfloat16
+HOPPER = (9, 0)  # the first whose kernels can wait for the one before them
+EARLY = True
 BOOLS = "false", "true"
 NAMES = (
     *(f"forward<{c}, {n}, {a}>" for c in COLUMNS for n in BOOLS for a in BOOLS),
-    *(f"backward<{c}, {n}>" for c in COLUMNS for n in BOOLS),
+    *(f"backward<{c}, {n}, {a}>" for c in COLUMNS for n in BOOLS for a in BOOLS),
     "weight_gradient",
     "add_up",
 )
@@ -59,20 +61,32 @@ def tiles_of(x: Tensor) -> int:
     return count * (height // ROWS) * (width // COLUMNS[channels])
 
 
-def start(name: str, device: torch.device, blocks: int, threads: int, *arguments: Any) -> None:
-    """Start a kernel by its name, with its traits in angle brackets."""
+def start(
+    name: str, device: torch.device, blocks: int, threads: int, *arguments: Any, early: bool = False
+) -> None:
+    """Start a kernel by its name, with its traits in angle brackets.
+
+    `early`: it may begin before the one before it has ended, as it waits for that itself.
+    """
     from cuda.bindings import driver
 
     values = tuple(a.data_ptr() if isinstance(a, Tensor) else a for a in arguments)
     kinds = tuple(kind_of(argument) for argument in arguments)
-    stream = torch.cuda.current_stream(device).cuda_stream
-    shape = blocks, 1, 1, threads, 1, 1, 0
-    done(driver.cuLaunchKernel(loaded(device)[name], *shape, stream, (values, kinds), 0))
+    launch = driver.CUlaunchConfig()
+    launch.gridDimX, launch.blockDimX = blocks, threads
+    launch.gridDimY = launch.gridDimZ = launch.blockDimY = launch.blockDimZ = 1
+    launch.hStream = torch.cuda.current_stream(device).cuda_stream
+    if early and EARLY and torch.cuda.get_device_capability(device) >= HOPPER:
+        chosen = driver.CUlaunchAttribute()
+        chosen.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        chosen.value.programmaticStreamSerializationAllowed = 1
+        launch.attrs, launch.numAttrs = [chosen], 1
+    done(driver.cuLaunchKernelEx(launch, loaded(device)[name], (values, kinds), 0))
 
 
 def kind_of(argument: Any) -> Any:
     """As what a kernel gets it."""
-    if isinstance(argument, Tensor):
+    if argument is None or isinstance(argument, Tensor):
         return ctypes.c_void_p
     return ctypes.c_int if isinstance(argument, int) else ctypes.c_double
 

@@ -21,6 +21,14 @@ DEVICE void fence() { __threadfence(); }
 DEVICE int add_atomically(int *to, int value) { return atomicAdd(to, value); }
 DEVICE float fresh(const float *from) { return __ldcg(from); }  // not from this processor's cache
 
+// A kernel that was started before the one before it has ended: from here on all that wrote is there,
+// and the next one may begin likewise.
+DEVICE void await_previous() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
 DEVICE void will_read(const Piece *line) { asm volatile("prefetch.global.L2 [%0];" ::"l"(line)); }
 
 DEVICE unsigned pack(float low, float high) {
