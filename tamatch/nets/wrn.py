@@ -111,9 +111,10 @@ class WideResNet(Net):
         if not dist.alone() or any(width & (width - 1) for width in widths):
             super().accelerate()  # they want powers of two, and know of one process alone
             return
-        from .kernels import Fused
+        from .kernels import Fused, prepare
 
         self.parts = Fused
+        prepare(self.stem.weight.device)
 
     def depth_of(self, parameter: str) -> tuple[int, int]:
         """Stem 0, then one layer per block; the last norm goes with the last block."""

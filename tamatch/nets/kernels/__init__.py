@@ -24,6 +24,12 @@ from .rounded import Rounded
 from .stem import Stem
 
 
+def prepare(device: torch.device) -> None:
+    """Begin with what takes seconds: the first step will want it."""
+    if cuda.capable(device):
+        cuda.compiling(device)
+
+
 class Fused(Plain):
     """The parts of a residual net by these kernels; made anew for each forward pass."""
 

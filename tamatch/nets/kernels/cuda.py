@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+from concurrent.futures import Future
 from functools import cache
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import torch
@@ -43,10 +45,15 @@ def fits(x: Tensor, weight: Tensor, stride: int) -> bool:
     )
 
 
+def capable(device: torch.device) -> bool:
+    """Whether the device has what the kernels need."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= AMPERE
+
+
 @cache
 def usable(device: torch.device) -> bool:
-    """Whether such kernels can be compiled here, and the GPU has what they need."""
-    if device.type != "cuda" or torch.cuda.get_device_capability(device) < AMPERE:
+    """Whether it has, and they can be compiled here."""
+    if not capable(device):
         return False
     try:
         loaded(device)
@@ -98,10 +105,26 @@ def loaded(device: torch.device) -> dict[str, Any]:
 
     with torch.cuda.device(device):
         torch.cuda.current_stream().synchronize()  # torch has its context there now
-        binary, symbols = compiled("sm_{}{}".format(*torch.cuda.get_device_capability(device)))
+        binary, symbols = compiling(device).result()
         module = done(driver.cuModuleLoadData(binary))
         pairs = zip(NAMES, symbols, strict=True)
         return {name: done(driver.cuModuleGetFunction(module, symbol)) for name, symbol in pairs}
+
+
+@cache
+def compiling(device: torch.device) -> Future[tuple[bytes, list[bytes]]]:
+    """Compile for this device, beside whatever else is prepared for the first step."""
+    architecture = "sm_{}{}".format(*torch.cuda.get_device_capability(device))
+    outcome: Future[tuple[bytes, list[bytes]]] = Future()
+
+    def work() -> None:
+        try:
+            outcome.set_result(compiled(architecture))
+        except (ImportError, OSError, RuntimeError) as error:
+            outcome.set_exception(error)
+
+    Thread(target=work, daemon=True).start()  # a command that fails need not wait for it
+    return outcome
 
 
 def compiled(architecture: str) -> tuple[bytes, list[bytes]]:
