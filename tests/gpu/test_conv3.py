@@ -51,8 +51,9 @@ def test_two_layers(shape: tuple[int, int, int, int]) -> None:
     lacking: dict[int, object] = {}
     more = norm, arrived, Beside(), lacking
     affine = norm.weight, norm.bias
-    _, y, known = conv3.NormConvolve.apply(given[0], None, *affine, given[1], given[2], *more)
-    y, z, _ = conv3.NormConvolve.apply(y, known, *affine, given[1], None, *more)
+    apply = conv3.NormConvolve.apply
+    _, y, known = apply(given[0], None, *affine, given[1], given[2], *more, False)
+    y, z, _ = apply(y, known, *affine, given[1], None, *more, True)
     torch.autograd.backward([z, y], [grad, grad_between])  # type: ignore[no-untyped-call]
 
     def by_torch(dtype: torch.dtype) -> tuple[list[Tensor], Tensor]:

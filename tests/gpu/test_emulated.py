@@ -85,7 +85,9 @@ def name_of(name: str, *traits: Any) -> str:
 
 @pytest.mark.parametrize(("normed", "added"), [(0, 0), (0, 1), (1, 0), (1, 1)])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_forward(kernel: Start, shape: tuple[int, ...], normed: bool, added: bool) -> None:
+def test_forward(
+    kernel: Start, shape: tuple[int, ...], normed: bool, added: bool, upside_down: int = 0
+) -> None:
     layer, channels = Layer(*shape), shape[0]
     h, y = torch.full_like(layer.x, float("nan")), torch.full_like(layer.x, float("nan"))
     tiles, arrived, totals = layer.sums()
@@ -95,7 +97,7 @@ def test_forward(kernel: Start, shape: tuple[int, ...], normed: bool, added: boo
     arguments = [
         layer.x, layer.weight, layer.skip, h, y, tiles, arrived, totals,
         groups(layer.x).float(), layer.gamma, layer.beta, moments, mean, variance, batches,
-        MOMENTUM, EPS, *shape[2:],
+        MOMENTUM, EPS, *shape[2:], upside_down,
     ]  # fmt: skip
     start(grid=(layer.tiles, 1, 1), block=(THREADS, 1, 1), args=arguments)
     if normed:
@@ -137,7 +139,7 @@ def test_backward(
         layer.grad, layer.weight, out, layer.x, layer.moments.float(), layer.gamma, layer.beta,
         tiles, arrived, totals, sums, grad_gamma, grad_beta,
         after_x, extra if following and "more" in following else None, after_moments.float(),
-        after.gamma, after_sums.float(), whole, *shape[2:],
+        after.gamma, after_sums.float(), whole, *shape[2:], int(normed),
     ]  # fmt: skip
     start(grid=(layer.tiles, 1, 1), block=(THREADS, 1, 1), args=arguments)
     if following:
@@ -175,5 +177,6 @@ def test_adding_up(kernel: Start, rows: int) -> None:
 
 
 def test_more_tiles_than_groups(kernel: Start) -> None:
-    test_forward(kernel, (32, 35, 8, 32), True, True)
+    for upside_down in (0, 1):
+        test_forward(kernel, (32, 35, 8, 32), True, True, upside_down)
     test_backward(kernel, (32, 35, 8, 32), True, "norm and more")

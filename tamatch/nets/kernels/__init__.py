@@ -41,6 +41,7 @@ class Fused(Plain):
         self.beside = Beside()
         self.arrived = torch.zeros(cuda.GROUPS + 1, dtype=torch.int32, device=weights[0].device)
         self.lacking: dict[int, Norm] = {}
+        self.upside_down = False
         rounded = Rounded.apply(self.dtype, self.join, *weights)
         self.weights = dict(zip(convs, rounded, strict=True))
 
@@ -62,6 +63,7 @@ class Fused(Plain):
     ) -> tuple[Tensor, Flow]:
         if not conv3.fits(flow.branch, conv):
             return super().norm_conv(norm, conv, flow, skip)
+        self.upside_down = not self.upside_down
         if flow.statistics is None:
             x, h = self.norm(norm, flow)
         else:
@@ -69,7 +71,7 @@ class Fused(Plain):
         with torch.cuda.device_of(h):
             whole, y, statistics = NormConvolve.apply(
                 h, flow.statistics, norm.weight, norm.bias, self.weights[conv], skip, norm,
-                self.arrived, self.beside, self.lacking,
+                self.arrived, self.beside, self.lacking, self.upside_down,
             )  # fmt: skip
         return whole if x is h else x, Flow(y, None, statistics)
 

@@ -6,6 +6,7 @@
 // A block computes a tile of an image from a copy in shared memory that has a border of one pixel.
 // A tap of the convolution is a matrix product whose rows are the copy's pixels moved by the tap.
 // Maps are channels-last in bfloat16, weights (C, 3, 3, C); `primitives.cuh` stands before this text.
+// Every other layer goes through the map `upside_down`: what was written last is still near.
 //
 // Instructions are what costs time here, so that each thread has one column of the tile and eight
 // channels, and what is left to compute of addresses are constants.
@@ -266,11 +267,12 @@ KERNEL(THREADS, 5) forward(
     const Piece *x, const Piece *weight, const Piece *skip, Piece *h, Piece *y, float *tiles,
     int *arrived, float *totals, const float *statistics, const float *gamma, const float *beta,
     float *moments, float *running_mean, float *running_var, long long *batches,
-    double momentum, double eps, int height, int width
+    double momentum, double eps, int height, int width, int upside_down
 ) {
     using T = Tile<C>;
     SHARED Shared<C> shared;
-    Place<C, T::ROWS> place(block(), height, width);
+    int tile = upside_down ? blocks() - 1 - block() : block();
+    Place<C, T::ROWS> place(tile, height, width);
     Groups groups;
     int chunk = thread() % T::CHUNKS, column = thread() / T::CHUNKS;
     Piece own[T::TALL], sides[T::SIDES];
@@ -367,8 +369,8 @@ KERNEL(THREADS, 5) forward(
     float spread = kept[1] - kept[0] * kept[0] / T::POSITIONS;
     kept[0] += T::POSITIONS * shared.offset[thread() % C];
     kept[1] = spread > 0 ? spread : 0;
-    int group = block() / groups.size, count = groups.tiles(group);
-    keep<C>(tiles, block(), kept[0], kept[1]);
+    int group = tile / groups.size, count = groups.tiles(group);
+    keep<C>(tiles, tile, kept[0], kept[1]);
     if (!last_of(shared, arrived + group, count)) return;
     Moments all = together<C>(shared, tiles + groups.first(group) * 2 * C, count,
                               float(T::POSITIONS), float(T::POSITIONS));
@@ -398,11 +400,12 @@ KERNEL(THREADS, 5) backward(
     const float *gamma, const float *beta, float *tiles, int *arrived, float *totals, float *sums,
     float *grad_gamma, float *grad_beta, const Piece *next_x, const Piece *extra,
     const float *next_moments, const float *next_gamma, const float *next_sums, Piece *whole,
-    int height, int width
+    int height, int width, int upside_down
 ) {
     using T = Tile<C>;
     SHARED Shared<C> shared;
-    Place<C, T::ROWS> place(block(), height, width);
+    int tile = upside_down ? blocks() - 1 - block() : block();
+    Place<C, T::ROWS> place(tile, height, width);
     int chunk = thread() % T::CHUNKS, column = thread() / T::CHUNKS;
     UNROLL for (int tap = 0; tap < (T::SLOTS < TAPS ? 1 : TAPS); ++tap)
         fetch_weights<C>(shared, weight, tap);
@@ -507,8 +510,8 @@ KERNEL(THREADS, 5) backward(
     float kept[2];
     over_threads(shared, added, products, kept);
     Groups groups;
-    int group = block() / groups.size, count = groups.tiles(group);
-    keep<C>(tiles, block(), kept[0], kept[1] * moments[C + thread() % C]);
+    int group = tile / groups.size, count = groups.tiles(group);
+    keep<C>(tiles, tile, kept[0], kept[1] * moments[C + thread() % C]);
     if (!last_of(shared, arrived + group, count)) return;
     add_rows(shared, tiles + groups.first(group) * 2 * C, count, kept);
     keep<C>(totals, group, kept[0], kept[1]);

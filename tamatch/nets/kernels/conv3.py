@@ -34,10 +34,10 @@ class Tiles:
         self.sums = x.new_empty(self.count, 2, self.channels, dtype=torch.float32)
         self.totals = self.sums.new_empty(-(-self.count // size), 2, self.channels)
 
-    def start(self, kernel: str, *flags: bool, arguments: list[Any]) -> None:
+    def start(self, kernel: str, *flags: bool, arguments: list[Any], upside_down: bool) -> None:
         traits = ", ".join([str(self.channels), *(str(flag).lower() for flag in flags)])
         name = f"{kernel}<{traits}>"
-        given = *arguments, *self.sides
+        given = *arguments, *self.sides, int(upside_down)
         cuda.start(name, self.device, self.count, THREADS, *given, early=True)
 
 
@@ -58,7 +58,8 @@ class NormConvolve(Function):
     of zeros that is such a row again afterwards.
 
     Back, the gradient of x is left to that call, which reads it anyway: what is returned lacks the
-    BatchNorm, and `lacking` has that under the place of its memory.
+    BatchNorm, and `lacking` has that under the place of its memory. Layers that are `upside_down`
+    begin with the last rows; it should be every other one.
     """
 
     @staticmethod
@@ -74,6 +75,7 @@ class NormConvolve(Function):
         arrived: Tensor,
         beside: Beside,
         lacking: dict[int, Norm],
+        upside_down: bool,
     ) -> tuple[Tensor, Tensor, Tensor]:
         tiles, y = Tiles(x), torch.empty_like(x)
         normed, added = statistics is not None, skip is not None
@@ -88,9 +90,10 @@ class NormConvolve(Function):
                 norm.running_mean, norm.running_var, norm.num_batches_tracked,
                 norm.momentum or 0.0, norm.eps,
             ],
+            upside_down=upside_down,
         )  # fmt: skip
         ctx.save_for_backward(x, h, weight, gamma, beta, moments)
-        ctx.normed, ctx.added = normed, added
+        ctx.normed, ctx.added, ctx.upside_down = normed, added, upside_down
         ctx.arrived, ctx.beside, ctx.lacking = arrived, beside, lacking
         ctx.mark_non_differentiable(tiles.totals)
         ctx.set_materialize_grads(False)
@@ -120,6 +123,7 @@ class NormConvolve(Function):
                 tiles.sums, ctx.arrived, tiles.totals, sums, grad_gamma, grad_beta,
                 *(following or Norm(x, None, moments, gamma, sums)), whole,
             ],
+            upside_down=ctx.upside_down,
         )  # fmt: skip
         if following is not None:
             grad_weight = of_weight()
@@ -128,4 +132,4 @@ class NormConvolve(Function):
             extra = None if grad_x is None else as_rows(grad_x)
             ctx.lacking[out.data_ptr()] = Norm(x, extra, moments, gamma, sums)
             grads = grad_gamma, grad_beta
-        return out, None, *grads, grad_weight, whole if ctx.added else None, None, None, None, None
+        return out, None, *grads, grad_weight, whole if ctx.added else None, *[None] * 5
