@@ -106,6 +106,11 @@ struct Side {
     }
 };
 
+// Without a choice: what follows from it then costs no registers of each thread.
+DEVICE int tile_of(int upside_down) {
+    return upside_down * (blocks() - 1) + (1 - 2 * upside_down) * block();
+}
+
 // The tiles of all blocks in groups of neighbours; only the last may have fewer.
 struct Groups {
     int size = (blocks() + GROUPS - 1) / GROUPS, count = (blocks() + size - 1) / size;
@@ -271,8 +276,7 @@ KERNEL(THREADS, 5) forward(
 ) {
     using T = Tile<C>;
     SHARED Shared<C> shared;
-    int tile = upside_down ? blocks() - 1 - block() : block();
-    Place<C, T::ROWS> place(tile, height, width);
+    Place<C, T::ROWS> place(tile_of(upside_down), height, width);
     Groups groups;
     int chunk = thread() % T::CHUNKS, column = thread() / T::CHUNKS;
     Piece own[T::TALL], sides[T::SIDES];
@@ -369,7 +373,7 @@ KERNEL(THREADS, 5) forward(
     float spread = kept[1] - kept[0] * kept[0] / T::POSITIONS;
     kept[0] += T::POSITIONS * shared.offset[thread() % C];
     kept[1] = spread > 0 ? spread : 0;
-    int group = tile / groups.size, count = groups.tiles(group);
+    int tile = tile_of(upside_down), group = tile / groups.size, count = groups.tiles(group);
     keep<C>(tiles, tile, kept[0], kept[1]);
     if (!last_of(shared, arrived + group, count)) return;
     Moments all = together<C>(shared, tiles + groups.first(group) * 2 * C, count,
@@ -404,8 +408,7 @@ KERNEL(THREADS, 5) backward(
 ) {
     using T = Tile<C>;
     SHARED Shared<C> shared;
-    int tile = upside_down ? blocks() - 1 - block() : block();
-    Place<C, T::ROWS> place(tile, height, width);
+    Place<C, T::ROWS> place(tile_of(upside_down), height, width);
     int chunk = thread() % T::CHUNKS, column = thread() / T::CHUNKS;
     UNROLL for (int tap = 0; tap < (T::SLOTS < TAPS ? 1 : TAPS); ++tap)
         fetch_weights<C>(shared, weight, tap);
@@ -510,7 +513,7 @@ KERNEL(THREADS, 5) backward(
     float kept[2];
     over_threads(shared, added, products, kept);
     Groups groups;
-    int group = tile / groups.size, count = groups.tiles(group);
+    int tile = tile_of(upside_down), group = tile / groups.size, count = groups.tiles(group);
     keep<C>(tiles, tile, kept[0], kept[1] * moments[C + thread() % C]);
     if (!last_of(shared, arrived + group, count)) return;
     add_rows(shared, tiles + groups.first(group) * 2 * C, count, kept);
