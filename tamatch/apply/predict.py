@@ -12,13 +12,13 @@ from io import BufferedIOBase
 from pathlib import Path
 from typing import Literal, TextIO, cast
 
-from ..data.cells import neutralise
 from ..data.decode import SUFFIXES
 from ..data.layout import printable
 from ..errors import DataError, UsageError
 from ..runs.model import Predictions
 from ..runs.progress import counting
 from ..storage.files import writing
+from ..storage.spreadsheet import neutralise
 from .use import load
 
 Format = Literal["csv", "jsonl"]

@@ -14,7 +14,6 @@ import torch
 
 from .. import __version__
 from ..data import DataSet, Split, read_split, shares, write_split
-from ..data.cells import write_table
 from ..data.splitfile import ROLES
 from ..errors import DataError
 from ..settings.config import RUN_OPTIONS, Run, method_options
@@ -22,6 +21,7 @@ from ..settings.hardware import pick_precision
 from ..step.engine import Engine
 from ..step.exam import Pool
 from ..storage.folder import RunFolder
+from ..storage.spreadsheet import write_table
 from .progress import Progress
 
 
