@@ -15,8 +15,8 @@ from tamatch import cli
 from tamatch.apply.label import COLUMNS, label
 from tamatch.data import load as load_data
 from tamatch.errors import DataError, UsageError
+from tamatch.judge.calibration import fit_temperature, tempered
 from tamatch.judge.cut import RISK, SHARES, choose_cut, cut_at, least_images, lower_bound
-from tamatch.judge.trust import fit_temperature, tempered
 from tamatch.storage import checkpoint
 
 TAU = 0.6
