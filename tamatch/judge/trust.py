@@ -103,19 +103,19 @@ def class_marks(confusion: Sequence[tuple[int, int, int]], classes: int) -> tupl
     return tuple(map(ClassMarks, images, predicted, right))
 
 
-def wilson(right: int, images: int, level: float = LEVEL) -> tuple[float, float]:
-    """Wilson's interval for a share; unlike the usual one it holds for few images, too."""
-    z = NormalDist().inv_cdf((1 + level) / 2)
+def wilson(right: int, images: int) -> tuple[float, float]:
+    """Wilson's interval at LEVEL for a share; unlike the usual one it holds for few images, too."""
+    z = NormalDist().inv_cdf((1 + LEVEL) / 2)
     share, weight = right / images, z * z / images
     centre = (share + weight / 2) / (1 + weight)
     half = z / (1 + weight) * math.sqrt(share * (1 - share) / images + weight / (4 * images))
     return min(max(0.0, centre - half), share), max(min(1.0, centre + half), share)  # rounding
 
 
-def sweep(confidence: Floats, right: Flags | None, taus: Sequence[float] = TAUS) -> list[Level]:
-    """What each threshold would accept of a pool; `right` where its true labels are known."""
+def sweep(confidence: Floats, right: Flags | None) -> list[Level]:
+    """What each of TAUS would accept of a pool; `right` where its true labels are known."""
     levels = []
-    for tau in taus:
+    for tau in TAUS:
         kept = confidence >= tau
         images = int(kept.sum())
         precision = float(right[kept].mean()) if right is not None and images else None
