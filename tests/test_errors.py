@@ -91,6 +91,7 @@ COMMANDS = [
     ("train --optimizer adamv", 2,
      "--optimizer takes sgd, adamw; got 'adamv'. Perhaps you meant adamw."),
     ("train --prior a,b", 2, "--prior takes numbers with commas, got 'a,b'."),
+    ("train --prior=1,-1,1", 2, "--prior: the class shares must be non-negative, not all zero."),
     ("train --method fixmach", 2,
      "--method fixmach is not a method. Perhaps you meant fixmatch or defixmatch or mixmatch."),
     ("train --method own.py", 2, "--method own.py is not a method. `tamatch methods` lists them."),

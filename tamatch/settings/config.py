@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -21,6 +21,8 @@ from ..storage.events import check_installed
 from ..storage.folder import RunFolder
 from ..storage.untrusted import parse_yaml
 from .options import Option, of_class, of_dataclass, unknown
+
+ROUNDING = 1e-9  # by which shares may miss a sum of 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,6 +185,8 @@ def resolve(values: dict[str, Any]) -> Run:
     }
     chosen.update({k: allowed[k].parse(v) for k, v in own.items()})
     check_together(filled)
+    if filled.get("prior") is not None:
+        filled["prior"] = shares(filled["prior"], "--prior")
     run = Run(**filled, options={k: chosen[k] for k in allowed})
     check_processes(run)
     return run
@@ -250,16 +254,24 @@ def read_target(text: str) -> tuple[str, tuple[float, ...] | None]:
         return text, None
     try:
         content = parse_yaml(path.read_text())
-        shares = [float(v) for v in (content.values() if isinstance(content, dict) else content)]
+        given = [float(v) for v in (content.values() if isinstance(content, dict) else content)]
     except OSError as error:
         raise UsageError(f"--target {path} cannot be read: {error.strerror}.") from None
     except (yaml.YAMLError, TypeError, ValueError, AttributeError):
         raise UsageError(
             f"--target {path} must hold one number a class, as a list or as `class: share` lines."
         ) from None
-    if not shares or min(shares) < 0 or sum(shares) <= 0:
-        raise UsageError(f"--target {path}: the class shares must be non-negative, not all zero.")
-    return "prior", tuple(s / sum(shares) for s in shares)
+    return "prior", shares(given, f"--target {path}")
+
+
+def shares(numbers: Sequence[float], option: str) -> tuple[float, ...]:
+    """Class shares that sum to 1, from shares, percentages or counts."""
+    total = sum(numbers)
+    if not 0 < total < math.inf or min(numbers) < 0:
+        raise UsageError(f"{option}: the class shares must be non-negative, not all zero.")
+    if abs(total - 1) < ROUNDING:
+        return tuple(numbers)  # read again, a run's own shares are what they were, to the bit
+    return tuple(number / total for number in numbers)
 
 
 def dump(run: Run) -> str:
