@@ -63,6 +63,8 @@ COMMANDS = [
      "--seeds takes whole numbers with commas, such as 0,1,2; got '0,,x'."),
     ("train --seeds 0 1", 2, "--seeds takes its values with commas: --seeds 0,1."),
     ("train --seeds 0, 1 2 --steps 5", 2, "--seeds takes its values with commas: --seeds 0,1,2."),
+    ("train --seed 0 1", 2, "--seed takes one value. Several: --seeds 0,1."),
+    ("train --steps 5 --seed 0,1,2", 2, "--seed takes one value. Several: --seeds 0,1,2."),
     ("train --seeds 0,1 digits", 2,
      "'digits' is no option; options are --name value. Perhaps you meant --data digits."),
     ("train --seeds 0,1,0", 2, "--seeds names 0 twice."),
@@ -222,6 +224,9 @@ COMMANDS = [
     ("train --data ''", 2, "--data needs a value."),
     ("train --data photos/cat/0.png", 2,
      "--data photos/cat/0.png is one image. Give the folder that holds the classes."),
+    ("train --data my holiday photos --steps 2", 2,
+     "A name with spaces needs quotes: 'my holiday photos'."),
+    ("check my holiday photos", 2, "A name with spaces needs quotes: 'my holiday photos'."),
     ("train --data digts", 2,
      "--data digts is neither a data set's name nor a folder. Perhaps you meant digits."),
     ("train --data nowhere", 2,
@@ -349,6 +354,9 @@ COMMANDS = [
      "photos holds no run: none of run.json, result.json, metrics.jsonl is there. Name the "
      "folder that was given to train as --out."),
     ("review runs/digits", 2, "digits has all its labels already: review is for your own images."),
+    ("review runs/labelled", 3,
+     "every image that runs/labelled learnt from has a label already: there is none to review. Put "
+     "images without one into labelled/unlabelled and train again."),
     ("review runs/photos --port 99999", 2, "--port must lie in 0 … 65535, got 99999."),
     ("bench nothing", 2, "bench nothing is unknown. There is usb, <any>."),
     ("bench digits --methods fixmach", 2,

@@ -53,6 +53,9 @@ class Labelled:
 
     def lines(self) -> list[str]:
         """The same in words."""
+        if not self.pool:
+            had = f"all {self.given:,} images had their label before"
+            return [f"{self.path}: there are no unlabelled images, {had}."]
         lines = [
             f"{self.path}: {self.labelled:,} of {self.pool:,} unlabelled images have a label now, "
             f"a coverage of {100 * self.coverage:.1f} %. {self.given:,} had theirs before."
