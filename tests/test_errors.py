@@ -375,6 +375,7 @@ COMMANDS = [
      "--scale and --steps say the same thing twice: give one of them."),
     ("bench speed --steps 0", 2, "--steps must be at least 1, got 0."),
     ("bench toy --trajectories 0", 2, "--trajectories must be at least 1, got 0."),
+    ("bench toy --seed -1", 2, "--seed must be at least 0, got -1."),
     ("bench speed --works nothing", 2, "--works nothing: known are <any>."),
     ("bench speed --reference .", 2,
      "--reference <any>: there is no train.py. Give the folder of a checkout "
