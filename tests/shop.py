@@ -50,6 +50,7 @@ FILES = {
     "bad/dog/a.png": "no image",
     "broken.npz": "no arrays",
     "empty/note.txt": "nothing here",
+    "my holiday photos/note.txt": "nothing here",
     "seeds/seeds.json": '{"seeds": [4, 5]}',
     "no-seeds/seeds.json": "{}",
 }
@@ -90,9 +91,10 @@ def furnish(shop: Path) -> None:
 
 
 def runs(shop: Path) -> None:
-    """Two finished runs, and what may have happened to a run since."""
+    """Some finished runs, and what may have happened to a run since."""
     tamatch.train(out="runs/digits", data="digits", **{**QUICK, "size": None})
     tamatch.train(out="runs/photos", data="photos", **QUICK)
+    tamatch.train(out="runs/labelled", data="labelled", **QUICK)
     tamatch.train(out="runs/changed", data="changing", **QUICK)
     (shop / "changing/dog").rename(shop / "changing/wolf")
     for name in ("half", "no-json", "no-run", "no-model", "bad-model", "other-settings"):

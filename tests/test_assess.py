@@ -18,7 +18,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import tamatch
 from tamatch import cli
 from tamatch.data import SplitPlan, load, make_split
-from tamatch.judge.trust import fit_temperature, measure, reliability, tempered
+from tamatch.judge.calibration import fit_temperature, reliability, tempered
+from tamatch.judge.trust import measure
 from tamatch.pseudo.account import class_shares, threshold
 from tamatch.report.sheet import COLUMNS, MOST, TILE, sheet
 from tamatch.runs.standing import drawn, labelled_by, standing

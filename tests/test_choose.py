@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -229,6 +230,25 @@ def test_few_steps_are_told_what_not_to_hope_for(
 ) -> None:
     last = decide({"data": str(photos), **options}).lines()[-1]
     assert ("unlabelled images may not help yet" in last) is told
+
+
+def test_where_all_is_labelled_nothing_is_said_of_unlabelled_images(tmp_path: Path) -> None:
+    folder = str(dark_and_light(tmp_path / "photos", 3, 0, (8, 8)))
+    assert decide({"data": folder, "steps": 20}).outlook == ""
+    told = decide({"data": folder, "steps": 20, "method": "supervised"}).lines()
+    assert not [line for line in told if "unlabelled" in line]
+
+
+def test_without_test_images_it_is_said_before_the_run_and_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = dark_and_light(tmp_path / "photos", 3, 2, (8, 8))
+    (folder / "train/dark/broken.png").write_bytes(b"")
+    shutil.rmtree(folder / "test")
+    tamatch.train(data=folder, steps=1, size=8, baseline="supervised", out=tmp_path / "run")
+    told = capsys.readouterr().err
+    for line in ("There are no test images", "1 of 9 images cannot be read"):
+        assert told.count(line) == 1 and told.index(line) < told.index("step 1/1")
 
 
 def test_options_win(photos: Path, quick: None, tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -86,6 +88,21 @@ def test_mistakes_are_named(given: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError) as error:
         configure(given)
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize("given", [[3, 4, 5], "30,40,50", [0.1, 0.2, 0.7], [1 / 3] * 3])
+def test_a_known_prior_becomes_shares_and_stays_as_it_is(given: Any) -> None:
+    once = configure({"prior": given}).prior
+    numbers = [float(v) for v in (given.split(",") if isinstance(given, str) else given)]
+    assert once == pytest.approx([v / sum(numbers) for v in numbers], rel=1e-12)
+    assert sum(once) == pytest.approx(1, abs=1e-12)
+    assert configure({"prior": once}).prior == once  # as a resumed run reads it
+
+
+@pytest.mark.parametrize("given", [[0, 0], [2, -1], [math.nan, 1], [math.inf, 1], []])
+def test_a_prior_that_cannot_be(given: list[float]) -> None:
+    with pytest.raises(UsageError, match=r"--prior: the class shares must be non-negative"):
+        configure({"prior": given})
 
 
 def test_a_known_prior_comes_from_a_file(tmp_path: Path) -> None:

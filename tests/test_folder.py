@@ -16,15 +16,27 @@ TINY = ("--steps", "1", "--net", "wrn_10_1", "--baseline", "none")
 
 
 @pytest.mark.parametrize(
-    "mistake", ["--labels-per-class 5000", "--weights none.pth", "--seeds 0,1 --prior 1,2"]
-)
+    "mistake",
+    [
+        "--labels-per-class 5000", "--weights none.pth", "--seeds 0,1 --prior 1,2",
+        "--seeds 0,1 --data nowhere",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("out", [("--out", "run"), ("--out", "runs/of/mine"), ()])
 def test_a_run_that_is_refused_leaves_its_name_free(
-    mistake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mistake: str, out: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["train", *mistake.split(), *TINY, "--out", "run"]) in (2, 3)
-    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert main(["train", *TINY, "--out", "run"]) == 0
+    assert main(["train", *mistake.split(), *TINY, *out]) in (2, 3)
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("seeds", [(), ("--seeds", "0,1")])
+def test_what_was_there_before_a_refused_run_stays(seeds: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    for out in ("mine", "mine/new"):
+        assert main(["train", "--data", "nowhere", *seeds, "--out", str(tmp_path / out)]) == 2
+        assert [*tmp_path.rglob("*")] == [tmp_path / "mine"]
 
 
 def test_a_run_without_memory_for_its_first_step_leaves_nothing(

@@ -15,15 +15,17 @@ from tamatch import cli
 from tamatch.apply.label import COLUMNS, label
 from tamatch.data import load as load_data
 from tamatch.errors import DataError, UsageError
+from tamatch.judge.calibration import fit_temperature, tempered
 from tamatch.judge.cut import RISK, SHARES, choose_cut, cut_at, least_images, lower_bound
-from tamatch.judge.trust import fit_temperature, tempered
 from tamatch.storage import checkpoint
+from tests.photos import dark_and_light
 
 TAU = 0.6
 OPTIONS = {
     "data": "digits", "steps": 80, "batch": 32, "unlabelled": 32, "lr": 0.1, "ema": 0.0,
     "labels_per_class": 16, "validation_per_class": 6, "baseline": "none", "test_every": 80,
 }  # fmt: skip
+TINY = {"steps": 2, "batch": 4, "unlabelled": 4, "net": "wrn_10_1_clean", "size": 8}
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +104,14 @@ def test_below_the_cut_the_label_is_empty(run: Path, tmp_path: Path) -> None:
     assert all(row["second"] for row in rows)
 
 
+def test_where_nothing_is_unlabelled_it_is_said(tmp_path: Path) -> None:
+    photos = dark_and_light(tmp_path / "photos", 3, 0, (8, 8))
+    run = tamatch.train(data=photos, out=tmp_path / "run", quiet=True, baseline="none", **TINY)
+    made = label(run.path, tmp_path / "labels.csv")
+    told = "there are no unlabelled images, all 6 images had their label before."
+    assert made.lines() == [f"{made.path}: {told}"] and len(read(made.path)) == 6
+
+
 def test_the_table_is_data(tmp_path: Path) -> None:
     """From a folder to a table to a data set, whatever the files and classes are called."""
     photos = tmp_path / "photos"
@@ -113,10 +123,7 @@ def test_the_table_is_data(tmp_path: Path) -> None:
         for i in range(first, first + 5):
             Image.fromarray(images[i]).save(photos / folder / f"-{i}.png")
     run = tmp_path / "run"
-    tamatch.train(
-        out=run, data=str(photos), steps=2, batch=4, unlabelled=4, net="wrn_10_1_clean", size=8,
-        baseline="none", quiet=True,
-    )  # fmt: skip
+    tamatch.train(out=run, data=str(photos), baseline="none", quiet=True, **TINY)
     made = label(run, photos / "labels.csv")
     assert made.pool == 5 and made.given == 10
     assert "'=sum(A1)/-0.png,'=sum(A1)," in made.path.read_text()

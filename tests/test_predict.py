@@ -154,6 +154,16 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_written(
     assert [row["path"] for row in rows_of(out.read_text())] == [str(photos / "b.png")]
 
 
+def test_photos_in_a_format_that_is_not_read_are_told_too(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "phone.HEIC").write_bytes(b"\0\0\0\x18ftypheic")
+    assert main(["predict", str(model), str(tmp_path)]) == 3
+    told = capsys.readouterr().err
+    assert "phone.HEIC is left out: not an image in the formats JPEG" in told
+    assert "1 of 1 images could not be read" in told
+
+
 def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
     place = tmp_path / "out.csv"
     with pytest.raises(RuntimeError), output(place, sys.stdout, overwrite=False) as file:

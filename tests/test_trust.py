@@ -18,17 +18,15 @@ from sklearn.metrics import (
     recall_score,
 )
 
-from tamatch.judge.trust import (
+from tamatch.judge.calibration import (
     FEWEST,
     calibrate,
     calibrate_on_itself,
     fit_temperature,
-    measure,
     reliability,
-    sweep,
     tempered,
-    wilson,
 )
+from tamatch.judge.trust import measure, sweep, wilson
 
 Case = tuple[np.ndarray, np.ndarray]
 

@@ -14,7 +14,6 @@ import torch
 
 from .. import nets
 from ..data import DataSet, Split, read_split
-from ..data.cells import restore, write_table
 from ..data.dataset import UNKNOWN
 from ..errors import DataError, UsageError
 from ..judge.cut import RISK, Cut, choose_cut, least_images
@@ -26,6 +25,7 @@ from ..runs.progress import Progress
 from ..runs.run import stored_config
 from ..settings.config import Run
 from ..storage.folder import RunFolder
+from ..storage.spreadsheet import restore, write_table
 from .use import load
 
 if TYPE_CHECKING:
@@ -53,6 +53,9 @@ class Labelled:
 
     def lines(self) -> list[str]:
         """The same in words."""
+        if not self.pool:
+            had = f"all {self.given:,} images had their label before"
+            return [f"{self.path}: there are no unlabelled images, {had}."]
         lines = [
             f"{self.path}: {self.labelled:,} of {self.pool:,} unlabelled images have a label now, "
             f"a coverage of {100 * self.coverage:.1f} %. {self.given:,} had theirs before."

@@ -12,13 +12,13 @@ from io import BufferedIOBase
 from pathlib import Path
 from typing import Literal, TextIO, cast
 
-from ..data.cells import neutralise
 from ..data.decode import SUFFIXES
-from ..data.layout import printable
+from ..data.layout import FOREIGN, printable
 from ..errors import DataError, UsageError
 from ..runs.model import Predictions
 from ..runs.progress import counting
 from ..storage.files import writing
+from ..storage.spreadsheet import neutralise
 from .use import load
 
 Format = Literal["csv", "jsonl"]
@@ -112,7 +112,10 @@ def names(stdin: BufferedIOBase, end: bytes) -> Iterator[str]:
 
 
 def below(folder: str) -> Iterator[str]:
-    """Every image in a folder and its folders; hidden ones are left out, links are followed."""
+    """Every image in a folder and its folders; hidden ones are left out, links are followed.
+
+    Those in formats that are not read are among them: they must be told, not passed over.
+    """
     seen: set[tuple[int, int]] = set()
     for here, folders, files in os.walk(folder, followlinks=True):
         state = os.stat(here)
@@ -123,7 +126,7 @@ def below(folder: str) -> Iterator[str]:
         seen.add(own)
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(files):
-            if not name.startswith(".") and name.lower().endswith(SUFFIXES):
+            if not name.startswith(".") and name.lower().endswith((*SUFFIXES, *FOREIGN)):
                 yield os.path.join(here, name)
 
 

@@ -45,25 +45,21 @@ class Evidence:
         self,
         methods: Sequence[str],
         figure: Callable[[Setting], tuple[str, bool | None]],
-        settings: Sequence[Setting] = LONG_TAIL,
     ) -> Verdict:
         """One figure a setting and whether the claim holds there; open while cells are missing."""
         shown, held = [], []
-        for setting in settings:
+        for setting in LONG_TAIL:
             text, holds = figure(setting)
             if holds is not None:
                 shown.append(f"{short(setting)}: {text}")
                 held.append(holds)
         finding = f"holds in {sum(held)} of {len(held)} settings" if held else None
-        said = self.so_far(finding, methods, settings)
-        return Verdict(said, "; ".join(shown) or "none yet")
+        return Verdict(self.so_far(finding, methods), "; ".join(shown) or "none yet")
 
-    def so_far(
-        self, finding: str | None, methods: Sequence[str], settings: Sequence[Setting]
-    ) -> str:
+    def so_far(self, finding: str | None, methods: Sequence[str]) -> str:
         """A finding with what it lacks: the cells of these methods that are missing."""
-        total = len(methods) * len(settings) * len(SEEDS)
-        there = sum(len(self.of(method, setting)) for method in methods for setting in settings)
+        total = len(methods) * len(LONG_TAIL) * len(SEEDS)
+        there = sum(len(self.of(method, setting)) for method in methods for setting in LONG_TAIL)
         lacks = f"open: {total - there} of {total} cells missing"
         if finding is None:
             return lacks
@@ -159,7 +155,7 @@ def costs_more(ablation: str, at: float) -> Judge:
         if a is not None and b is not None:
             finding = "holds" if a > b else "does not hold"
             figures = f"{a:+.2f} points at γ {at:.0f}, {b:+.2f} at the other"
-        return Verdict(evidence.so_far(finding, (ablation, "tamatch"), LONG_TAIL), figures)
+        return Verdict(evidence.so_far(finding, (ablation, "tamatch")), figures)
 
     return judge
 

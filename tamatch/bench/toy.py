@@ -160,9 +160,9 @@ def run(arguments: Namespace) -> int:
     from . import figures
 
     figures.require()
-    for name in ("trajectories", "steps"):
-        if (number := getattr(arguments, name)) < 1:
-            raise UsageError(f"--{name} must be at least 1, got {number}.")
+    for name, least in (("trajectories", 1), ("steps", 1), ("seed", 0)):
+        if (number := getattr(arguments, name)) < least:
+            raise UsageError(f"--{name} must be at least {least}, got {number}.")
     began = time.perf_counter()
     size = {"trajectories": arguments.trajectories, "steps": arguments.steps}
     found = [simulate(batch, **size, seed=arguments.seed) for batch in BATCHES]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import os
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 from itertools import takewhile
@@ -23,6 +25,9 @@ PLAIN = {  # what argparse says, in our words
 }
 
 
+MOST_WORDS = 10  # of a name
+
+
 class Parser(argparse.ArgumentParser):
     """argparse, in plain words."""
 
@@ -31,21 +36,26 @@ class Parser(argparse.ArgumentParser):
     ) -> tuple[Any, list[str]]:
         words = [*(sys.argv[1:] if args is None else args)]
         found, extra = super().parse_known_args(words, namespace)
-        if extra:
-            self._expect_commas(words, extra)
+        self._expect_commas(words, extra)
+        if name := torn_name(words, extra):
+            raise UsageError(f"A name with spaces needs quotes: {shlex.quote(name)}.")
         return found, extra
 
     def _expect_commas(self, words: list[str], extra: list[str]) -> None:
-        """`--seeds 0 1` leaves a word over: say that `--seeds 0,1` is meant."""
+        """`--seeds 0 1` leaves a word over, `--seed 0,1` has one too many: say what to type."""
         for at, flag in enumerate(words):
-            action = self._option_string_actions.get(flag)
-            if action is None or "," not in str(action.metavar):
-                continue
             values = [*takewhile(lambda word: not word.startswith("--"), words[at + 1 :])]
             joined = ",".join(value.strip(",") for value in values)
             numbers = {re.fullmatch(r"[\d.]+", value) is not None for value in joined.split(",")}
-            if len(values) > 1 and values[-1] in extra and len(numbers) == 1:
+            over = len(values) > 1 and values[-1] in extra and len(numbers) == 1
+            if over and self._takes_several(flag):
                 raise UsageError(f"{flag} takes its values with commas: {flag} {joined}.")
+            if "," in joined and numbers == {True} and self._takes_several(flag + "s"):
+                raise UsageError(f"{flag} takes one value. Several: {flag}s {joined}.")
+
+    def _takes_several(self, flag: str) -> bool:
+        action = self._option_string_actions.get(flag)
+        return action is not None and "," in str(action.metavar)
 
     def error(self, message: str) -> NoReturn:
         for pattern, plain in PLAIN.items():
@@ -60,3 +70,13 @@ class Parser(argparse.ArgumentParser):
         what = "command" if action.dest == "command" else action.option_strings[0]
         hint = f"Perhaps you meant {near[0]}." if near else f"There is {', '.join(known)}."
         raise UsageError(f"{what} {value} is unknown. {hint}")
+
+
+def torn_name(words: list[str], extra: list[str]) -> str | None:
+    """The file or folder whose name the first word left over is a part of, as in `my photos`."""
+    if not extra or extra[0] not in words:
+        return None
+    at = words.index(extra[0])
+    starts, ends = range(max(0, at - MOST_WORDS), at), range(at + 1, at + MOST_WORDS)
+    names = (" ".join(words[start:end]) for start in starts for end in ends)
+    return next(filter(os.path.exists, names), None)

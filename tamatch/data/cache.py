@@ -9,6 +9,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -115,5 +116,6 @@ def _publish(working: Path, place: Path, size: int) -> None:
 def _sweep(folder: Path) -> None:
     """Remove what killed processes left behind."""
     for path in folder.glob(UNFINISHED + "*"):
-        if time.time() - path.stat().st_mtime > STALE:
-            shutil.rmtree(path, ignore_errors=True)
+        with suppress(FileNotFoundError):  # its process has finished it just now
+            if time.time() - path.stat().st_mtime > STALE:
+                shutil.rmtree(path, ignore_errors=True)

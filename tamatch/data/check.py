@@ -12,13 +12,11 @@ import numpy as np
 
 from ..errors import DataError
 from . import load
+from .checktext import Counts, counted, listed, table
 from .dataset import NO_CHECKSUMS, PARTS, UNKNOWN, DataSet, Indices, Progress, Sizes, Split
 from .duplicates import equal_images
 from .splitfile import ROLES
 from .splits import SplitPlan, make_split
-
-SHOWN = 20  # unreadable files and duplicates printed; the JSON has all
-Counts = dict[str, dict[str, int]]  # of each part or role: images of each class, "" without label
 
 
 @dataclass(frozen=True)
@@ -51,14 +49,14 @@ class CheckReport:
         side = f"{self.size} × {self.size}"
         unusable = [f"{f}: {why}" for f, why in self.skipped]
         return [
-            f"{self.name}: {_counted(len(self.classes), 'class', 'classes')}, "
-            f"{_counted(self.images, 'image', 'images')} at {side} pixels",
-            *_table(self.parts, self.classes),
+            f"{self.name}: {counted(len(self.classes), 'class', 'classes')}, "
+            f"{counted(self.images, 'image', 'images')} at {side} pixels",
+            *table(self.parts, self.classes),
             *self._file_size_lines(),
             *([] if self.checksums == NO_CHECKSUMS else [f"checksums: {self.checksums}"]),
             f"memory: {self.memory / 2**20:,.1f} MiB of pixels",
             *self.notes,
-            *_listed(unusable, "files cannot be used", one="file cannot be used"),
+            *listed(unusable, "files cannot be used", one="file cannot be used"),
             *self._duplicate_lines(),
             *self._role_lines(),
         ]
@@ -84,7 +82,7 @@ class CheckReport:
             " = ".join(group) + (f" ({', '.join(own)})" if own else "")
             for group, own in worst_first
         ]
-        return _listed(shown, "groups of equal images", one="group of equal images")
+        return listed(shown, "groups of equal images", one="group of equal images")
 
     def _role_lines(self) -> list[str]:
         if self.roles is None:
@@ -92,7 +90,7 @@ class CheckReport:
         also = "also" if self.labelled_in_pool else "not"
         return [
             f"split (the labelled images are {also} in the unlabelled pool):",
-            *_table(self.roles, self.classes),
+            *table(self.roles, self.classes),
         ]
 
 
@@ -166,40 +164,3 @@ def _disagree(labels: Indices) -> bool:
 
 def _named(data: DataSet, groups: list[Indices]) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(data.files[i] for i in group) for group in groups)
-
-
-def _counted(number: int, one: str, more: str) -> str:
-    return f"{number:,} {one if number == 1 else more}"
-
-
-def _listed(items: list[str], what: str, *, one: str) -> list[str]:
-    if not items:
-        return []
-    more = [f"  … and {len(items) - SHOWN:,} more (--json lists all)"] if len(items) > SHOWN else []
-    return [
-        f"{_counted(len(items), one, what)}:",
-        *(f"  {item}" for item in items[:SHOWN]),
-        *more,
-    ]
-
-
-def _table(counts: Counts, classes: tuple[str, ...]) -> list[str]:
-    """One line a class, one column a part; classes that are all alike share a line."""
-    columns = [column for column, own in counts.items() if sum(own.values())]
-    rows = {c: [counts[column].get(c, 0) for column in columns] for c in (*classes, "")}
-    without = rows.pop("")
-    if len(classes) > 1 and len({tuple(row) for row in rows.values()}) == 1:
-        rows = {"each class": rows[classes[0]]}
-    if any(without):
-        rows["no label"] = without
-    rows["all"] = [sum(counts[column].values()) for column in columns]
-    width = max(map(len, rows))
-    cells = [max(len(column), 10) for column in columns]
-    head = " " * (width + 2) + "".join(
-        f"  {column:>{cell}}" for column, cell in zip(columns, cells, strict=True)
-    )
-    return [head] + [
-        f"  {name:<{width}}"
-        + "".join(f"  {count:>{cell},}" for count, cell in zip(row, cells, strict=True))
-        for name, row in rows.items()
-    ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,8 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import DataError
-from ..storage.files import write_bytes
-from .cells import neutralise, restore
+from ..storage.spreadsheet import restore, write_table
 from .dataset import UNKNOWN, DataSet, Indices, Split
 
 COLUMNS = ("image", "hash", "role", "label")
@@ -30,16 +28,14 @@ def write_split(path: Path, data: DataSet, split: Split) -> None:
 
     The label is the one known of the image: with the role `unlabelled`, the run did not see it.
     """
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(COLUMNS)
     hashes = image_hashes(data)
+    rows = []
     for role in ROLES:
         for i in getattr(split, role).tolist():
-            known = data.labels[i] != UNKNOWN
-            label = data.classes[data.labels[i]] if known else ""
-            rows.writerow((neutralise(data.files[i]), hashes[i], role, neutralise(label)))
-    write_bytes(path, text.getvalue().encode())
+            label = data.labels[i]
+            known = data.classes[label] if label != UNKNOWN else ""
+            rows.append((data.files[i], hashes[i], role, known))
+    write_table(path, COLUMNS, rows)
 
 
 def read_split(path: Path, data: DataSet) -> Split:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import DataError
-from .cells import restore
+from ..storage.spreadsheet import restore
 
 NAME = "file_name"
 LABEL = "label"

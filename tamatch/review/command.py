@@ -47,6 +47,11 @@ def review(
     if data.classes != model.facts.classes:
         raise DataError(f"{data.name} no longer has the classes that the model was trained on.")
     split = read_split(folder.split, data)
+    if not len(np.setdiff1d(split.unlabelled, [*split.labelled, *split.validation])):
+        raise DataError(
+            f"every image that {path} learnt from has a label already: there is none to review. "
+            f"Put images without one into {Path(run.data) / 'unlabelled'} and train again."
+        )
     place = Path(run.data)
     server = Server(port)
     with opened(label_file(labels, run), data, place) as store:

@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ..data import DataSet
-from ..data.cells import neutralise
 from ..data.labels import apart, known_labels, plain
 from ..data.layout import printable
 from ..data.table import LABEL, NAME, read_table
 from ..errors import DataError, UsageError
 from ..storage.files import write_bytes
 from ..storage.lock import locked
+from ..storage.spreadsheet import neutralise
 
 SKIPPED = ""  # the label of an image that the person passed over
 COLUMNS = (NAME, LABEL)

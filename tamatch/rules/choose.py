@@ -124,7 +124,7 @@ def steps(pool: int, unlabelled: int, *, gpu: bool) -> Chosen:
     """From the size of the pool and of the unlabelled batch."""
     least = GPU_STEPS if gpu else CPU_STEPS
     count = min(max(least, rounded(PASSES * pool / unlabelled)), MOST_LONGER * least)
-    return one("steps", count, f"{count:,}", f"usual for {pool:,} unlabelled images")
+    return one("steps", count, f"{count:,}", f"usual for {pool:,} images to learn from")
 
 
 def outlook(count: int) -> str:

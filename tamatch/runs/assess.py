@@ -9,23 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from ..data.cells import write_table
 from ..data.dataset import Indices
-from ..judge.trust import (
-    LEVEL,
+from ..judge.calibration import (
     Calibration,
     Floats,
-    Trust,
     calibrate,
     calibrate_on_itself,
-    measure,
     tempered,
     uncalibrated,
 )
+from ..judge.trust import LEVEL, Trust, measure
 from ..report.sheet import MOST, sheet
 from ..step.engine import Engine
 from ..step.exam import LINE, Exam, Pool
 from ..storage.files import write_bytes, write_json
+from ..storage.spreadsheet import write_table
 from .standing import COLUMNS, Standing, standing, summary
 
 NOT_MEASURED = (

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
-from .. import nets
+from .. import methods, nets
 from ..data import DATASETS, DataSet, Split, make_split, own_path
 from ..errors import UsageError
 from ..rules import choose, finetune
@@ -104,7 +105,7 @@ def decide(
     split = make_split(data, split_plan(draft.run))
     if own:
         draft.chosen = fitting(split, device) | draft.chosen  # weights have a net of their own
-        draft.take(choose.pool_batch(draft.run.batch, gpu=device.type == "cuda"))
+        draft.take(pool_batch(draft.run, gpu=device.type == "cuda"))
         draft.take(precision_of(draft.run, device))
     timed_run = limit is not None or "steps" not in fixed
     if own and timed_run and available > 1 and device.type == "cpu" and "threads" not in fixed:
@@ -122,13 +123,21 @@ def decide(
     draft.given = {k: settings[k] for k in PACE if k in settings and k not in fixed} | draft.given
     told = {name: why for name, why in reasons.items() if name not in fixed}
     run, occasion = draft.run, f"{len(data.images):,} images on {machine(device, draft.run)}"
-    return Decided(run, told, occasion, outlook_of(run) if own else "")
+    return Decided(run, told, occasion, outlook_of(run, split) if own else "")
 
 
-def outlook_of(run: Run) -> str:
+def outlook_of(run: Run, split: Split) -> str:
     """From a random start, methods with a threshold on confidence want many steps."""
     fresh = run.weights is None and run.from_ is None
-    return choose.outlook(run.steps) if fresh and "tau" in run.options else ""
+    unlabelled = np.setdiff1d(split.unlabelled, [*split.labelled, *split.validation])
+    asked = fresh and len(unlabelled) > 0 and "tau" in run.options
+    return choose.outlook(run.steps) if asked else ""
+
+
+def pool_batch(run: Run, *, gpu: bool) -> Chosen:
+    """Nothing is said of it where the method looks at labelled images alone."""
+    found = choose.pool_batch(run.batch, gpu=gpu)
+    return found if methods.get(run.method).views.u else Chosen(found.settings, {})
 
 
 def fitting(split: Split, device: torch.device) -> Chosen:

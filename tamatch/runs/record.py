@@ -14,7 +14,6 @@ import torch
 
 from .. import __version__
 from ..data import DataSet, Split, read_split, shares, write_split
-from ..data.cells import write_table
 from ..data.splitfile import ROLES
 from ..errors import DataError
 from ..settings.config import RUN_OPTIONS, Run, method_options
@@ -22,6 +21,7 @@ from ..settings.hardware import pick_precision
 from ..step.engine import Engine
 from ..step.exam import Pool
 from ..storage.folder import RunFolder
+from ..storage.spreadsheet import write_table
 from .progress import Progress
 
 
@@ -89,17 +89,28 @@ def json_like(facts: dict[str, Any]) -> dict[str, Any]:
     return {k: list(v) if isinstance(v, tuple) else v for k, v in facts.items()}
 
 
-def tell_of_skipped(folder: RunFolder, data: DataSet, progress: Progress) -> None:
+def record_skipped(folder: RunFolder, data: DataSet) -> None:
+    if data.skipped:
+        write_table(folder.path / "skipped.csv", ("file", "reason"), data.skipped)
+
+
+def tell_of_skipped(data: DataSet, progress: Progress) -> None:
     """Images that cannot be used are named, here and in skipped.csv; training goes on."""
     for note in data.notes:
         progress.say(note)
-    if not data.skipped:
-        return
-    write_table(folder.path / "skipped.csv", ("file", "reason"), data.skipped)
-    (file, reason), total = data.skipped[0], len(data.skipped) + len(data.images)
+    if data.skipped:
+        (file, reason), total = data.skipped[0], len(data.skipped) + len(data.images)
+        progress.say(
+            f"{len(data.skipped):,} of {total:,} images cannot be read and are left out "
+            f"(skipped.csv): {file}: {reason}"
+        )
+
+
+def tell_of_no_exam(progress: Progress) -> None:
+    """Better known before a long run than after it."""
     progress.say(
-        f"{len(data.skipped):,} of {total:,} images cannot be read and are left out "
-        f"(skipped.csv): {file}: {reason}"
+        "There are no test images, so that no error will be measured. --validation-per-class N "
+        "holds N labelled images of each class back for it."
     )
 
 

@@ -25,7 +25,14 @@ from .build import baseline_config, data_of, engine_of, split_plan
 from .model import Facts, Model
 from .picture import save_views
 from .progress import Progress
-from .record import command, record_facts, tell_of_no_pool, tell_of_skipped
+from .record import (
+    command,
+    record_facts,
+    record_skipped,
+    tell_of_no_exam,
+    tell_of_no_pool,
+    tell_of_skipped,
+)
 from .shelf import Shelf
 from .together import Outcome, accompany, go
 from .training import Training
@@ -144,10 +151,12 @@ class Job:
     run: Run
     folder: RunFolder
     progress: Progress
+    beside: bool = False  # it is the baseline of one whose data were spoken of before
 
     @property
     def baseline(self) -> Job:
-        return Job(baseline_config(self.run), self.folder.baseline, self.progress)
+        run, folder = baseline_config(self.run), self.folder.baseline
+        return Job(run, folder, self.progress, beside=True)
 
 
 def complete(run: Run, folder: RunFolder, *, quiet: bool = False) -> Finished:
@@ -256,7 +265,9 @@ def prepare(job: Job, shelf: Shelf, *, started: bool) -> Training:
     """Read the data, build the engine, and write down what the run stands on."""
     run, folder, progress = job.run, job.folder, job.progress
     data = shelf.data(run)
-    tell_of_skipped(folder, data, progress)
+    record_skipped(folder, data)
+    if not job.beside:
+        tell_of_skipped(data, progress)
     split = make_split(data, split_plan(run))
     # a checkpoint has the weights
     start = dataclasses.replace(run, weights=None, from_=None) if started else run
@@ -271,6 +282,8 @@ def prepare(job: Job, shelf: Shelf, *, started: bool) -> Training:
     pool = Pool(data, split) if engine.method.views.u else None
     if pool is not None and not started:
         tell_of_no_pool(pool, len(split.labelled), progress)
+    if not exams and not started and not job.beside:
+        tell_of_no_exam(progress)
     return Training(run, engine, folder, exams, Model(facts), progress, pool)
 
 

@@ -64,7 +64,7 @@ def start(
     folders = home.runs(numbers) if home else [*map(usual_folder, runs)]
     with ExitStack() as held, saying(home, folders):
         if home is not None:
-            home.claim(numbers)
+            held.enter_context(home.taken(numbers))
         refuse_begun(home, folders, overwrite=overwrite)
         for folder in folders:
             held.enter_context(folder.taken(overwrite=overwrite))

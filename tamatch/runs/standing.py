@@ -11,7 +11,8 @@ import numpy.typing as npt
 import torch
 
 from ..data.dataset import Indices
-from ..judge.trust import sweep, tempered
+from ..judge.calibration import tempered
+from ..judge.trust import sweep
 from ..methods.base import Method
 from ..pseudo.account import accepted, class_shares, generated, threshold
 from ..step.engine import Engine

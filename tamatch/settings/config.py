@@ -21,6 +21,7 @@ from ..storage.events import check_installed
 from ..storage.folder import RunFolder
 from ..storage.untrusted import parse_yaml
 from .options import Option, of_class, of_dataclass, unknown
+from .target import read_target, shares
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,6 +184,8 @@ def resolve(values: dict[str, Any]) -> Run:
     }
     chosen.update({k: allowed[k].parse(v) for k, v in own.items()})
     check_together(filled)
+    if filled.get("prior") is not None:
+        filled["prior"] = shares(filled["prior"], "--prior")
     run = Run(**filled, options={k: chosen[k] for k in allowed})
     check_processes(run)
     return run
@@ -241,25 +244,6 @@ def read_config(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise UsageError(f"--config {path} must hold lines of `option: value`.")
     return {str(k).replace("-", "_"): v for k, v in content.items()}
-
-
-def read_target(text: str) -> tuple[str, tuple[float, ...] | None]:
-    """`--target` as a keyword, or the class shares in a file."""
-    path = Path(text)
-    if path.suffix not in (".json", ".yaml", ".yml", ".txt"):
-        return text, None
-    try:
-        content = parse_yaml(path.read_text())
-        shares = [float(v) for v in (content.values() if isinstance(content, dict) else content)]
-    except OSError as error:
-        raise UsageError(f"--target {path} cannot be read: {error.strerror}.") from None
-    except (yaml.YAMLError, TypeError, ValueError, AttributeError):
-        raise UsageError(
-            f"--target {path} must hold one number a class, as a list or as `class: share` lines."
-        ) from None
-    if not shares or min(shares) < 0 or sum(shares) <= 0:
-        raise UsageError(f"--target {path}: the class shares must be non-negative, not all zero.")
-    return "prior", tuple(s / sum(shares) for s in shares)
 
 
 def dump(run: Run) -> str:

@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,18 @@ def make_folder(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"--out {path} cannot be made: {error.strerror}. Give another.") from None
+
+
+@contextmanager
+def nothing_empty_left(path: Path) -> Iterator[None]:
+    """Folders made meanwhile, this one or one above it, go again if nothing has come into them."""
+    new = [*takewhile(lambda folder: not folder.exists(), (path, *path.parents))]
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            for folder in new:
+                folder.rmdir()
 
 
 class RunFolder:
@@ -105,19 +118,11 @@ class RunFolder:
             raise UsageError(
                 f"--out {self.path} is not empty and holds no run. Give another --out."
             )
-        there = self.path.is_dir()
-        try:
-            with self.held():
-                if self.record.exists() and not overwrite and self.begun():
-                    raise UsageError(self._occupied())
-                with self._withdrawn_if_refused():
-                    yield
-        finally:
-            if not there:  # a run that came to nothing leaves no empty folder
-                with suppress(OSError):
-                    self.path.rmdir()
-                    if os.listdir(self.path.parent) == [SEEDS]:  # it was the last of its seeds
-                        (self.path.parent / SEEDS).unlink()
+        with nothing_empty_left(self.path), self.held():
+            if self.record.exists() and not overwrite and self.begun():
+                raise UsageError(self._occupied())
+            with self._withdrawn_if_refused():
+                yield
 
     @contextmanager
     def _withdrawn_if_refused(self) -> Iterator[None]:

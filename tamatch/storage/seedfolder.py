@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ..errors import DataError, UsageError
 from .files import read_json, write_json
-from .folder import SEEDS, RunFolder, make_folder
+from .folder import SEEDS, RunFolder, make_folder, nothing_empty_left
 
 
 class SeedFolder:
@@ -33,6 +34,18 @@ class SeedFolder:
                 f"{self.record} is damaged: it does not list the seeds. Restore it, or name the "
                 "run folders beside it."
             ) from None
+
+    @contextmanager
+    def taken(self, seeds: list[int]) -> Iterator[None]:
+        """Hold the folder for new runs; if none of them begins, nothing is left behind."""
+        new = not self.exists()
+        with nothing_empty_left(self.path):
+            self.claim(seeds)
+            try:
+                yield
+            finally:
+                if new and [*self.path.iterdir()] == [self.record]:
+                    self.record.unlink()
 
     def claim(self, seeds: list[int]) -> None:
         """Take the folder for these seeds, before anything else is written there."""

@@ -1,6 +1,13 @@
-"""CSV cells that a spreadsheet shows as text: names come from files, and files from anywhere."""
+"""CSV files whose cells a spreadsheet shows as text: names come from files, files from anywhere."""
 
 from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from .files import write_bytes
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what makes a spreadsheet evaluate a cell
 
@@ -16,3 +23,12 @@ def neutralise(cell: str) -> str:
 def restore(cell: str) -> str:
     """Undo `neutralise`; a cell that was never neutralised stays as it is."""
     return cell[1:] if cell.startswith("'") and cell[1:].startswith((*_FORMULA, "'")) else cell
+
+
+def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A CSV file, every cell neutralised, written whole or not at all."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(header)
+    table.writerows([neutralise(cell) for cell in row] for row in rows)
+    write_bytes(path, text.getvalue().encode())

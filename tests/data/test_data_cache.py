@@ -153,6 +153,14 @@ def test_what_a_killed_process_left_is_swept_after_a_day(
     assert not old.exists() and new.exists()
 
 
+def test_another_process_may_finish_while_we_sweep(
+    files: list[Path], own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = own_cache / "building-theirs"
+    monkeypatch.setattr(Path, "glob", lambda folder, pattern: iter([theirs]))  # seen, then renamed
+    assert len(decode_all(files, 16).images) == len(files)
+
+
 def test_another_process_may_be_faster(own_cache: Path) -> None:
     def build(folder: Path, by: str = "the other") -> dict[str, str]:
         pixels = PixelFile(folder / cache.PIXELS, 4)

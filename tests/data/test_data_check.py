@@ -13,6 +13,7 @@ import pytest
 from tamatch.cli import main
 from tamatch.data import DATASETS, SplitPlan
 from tamatch.data.check import check
+from tamatch.data.checktext import table
 from tamatch.data.dataset import digests_of
 from tamatch.data.duplicates import equal_images
 from tamatch.runs.build import split_plan
@@ -129,6 +130,16 @@ def test_equal_images() -> None:
     groups = equal_images(digests_of(image.tobytes() for image in images))
     assert [group.tolist() for group in groups] == [[2, 7, 31, 44], [19, 20]]
     assert equal_images(digests_of([])) == []
+
+
+def test_classes_may_be_called_like_the_table_s_own_rows() -> None:
+    own = {"all": 2, "each class": 3, "no label": 4}
+    lines = table({"train": {**own, "": 5}}, tuple(own))
+    shown = [(line[:12].strip(), line[12:].strip()) for line in lines]
+    assert shown == [
+        ("", "train"), ("all", "2"), ("each class", "3"), ("no label", "4"), ("no label", "5"),
+        ("all", "14"),
+    ]  # fmt: skip
 
 
 def test_presets() -> None:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tamatch.data import DataSet, SplitPlan, load, make_split, read_split, write_split
 from tamatch.data.arrays import from_arrays
-from tamatch.data.cells import neutralise, restore
 from tamatch.errors import DataError
+from tamatch.storage.spreadsheet import neutralise, restore
 
 
 @pytest.fixture
