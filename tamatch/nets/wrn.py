@@ -113,7 +113,7 @@ class WideResNet(Net):
             return
         from .kernels import Fused
 
-        self.parts = Fused
+        self.parts, self.has_cuda_code = Fused, True
 
     def depth_of(self, parameter: str) -> tuple[int, int]:
         """Stem 0, then one layer per block; the last norm goes with the last block."""
