@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import cast
 
 import pytest
 import torch._dynamo
 
 from tamatch.augment import views
-from tamatch.machine.gpucode import obstacle
+from tamatch.machine.gpucode import handicap, obstacle
 from tamatch.nets import build
 from tamatch.settings.compiler import PLACES, RUNS, accelerate, keep_compiled
 from tests.tiny import tiny_method
@@ -60,9 +63,11 @@ def test_torch_looks_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.fixture
 def asked_anew() -> Iterator[None]:
-    obstacle.cache_clear()
+    for question in (obstacle, handicap):
+        question.cache_clear()
     yield
-    obstacle.cache_clear()
+    for question in (obstacle, handicap):
+        question.cache_clear()
 
 
 def broken() -> None:
@@ -85,3 +90,41 @@ def test_without_triton_or_what_it_needs_steps_are_as_they_are(
     views._kernel.cache_clear()
     assert views._kernel() is None  # images are then augmented by torch's own operations
     views._kernel.cache_clear()
+
+
+class Nvrtc:
+    """What `cuda.bindings.nvrtc` is where the library behind it is missing, or there."""
+
+    def __init__(self, there: bool) -> None:
+        self.there = there
+
+    def nvrtcVersion(self) -> tuple[int, ...]:
+        if not self.there:
+            raise RuntimeError("Failure finding libnvrtc.so\nMore of it.")
+        return 0, 13, 0
+
+
+@pytest.mark.parametrize(
+    ("nvrtc", "words"),
+    [
+        (None, "NVRTC cannot be used: .*cuda.* a fifth longer"),
+        (Nvrtc(there=False), "NVRTC cannot be used: Failure finding libnvrtc.so. Steps take"),
+        (Nvrtc(there=True), None),
+    ],
+)
+@pytest.mark.usefixtures("asked_anew")
+def test_without_nvrtc_it_is_said_where_that_costs_time(
+    nvrtc: Nvrtc | None, words: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tamatch.settings.compiler.obstacle", lambda: None)
+    cuda = None if nvrtc is None else SimpleNamespace(bindings=SimpleNamespace(nvrtc=nvrtc))
+    monkeypatch.setitem(sys.modules, "cuda", cast(ModuleType, cuda))
+    monkeypatch.setitem(sys.modules, "cuda.bindings", cast(ModuleType, cuda and cuda.bindings))
+    for affected in (True, False):
+        net, method, said = build("wrn_10_1", 10, 8), tiny_method("fixmatch"), list[str]()
+        monkeypatch.setattr(net, "accelerate", lambda: None)
+        monkeypatch.setattr(method, "accelerate", lambda: None)
+        net.has_cuda_code = affected
+        accelerate(net, method, said.append)
+        assert len(said) == (affected and words is not None)
+        assert not said or re.search(words or "", said[0])

@@ -188,6 +188,8 @@ def test_the_same_seed_gives_the_same_classifier() -> None:
         ({"options": {"tua": 0.5}}, "Perhaps you meant --tau"),
         ({"steps": 0}, "--steps must be at least 1"),
         ({"device": "gpu9"}, "--device takes"),
+        ({"hidden": 0}, "--hidden must be at least 1"),
+        ({"hidden": "many"}, "--hidden takes a whole number"),
     ],
 )
 def test_wrong_parameters_are_value_errors(parameters: dict[str, Any], message: str) -> None:

@@ -188,3 +188,20 @@ class TestStatus:
     def test_ratio_is_finite_for_a_class_never_predicted(self) -> None:
         r = ratio(torch.tensor([0.5, 0.5]), torch.tensor([1.0, 0.0]))
         assert r[1].item() == pytest.approx((0.5 + EPS) / EPS, rel=1e-5)
+
+    def test_bound_is_finite_where_the_target_has_no_share(self) -> None:
+        status = Status(task(prior=(0.5, 0.5, 0.0)), target="prior")
+        gap = 2 / 3 * math.log(2 / 3) + 1 / 3 * math.log(1 / (3 * EPS))
+        assert status.bound.item() == pytest.approx(1 + gap / (math.log(3) / 3), rel=1e-6)
+        assert status.ratio.tolist() == pytest.approx([1.5, 1.5, 3 * EPS], rel=1e-5)
+
+    def test_alignment_gives_a_model_with_the_target_s_shares(self) -> None:
+        """Predictions whose mean is p_model have a mean near p_target after it."""
+        status = Status(task(prior=(0.2, 0.3, 0.5)), target="prior", from_first=True)
+        p = torch.eye(3)[torch.tensor([0, 0, 0, 0, 0, 0, 1, 1, 1, 2])] * 0.01 + 0.33
+        status.observe_(p, p)
+        aligned = status.align(p)
+        assert aligned.sum(-1).tolist() == pytest.approx([1.0] * 10)
+        assert aligned.mean(0).tolist() == pytest.approx([0.2, 0.3, 0.5], abs=1e-3)
+        want = [0.34 * 0.2 / 0.336, 0.33 * 0.3 / 0.333, 0.33 * 0.5 / 0.331]
+        assert aligned[0].tolist() == pytest.approx([w / sum(want) for w in want], rel=1e-4)

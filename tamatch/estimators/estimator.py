@@ -21,10 +21,12 @@ from torch import nn
 
 from ..data import UNKNOWN
 from ..errors import DataError, UsageError
+from ..kinds import AT_LEAST_ONE
 from ..rules import choose, finetune
 from ..rules.choose import averages
 from ..settings.config import Run, configure
 from ..settings.hardware import pick_device
+from ..settings.options import Option
 from ..settings.start import start_of
 from .learners import ImageLearner, Learner, VectorLearner
 
@@ -34,6 +36,7 @@ TRAINING = (
     "ema", "device",
 )  # fmt: skip
 FRESH = {"net": "wrn_16_1_clean", "batch": 32, "unlabelled": 96, "optimizer": "sgd", "lr": 0.03}
+HIDDEN = Option("hidden", int, default=None, bounds=AT_LEAST_ONE)  # no option of a run
 LEARNERS: dict[str, type[Learner]] = {"images": ImageLearner, "vectors": VectorLearner}
 
 
@@ -130,7 +133,7 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.learner_, self.history_ = (
                 ImageLearner.learn(run, X, labels, self.net)
                 if images
-                else VectorLearner.learn(run, X, labels, self.hidden)
+                else VectorLearner.learn(run, X, labels, HIDDEN.parse(self.hidden))
             )
         self.classes_ = classes
         return self

@@ -18,3 +18,16 @@ def obstacle() -> str | None:
         why = (str(error) or type(error).__name__).splitlines()[0]
         return f"Triton needs a C compiler and the header files of Python: {why:.120}"
     return None
+
+
+@cache
+def handicap() -> str | None:
+    """Why CUDA C++ cannot be compiled, None if it can: NVRTC comes with torch for CUDA."""
+    try:
+        from cuda.bindings import nvrtc
+
+        nvrtc.nvrtcVersion()
+    except (ImportError, OSError, RuntimeError) as error:
+        why = (str(error) or type(error).__name__).splitlines()[0]
+        return f"NVIDIA's compiler NVRTC cannot be used: {why:.120}"
+    return None

@@ -113,7 +113,9 @@ class WideResNet(Net):
             return
         from .kernels import Fused, prepare
 
-        self.parts = Fused
+        from .kernels import Fused, prepare
+
+        self.parts, self.has_cuda_code = Fused, True
         prepare(self.stem.weight.device)
 
     def depth_of(self, parameter: str) -> tuple[int, int]:

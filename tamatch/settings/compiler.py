@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..data.cache import cache_folder
-from ..machine.gpucode import obstacle
+from ..machine.gpucode import handicap, obstacle
 
 if TYPE_CHECKING:
     from ..methods.base import Method
@@ -21,14 +21,16 @@ def accelerate(net: Net, method: Method, say: Callable[[str], None] | None = Non
     """Compile both, where that is possible."""
     keep_compiled()
     why = obstacle()
+    so = "Steps are not compiled and take longer. With --no-compile this is not said again."
     if why is None:
         net.accelerate()
         method.accelerate()
-    elif say is not None:
-        say(
-            f"{why}. Steps are not compiled and take longer. "
-            "With --no-compile this is not said again."
+        why = handicap() if net.has_cuda_code else None
+        so = (
+            "Steps take about a fifth longer. pip install cuda-bindings nvidia-cuda-nvrtc may help."
         )
+    if why is not None and say is not None:
+        say(f"{why}. {so}")
 
 
 def keep_compiled() -> None:

@@ -126,6 +126,12 @@ def test_key_follows_content_list_and_size(files: list[Path]) -> None:
     assert len(keys) == 5
 
 
+def test_sizes_and_ways_of_decoding_lie_side_by_side(files: list[Path], own_cache: Path) -> None:
+    for size, draft in ((16, True), (24, True), (16, False)):
+        assert decode_all(files, size, draft).images.shape == (20, size, size, 3)
+    assert len(entries(own_cache)) == 3
+
+
 def test_a_changed_image_is_seen(files: list[Path]) -> None:
     assert decode_all(files, 16).images[2, 0, 0, 0] == 10
     put(files[2], 200)
