@@ -113,8 +113,6 @@ class WideResNet(Net):
             return
         from .kernels import Fused, prepare
 
-        from .kernels import Fused, prepare
-
         self.parts, self.has_cuda_code = Fused, True
         prepare(self.stem.weight.device)
 
