@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import copy
 import os
+from pathlib import Path
+from tempfile import mkdtemp
 
 os.environ["TRITON_INTERPRET"] = "1"  # read where kernels are defined
 
@@ -19,8 +21,10 @@ from tamatch import nets
 from tamatch.augment import OPERATIONS, Augment, Policy
 from tamatch.augment.kernel import render
 from tamatch.nets import kernels
-from tamatch.nets.kernels import narrow, weights
+from tamatch.nets.kernels import cuda, narrow, weights
 from tamatch.nets.kernels.stem import Stem
+from tamatch.nets.recompute import recompute
+from tests.gpu.emulated import COMPILER, build
 
 STRONG, WEAK = 2, 1  # how the views of a stream are numbered
 
@@ -98,6 +102,39 @@ def check_stem() -> None:
         assert all(far(mine, theirs) < 1e-5 for mine, theirs in zip(*found, strict=True))
 
 
+def check_with_cuda(name: str, *, recomputed: bool) -> None:
+    """Together with the CUDA kernels in their emulator, in half precision."""
+    torch.manual_seed(0)
+    fast = nets.build(name, 10, 32).to(memory_format=torch.channels_last).train()
+    for conv in (module for module in fast.modules() if isinstance(module, nn.Conv2d)):
+        conv.weight.data = conv.weight.data.bfloat16()
+    exact, rough = (copy.deepcopy(fast).to(dtype) for dtype in (torch.double, torch.float))
+    fast.accelerate()
+    assert recompute(fast, wanted=recomputed) == recomputed
+    images, directions = torch.randn(2, 3, 32, 32), torch.randn(2, 10)
+    mine = outcome(fast, images, directions)
+    true = outcome(exact, images.double(), directions.double())
+    with torch.autocast("cpu", torch.bfloat16):
+        near = outcome(rough, images, directions)
+    for one, other, best in zip(mine, near, true, strict=True):
+        assert far(one, best) < 1.3 * far(other, best) + 3e-3, (name, recomputed)
+
+
+def emulate() -> list[str]:
+    """Let the CUDA kernels run on this machine; the names of those that did."""
+    kernel, ran = build(Path(mkdtemp())), list[str]()
+
+    def start(
+        name: str, _: object, blocks: int, threads: int, *given: object, **more: object
+    ) -> None:
+        ran.append(name)
+        kernel(name, len(ran))(grid=(blocks, 1, 1), block=(threads, 1, 1), args=[*given])
+
+    cuda.start, cuda.usable = start, lambda _: True
+    narrow.fits = lambda *_: False  # the interpreter cannot multiply in bfloat16, and truncates
+    return ran
+
+
 def check_limit() -> None:
     """Maps too large for places of 32 bits are left to torch; 12 x 8 x 8 pixels stand for those."""
     before, kernels.COUNTABLE = kernels.COUNTABLE, 12 * 8 * 8 * 16 - 1
@@ -119,6 +156,11 @@ def main() -> None:
         check_narrow(inner, outer, 3, 7, 5)
     for size, width in ((8, 8), (16, 16), (20, 23)):
         check_views(size, width, OPERATIONS)
+    if COMPILER is not None:
+        ran = emulate()
+        for recomputed in (False, True):
+            check_with_cuda("wrn_16_2", recomputed=recomputed)
+        assert {*ran} >= {f"backward<{c}, {n}, true>" for c in (32, 64) for n in ("false", "true")}
     print("the interpreted kernels agree")
 
 
