@@ -97,9 +97,14 @@ def runs(shop: Path) -> None:
     tamatch.train(out="runs/labelled", data="labelled", **QUICK)
     tamatch.train(out="runs/changed", data="changing", **QUICK)
     (shop / "changing/dog").rename(shop / "changing/wolf")
-    for name in ("half", "no-json", "no-run", "no-model", "bad-model", "other-settings"):
+    for name in (
+        "half", "no-json", "no-run", "no-model", "bad-model", "no-baseline", "other-settings",
+    ):  # fmt: skip
         shutil.copytree(shop / "runs/photos", shop / "runs" / name)
     record = json.loads((shop / "runs/half/run.json").read_text())
+    record["config"]["baseline"] = "supervised"
+    (shop / "runs/no-baseline/run.json").write_text(json.dumps(record))
+    record["config"]["baseline"] = "none"
     (shop / "runs/half/run.json").write_text(json.dumps({**record, "status": "stopped", "step": 1}))
     (shop / "runs/no-json/run.json").write_text("{")
     (shop / "runs/no-run/run.json").write_text("[]")

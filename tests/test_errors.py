@@ -36,7 +36,29 @@ KINDS = {name for name, kind in vars(errors).items() if isinstance(kind, type)}
 
 COMMANDS = [
     ("trian", 2, "command trian is unknown. Perhaps you meant train."),
-    ("methods --jsn", 2, "--jsn is not an option of `tamatch methods`."),
+    ("--verison", 2, "--verison is not an option of `tamatch`. Perhaps you meant --version."),
+    ("-v", 2, "-v is not an option of `tamatch`. `tamatch --help` tells more."),
+    ("methods --jsn", 2, "--jsn is not an option of `tamatch methods`. Perhaps you meant --json."),
+    ("predict runs/photos photos --quick", 2,
+     "--quick is not an option of `tamatch predict`. `tamatch predict --help` tells more."),
+    ("resume runs/half --steps 100", 2,
+     "--steps: a run that goes on keeps its settings. `tamatch train --from runs/half --steps 100` "
+     "begins another from its weights."),
+    ("resume runs/half --ent own.py:X", 2,
+     "--ent is not an option of `tamatch resume`. Perhaps you meant --net."),
+    ("train -data digits", 2,
+     "'-data' is no option; options are --name value. Perhaps you meant --data."),
+    ("train --output runs/new", 2,
+     "--output is not an option. Perhaps you meant --out (run folder)."),
+    ("train --epochs 10", 2,
+     "--epochs is not an option. Perhaps you meant --steps (training steps)."),
+    ("train --learning-rate 0.1", 2,
+     "--learning-rate is not an option. Perhaps you meant --lr (learning rate)."),
+    ("train --labels 4", 2,
+     "--labels takes a table of labels, got 4. Perhaps you meant --labels-per-class 4."),
+    ("train --method FixMatch", 2,
+     "--method FixMatch is not a method. Perhaps you meant fixmatch."),
+    ("export runs/photos --format ONNX", 2, "--format ONNX is unknown. Perhaps you meant onnx."),
     ("methods --json=5", 2, "--json takes no value, got '5'. `tamatch methods --help` tells more."),
     ("methods fixmach", 2,
      "--method fixmach is not a method. Perhaps you meant fixmatch or defixmatch or mixmatch."),
@@ -177,7 +199,7 @@ COMMANDS = [
      "some."),
     ("train --data photos --steps 2 --validation-per-class 2", 3,
      "class \"dog\" has 2 labelled images: --validation-per-class 2 would leave none to learn "
-     "from."),
+     "from. Ask for fewer, or add some."),
     ("train --fold 3", 2, "--fold takes K/N, such as 1/5 for the first of five parts; got 3."),
     ("train --fold 3/2", 2, "--fold takes K/N with 1 ≤ K ≤ N and N ≥ 2, got 3/2."),
     ("train --weights missing.safetensors", 2,
@@ -210,6 +232,12 @@ COMMANDS = [
      "folder of your images: --data DIR."),
     ("train --labels twice.csv --labels-per-class 2 --data photos", 2,
      "--labels gives labels, and --labels-per-class hides some: choose one."),
+    ("train --data photos --out photos/run", 2,
+     "--out photos/run lies in the folder of the images, where each folder is a class. Give one "
+     "elsewhere, such as --out runs/run."),
+    ("train --data . --seeds 0,1", 2,
+     "--out runs/<any>-tamatch-s0 lies in the folder of the images, where each folder is a class. "
+     "Give one elsewhere, such as --out ../runs/<any>-tamatch-s0."),
     ("train --out taken-file", 2, "--out taken-file is a file; give a folder."),
     ("train --out taken-folder", 2,
      "--out taken-folder is not empty and holds no run. Give another --out."),
@@ -218,6 +246,9 @@ COMMANDS = [
     ("train --out runs/digits", 2,
      "runs/digits already holds a finished run. Use another --out, or --overwrite to delete "
      "it."),
+    ("train --out runs/no-baseline", 2,
+     "runs/no-baseline holds a run whose baseline is unfinished: `tamatch resume runs/no-baseline` "
+     "goes on with it, --overwrite deletes it."),
     ("train --out runs/half", 2,
      "runs/half holds an unfinished run (step 1 of 2): `tamatch resume runs/half` goes on with"
      " it, --overwrite deletes it."),

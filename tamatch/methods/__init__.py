@@ -113,7 +113,8 @@ def entry(name: str) -> MethodEntry:
     file, colon, cls = name.rpartition(":")
     if colon and file.endswith(".py"):
         return MethodEntry(cls, name, "a method of your own")
-    near = difflib.get_close_matches(name, METHODS, n=3)
+    small = name.lower().replace("-", "_")
+    near = [small] if small in METHODS else difflib.get_close_matches(small, METHODS, n=3)
     hint = f"Perhaps you meant {' or '.join(near)}." if near else "`tamatch methods` lists them."
     raise UsageError(f"--method {name} is not a method. {hint}")
 

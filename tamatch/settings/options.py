@@ -132,9 +132,17 @@ def of_class(cls: type) -> dict[str, Option]:
     return options
 
 
+USUAL = {  # what other programs call it
+    "epochs": "steps", "iterations": "steps", "learning_rate": "lr", "dataset": "data",
+    "model": "net", "gpu": "device", "image_size": "size", "threshold": "tau",
+    "pretrained": "weights",
+}  # fmt: skip
+
+
 def unknown(name: str, known: dict[str, Option], method: str) -> UsageError:
     """The error for an option that does not exist, with its near miss."""
-    near = difflib.get_close_matches(name, known, n=1)
+    usual = USUAL.get(name)
+    near = [usual] if usual in known else difflib.get_close_matches(name, known, n=1)
     flag = "--" + name.replace("_", "-")
     if not near:
         return UsageError(
