@@ -31,6 +31,7 @@ FOLDERS = {  # images in each folder; a class without images is an empty folder
 TABLES = {
     "columns.csv": "name,class\na.png,cat\n",
     "twice.csv": "file_name,label\nphotos/cat/0.png,cat\nphotos/cat/0.png,dog\n",
+    "astray.csv": "file_name,label\ncat/0.png,cat\n",
     "unlabelled.csv": "file_name,label\nphotos/cat/0.png,\n",
 }
 FILES = {

@@ -286,6 +286,9 @@ COMMANDS = [
     ("train --data twice.csv", 3,
      "{shop}/twice.csv, line 3: photos/cat/0.png is listed as \"dog\" and as \"cat\". Keep one of "
      "the two."),
+    ("train --data astray.csv", 3,
+     "astray.csv lists no image that is there. Names are looked for in .. cat/0.png: listed in "
+     "astray.csv but not there."),
     ("train --data latin.csv", 3, "{shop}/latin.csv is not in UTF-8. Save it as CSV in UTF-8."),
     ("train --data unlabelled.csv", 3,
      "unlabelled.csv has no labelled image. Label a few of each class."),

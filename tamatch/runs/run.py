@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import dist, nets, report
-from ..data import make_split
+from ..data import DATASETS, make_split
 from ..errors import DataError, NumericError, StorageError
 from ..machine import launch
 from ..machine.signals import StopSignals
@@ -32,6 +32,7 @@ from .record import (
     record_skipped,
     tell_of_no_exam,
     tell_of_no_pool,
+    tell_of_shared,
     tell_of_skipped,
 )
 from .shelf import Shelf
@@ -285,6 +286,9 @@ def prepare(job: Job, shelf: Shelf, *, started: bool) -> Training:
     pool = Pool(data, split) if engine.method.views.u else None
     if pool is not None and not started:
         tell_of_no_pool(pool, len(split.labelled), progress)
-    if not exams and not started and not job.beside:
-        tell_of_no_exam(progress)
+    if not started and not job.beside:
+        if not exams:
+            tell_of_no_exam(progress)
+        if run.data not in DATASETS:
+            tell_of_shared(run, data, split, progress)
     return Training(run, engine, folder, exams, Model(facts), progress, pool)
