@@ -137,3 +137,11 @@ def test_no_input_escapes_validation(given: dict[str, object]) -> None:
     except TamatchError:
         return
     assert configure(yaml.safe_load(dump(run))) == run
+
+
+def test_references_in_a_file_are_refused(tmp_path: Path) -> None:
+    """A few lines of them could stand for more values than memory holds."""
+    file = tmp_path / "run.yaml"
+    file.write_text("steps: &n 5\nbatch: *n\n")
+    with pytest.raises(UsageError, match="is not valid YAML"):
+        configure({}, file)
