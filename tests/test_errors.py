@@ -488,6 +488,8 @@ CALLS: list[tuple[Callable[[], object], str]] = [
     (lambda: tamatch.train(method=Local),
      "method Local is not defined in a file, so a resumed run could not find it again. Put the "
      "class into a .py file and import it from there."),
+    (lambda: tamatch.train(time=20),  # type: ignore[arg-type]
+     "--time takes a duration such as 90s, 20m, 2h or 1h30m, got 20."),
     (lambda: tamatch.train(graph="maybe"), "--graph takes yes or no, got 'maybe'."),
     (predict(7),
      "predict takes file names, Pillow images and arrays of pixels, or a list of them; got int."),
@@ -602,6 +604,10 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     "resume of \0 refused": "faults/test_conditions.py::test_changed_data_are_refused",
     "When there is room again": "faults/test_disk.py::test_no_room_for_a_file",
     "loss part ": "faults/test_numbers.py",
+    "forward must return": "test_rehearsal.py::test_a_mistake_is_told_in_one_line",
+    "must be one number, as a tensor": "test_rehearsal.py::test_a_mistake_is_told_in_one_line",
+    "nothing can learn from its loss": "test_rehearsal.py::test_a_mistake_is_told_in_one_line",
+    "of its loss must be a tensor": "test_rehearsal.py::test_a_mistake_is_told_in_one_line",
     "steps gave values": "faults/test_numbers.py",
     "is not finite after step": "faults/test_numbers.py",
     "is no part. Perhaps": "methods/test_compose.py::test_a_wrong_name_is_told_with_its_near_miss",

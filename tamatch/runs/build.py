@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import torch
@@ -26,7 +26,9 @@ from ..step.sampler import keyed
 from ..step.source import Draw, Resident, Source, Streamed
 from ..storage.folder import RunFolder
 from ..types import Task
+from ..usercode import blaming
 from .model import Model
+from .rehearsal import try_method
 
 SEEDS = {"init": 1, "steps": 2, "views": 3, "batches": 4}  # independent streams of one seed
 COLOURS = {  # mean and spread of the colours that published weights were trained with
@@ -46,6 +48,7 @@ def engine_of(
     if run.threads is not None:
         torch.set_num_threads(run.threads)
     autocast = prepare(pick_precision(run, device), deterministic=run.deterministic)
+    own = run.method not in methods.METHODS
     with drawing(keyed(run.seed, SEEDS["init"]) >> 1):
         net = nets.build(run.net, len(data.classes), data.size)
         if run.weights is not None:
@@ -58,7 +61,9 @@ def engine_of(
             go_on_from(Path(run.from_), net, run, data)
             if say is not None:
                 say(f"The weights of {run.from_} are the start.")
-        method = methods.get(run.method)(net, task_of(run, data, split), ema=run.ema, **run.options)
+        with blaming(f"--method {run.method}", "building it") if own else nullcontext():
+            kind, task = methods.get(run.method), task_of(run, data, split)
+            method = kind(net, task, ema=run.ema, **run.options)
     if run.norm_momentum is not None:
         set_momentum(method, run.norm_momentum)
     share_norms(method)
@@ -87,6 +92,8 @@ def engine_of(
     if nets.is_own(run.net):
         with engine.precision():
             rehearse(net, run.net, data.size, device)
+    if own:
+        try_method(engine, run.method)
     if run.compile and device.type == "cuda":
         accelerate(net, method, say)
     return engine

@@ -79,6 +79,7 @@ def train(
     if not launch.leads():
         return follow(options.get("net"))
     file = Path(config) if config else None
+    options = {name: value for name, value in options.items() if value is not None}
     asked = configure(options, file)
     folder = RunFolder(Path(out) if out else default_folder(asked))
     refuse_inside(folder.path, asked.data)

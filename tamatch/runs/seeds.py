@@ -57,6 +57,7 @@ def start(
     """Begin a run for each seed, and bring all of them to their ends."""
     check_alone()
     file = Path(config) if config else None
+    options = {name: value for name, value in options.items() if value is not None}
     runs = [configure({**options, "seed": seed}, file) for seed in read_seeds(seeds)]
     numbers = [run.seed for run in runs]
     if "seed" in stated(options, file):

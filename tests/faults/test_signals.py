@@ -27,8 +27,9 @@ from tamatch.methods.fixmatch import FixMatch
 
 class Sleepy(FixMatch):
     def forward(self, batch):
-        Path(__file__).with_name("asleep").touch()
-        time.sleep(600)
+        if batch.step > 0:  # not while it is tried before the run
+            Path(__file__).with_name("asleep").touch()
+            time.sleep(600)
         return super().forward(batch)
 """
 
