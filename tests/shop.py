@@ -42,6 +42,7 @@ FILES = {
     "negative.yaml": "[-1, 2]",
     "words.yaml": "cat: many\ndog: few\n",
     "three.yaml": "[1, 2, 3]",
+    "named.yaml": "ten: 1\n" + "".join(f"{i}: 1\n" for i in range(9)),
     "unknown.yaml": "stpes: 5\n",
     "own.py": "class Nothing:\n    pass\n",
     "broken.safetensors": "no tensors",

@@ -20,6 +20,7 @@ from ..nets.weights import load_weights, zero_head
 from ..settings.compiler import accelerate
 from ..settings.config import Run, method_options
 from ..settings.hardware import pick_device, pick_images, pick_precision, prepare
+from ..settings.target import in_order
 from ..step import optim
 from ..step.engine import Engine, Pace
 from ..step.sampler import keyed
@@ -205,17 +206,13 @@ def read_fold(text: str | None) -> tuple[int, int] | None:
 
 
 def task_of(run: Run, data: DataSet, split: Split) -> Task:
-    if run.prior is not None and len(run.prior) != len(data.classes):
-        raise UsageError(
-            f"--prior gives {len(run.prior)} class shares, but {data.name} has "
-            f"{len(data.classes)} classes."
-        )
+    prior = None if run.prior is None else in_order(run.prior, data.classes, data.name)
     return Task(
         classes=len(data.classes),
         labelled=len(split.labelled),
         unlabelled=len(split.unlabelled),
         labelled_shares=shares(data.labels[split.labelled], len(data.classes)),
-        prior=run.prior,
+        prior=prior,
         steps=run.steps,
         batch_labelled=run.batch,
         batch_unlabelled=run.unlabelled,

@@ -54,7 +54,11 @@ class Run:
     labelled_in_pool: Annotated[
         Literal["yes", "no"], "are the labelled images in the unlabelled pool too?"
     ]
-    prior: Annotated[tuple[float, ...], "known class shares of the pool"] | None = None
+    prior: (
+        Annotated[tuple[float, ...], "known class shares of the pool, or NAME=SHARE of each class"]
+        | dict[str, float]
+        | None
+    ) = None
 
     steps: Annotated[int, AT_LEAST_ONE, "training steps"]
     warmup: Annotated[int, AT_LEAST_ZERO, "steps over which the learning rate grows"]
