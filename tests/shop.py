@@ -31,6 +31,7 @@ FOLDERS = {  # images in each folder; a class without images is an empty folder
 TABLES = {
     "columns.csv": "name,class\na.png,cat\n",
     "twice.csv": "file_name,label\nphotos/cat/0.png,cat\nphotos/cat/0.png,dog\n",
+    "astray.csv": "file_name,label\ncat/0.png,cat\n",
     "unlabelled.csv": "file_name,label\nphotos/cat/0.png,\n",
 }
 FILES = {
@@ -41,6 +42,7 @@ FILES = {
     "negative.yaml": "[-1, 2]",
     "words.yaml": "cat: many\ndog: few\n",
     "three.yaml": "[1, 2, 3]",
+    "named.yaml": "ten: 1\n" + "".join(f"{i}: 1\n" for i in range(9)),
     "unknown.yaml": "stpes: 5\n",
     "own.py": "class Nothing:\n    pass\n",
     "broken.safetensors": "no tensors",
@@ -97,9 +99,14 @@ def runs(shop: Path) -> None:
     tamatch.train(out="runs/labelled", data="labelled", **QUICK)
     tamatch.train(out="runs/changed", data="changing", **QUICK)
     (shop / "changing/dog").rename(shop / "changing/wolf")
-    for name in ("half", "no-json", "no-run", "no-model", "bad-model", "other-settings"):
+    for name in (
+        "half", "no-json", "no-run", "no-model", "bad-model", "no-baseline", "other-settings",
+    ):  # fmt: skip
         shutil.copytree(shop / "runs/photos", shop / "runs" / name)
     record = json.loads((shop / "runs/half/run.json").read_text())
+    record["config"]["baseline"] = "supervised"
+    (shop / "runs/no-baseline/run.json").write_text(json.dumps(record))
+    record["config"]["baseline"] = "none"
     (shop / "runs/half/run.json").write_text(json.dumps({**record, "status": "stopped", "step": 1}))
     (shop / "runs/no-json/run.json").write_text("{")
     (shop / "runs/no-run/run.json").write_text("[]")

@@ -251,6 +251,16 @@ def test_without_test_images_it_is_said_before_the_run_and_once(
         assert told.count(line) == 1 and told.index(line) < told.index("step 1/1")
 
 
+def test_test_images_that_are_learnt_from_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = dark_and_light(tmp_path / "photos", 3, 2, (8, 8))
+    shutil.copy(folder / "train/dark/1.png", folder / "test/dark/copy.png")
+    tamatch.train(data=folder, steps=1, size=8, baseline="none", out=tmp_path / "run")
+    told = "1 of 7 test images are labelled images to learn from, too"
+    assert told in capsys.readouterr().err
+
+
 def test_options_win(photos: Path, quick: None, tmp_path: Path) -> None:
     file = tmp_path / "own.yaml"
     file.write_text("batch: 4\nlog_every: 3\n")

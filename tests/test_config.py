@@ -14,7 +14,10 @@ from tamatch.data import DATASETS
 from tamatch.errors import TamatchError, UsageError
 from tamatch.methods import METHODS
 from tamatch.rules import recipes
+from tamatch.runs.build import task_of
 from tamatch.settings.config import RUN_OPTIONS, configure, dump, method_options
+from tamatch.settings.target import in_order
+from tests.tiny import digits
 
 
 def test_defaults_are_the_demo() -> None:
@@ -109,11 +112,27 @@ def test_a_known_prior_comes_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "shares.json"
     file.write_text(json.dumps({"a": 3, "b": 1}))
     run = configure({"target": str(file)})
-    assert run.prior == (0.75, 0.25) and run.options["target"] == "prior"
+    assert run.prior == {"a": 0.75, "b": 0.25} and run.options["target"] == "prior"
     for text in ("[]", "[-1, 2]", "hello", "[a, b]"):
         file.write_text(text)
         with pytest.raises(UsageError):
             configure({"target": str(file)})
+
+
+@pytest.mark.parametrize("given", ["b=3, a=1", {"b": 3, "a": 1}, {"b": 0.75, "a": 0.25}])
+def test_a_prior_by_names_is_put_in_the_order_of_the_classes(given: Any) -> None:
+    prior = configure({"prior": given}).prior
+    assert prior == {"b": 0.75, "a": 0.25} and configure({"prior": prior}).prior == prior
+    assert in_order(prior, ["a", "b"], "photos") == (0.25, 0.75)
+    with pytest.raises(UsageError, match=r"a share of 'b', which is no class of photos; .* 'c'"):
+        in_order(prior, ["a", "c"], "photos")
+
+
+def test_a_file_with_names_goes_by_them(tmp_path: Path) -> None:
+    (tmp_path / "shares.yaml").write_text("9: 19\n" + "".join(f"{i}: 9\n" for i in range(9)))
+    run = configure({"target": tmp_path / "shares.yaml"})
+    data, split = digits()
+    assert task_of(run, data, split).prior == (0.09,) * 9 + (0.19,)
 
 
 def test_a_broken_config_file_is_a_usage_error(tmp_path: Path) -> None:
@@ -137,3 +156,11 @@ def test_no_input_escapes_validation(given: dict[str, object]) -> None:
     except TamatchError:
         return
     assert configure(yaml.safe_load(dump(run))) == run
+
+
+def test_references_in_a_file_are_refused(tmp_path: Path) -> None:
+    """A few lines of them could stand for more values than memory holds."""
+    file = tmp_path / "run.yaml"
+    file.write_text("steps: &n 5\nbatch: *n\n")
+    with pytest.raises(UsageError, match="is not valid YAML"):
+        configure({}, file)

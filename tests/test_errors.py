@@ -36,7 +36,29 @@ KINDS = {name for name, kind in vars(errors).items() if isinstance(kind, type)}
 
 COMMANDS = [
     ("trian", 2, "command trian is unknown. Perhaps you meant train."),
-    ("methods --jsn", 2, "--jsn is not an option of `tamatch methods`."),
+    ("--verison", 2, "--verison is not an option of `tamatch`. Perhaps you meant --version."),
+    ("-v", 2, "-v is not an option of `tamatch`. `tamatch --help` tells more."),
+    ("methods --jsn", 2, "--jsn is not an option of `tamatch methods`. Perhaps you meant --json."),
+    ("predict runs/photos photos --quick", 2,
+     "--quick is not an option of `tamatch predict`. `tamatch predict --help` tells more."),
+    ("resume runs/half --steps 100", 2,
+     "--steps: a run that goes on keeps its settings. `tamatch train --from runs/half --steps 100` "
+     "begins another from its weights."),
+    ("resume runs/half --ent own.py:X", 2,
+     "--ent is not an option of `tamatch resume`. Perhaps you meant --net."),
+    ("train -data digits", 2,
+     "'-data' is no option; options are --name value. Perhaps you meant --data."),
+    ("train --output runs/new", 2,
+     "--output is not an option. Perhaps you meant --out (run folder)."),
+    ("train --epochs 10", 2,
+     "--epochs is not an option. Perhaps you meant --steps (training steps)."),
+    ("train --learning-rate 0.1", 2,
+     "--learning-rate is not an option. Perhaps you meant --lr (learning rate)."),
+    ("train --labels 4", 2,
+     "--labels takes a table of labels, got 4. Perhaps you meant --labels-per-class 4."),
+    ("train --method FixMatch", 2,
+     "--method FixMatch is not a method. Perhaps you meant fixmatch."),
+    ("export runs/photos --format ONNX", 2, "--format ONNX is unknown. Perhaps you meant onnx."),
     ("methods --json=5", 2, "--json takes no value, got '5'. `tamatch methods --help` tells more."),
     ("methods fixmach", 2,
      "--method fixmach is not a method. Perhaps you meant fixmatch or defixmatch or mixmatch."),
@@ -93,6 +115,9 @@ COMMANDS = [
     ("train --optimizer adamv", 2,
      "--optimizer takes sgd, adamw; got 'adamv'. Perhaps you meant adamw."),
     ("train --prior a,b", 2, "--prior takes numbers with commas, got 'a,b'."),
+    ("train --prior 1=a,2=b", 2, "--prior takes numbers with commas, got '1=a,2=b'."),
+    ("train --target named.yaml", 2,
+     "--prior has a share of 'ten', which is no class of digits; without one is '9'."),
     ("train --prior=1,-1,1", 2, "--prior: the class shares must be non-negative, not all zero."),
     ("train --method fixmach", 2,
      "--method fixmach is not a method. Perhaps you meant fixmatch or defixmatch or mixmatch."),
@@ -177,7 +202,7 @@ COMMANDS = [
      "some."),
     ("train --data photos --steps 2 --validation-per-class 2", 3,
      "class \"dog\" has 2 labelled images: --validation-per-class 2 would leave none to learn "
-     "from."),
+     "from. Ask for fewer, or add some."),
     ("train --fold 3", 2, "--fold takes K/N, such as 1/5 for the first of five parts; got 3."),
     ("train --fold 3/2", 2, "--fold takes K/N with 1 ≤ K ≤ N and N ≥ 2, got 3/2."),
     ("train --weights missing.safetensors", 2,
@@ -210,6 +235,12 @@ COMMANDS = [
      "folder of your images: --data DIR."),
     ("train --labels twice.csv --labels-per-class 2 --data photos", 2,
      "--labels gives labels, and --labels-per-class hides some: choose one."),
+    ("train --data photos --out photos/run", 2,
+     "--out photos/run lies in the folder of the images, where each folder is a class. Give one "
+     "elsewhere, such as --out runs/run."),
+    ("train --data . --seeds 0,1", 2,
+     "--out runs/<any>-tamatch-s0 lies in the folder of the images, where each folder is a class. "
+     "Give one elsewhere, such as --out ../runs/<any>-tamatch-s0."),
     ("train --out taken-file", 2, "--out taken-file is a file; give a folder."),
     ("train --out taken-folder", 2,
      "--out taken-folder is not empty and holds no run. Give another --out."),
@@ -218,6 +249,9 @@ COMMANDS = [
     ("train --out runs/digits", 2,
      "runs/digits already holds a finished run. Use another --out, or --overwrite to delete "
      "it."),
+    ("train --out runs/no-baseline", 2,
+     "runs/no-baseline holds a run whose baseline is unfinished: `tamatch resume runs/no-baseline` "
+     "goes on with it, --overwrite deletes it."),
     ("train --out runs/half", 2,
      "runs/half holds an unfinished run (step 1 of 2): `tamatch resume runs/half` goes on with"
      " it, --overwrite deletes it."),
@@ -255,6 +289,9 @@ COMMANDS = [
     ("train --data twice.csv", 3,
      "{shop}/twice.csv, line 3: photos/cat/0.png is listed as \"dog\" and as \"cat\". Keep one of "
      "the two."),
+    ("train --data astray.csv", 3,
+     "astray.csv lists no image that is there. Names are looked for in .. cat/0.png: listed in "
+     "astray.csv but not there."),
     ("train --data latin.csv", 3, "{shop}/latin.csv is not in UTF-8. Save it as CSV in UTF-8."),
     ("train --data unlabelled.csv", 3,
      "unlabelled.csv has no labelled image. Label a few of each class."),
@@ -454,6 +491,8 @@ CALLS: list[tuple[Callable[[], object], str]] = [
     (lambda: tamatch.train(method=Local),
      "method Local is not defined in a file, so a resumed run could not find it again. Put the "
      "class into a .py file and import it from there."),
+    (lambda: tamatch.train(time=20),  # type: ignore[arg-type]
+     "--time takes a duration such as 90s, 20m, 2h or 1h30m, got 20."),
     (lambda: tamatch.train(graph="maybe"), "--graph takes yes or no, got 'maybe'."),
     (predict(7),
      "predict takes file names, Pillow images and arrays of pixels, or a list of them; got int."),
@@ -568,6 +607,10 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     "resume of \0 refused": "faults/test_conditions.py::test_changed_data_are_refused",
     "When there is room again": "faults/test_disk.py::test_no_room_for_a_file",
     "loss part ": "faults/test_numbers.py",
+    "forward must return": "test_rehearsal.py::test_a_mistake_is_told_in_one_line",
+    "must be one number, as a tensor": "test_rehearsal.py::test_a_mistake_is_told_in_one_line",
+    "nothing can learn from its loss": "test_rehearsal.py::test_a_mistake_is_told_in_one_line",
+    "of its loss must be a tensor": "test_rehearsal.py::test_a_mistake_is_told_in_one_line",
     "steps gave values": "faults/test_numbers.py",
     "is not finite after step": "faults/test_numbers.py",
     "is no part. Perhaps": "methods/test_compose.py::test_a_wrong_name_is_told_with_its_near_miss",

@@ -114,6 +114,14 @@ def test_images_are_classified() -> None:
     assert np.array_equal(again.predict_proba(X[:50]), rows)
 
 
+def test_a_feature_that_never_changes_says_nothing() -> None:
+    X, y, few = blobs()
+    constant = np.column_stack([X, np.full(len(X), 7.0)])
+    model = SSLClassifier(**QUICK).fit(constant, few)
+    assert np.isfinite(model.predict_proba(constant)).all()
+    assert model.score(constant, y) > 0.8
+
+
 def test_images_and_vectors_are_not_mixed_up() -> None:
     X, _, few = blobs()
     model = SSLClassifier(**{**QUICK, "steps": 1}).fit(X, few)

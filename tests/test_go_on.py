@@ -14,7 +14,8 @@ import tamatch
 from tamatch.data import make_split
 from tamatch.errors import DataError, TamatchError, UsageError
 from tamatch.runs.build import data_of, engine_of, split_plan
-from tamatch.runs.run import baseline_config, default_folder
+from tamatch.runs.place import default_folder
+from tamatch.runs.run import baseline_config
 from tamatch.settings.config import configure, dump
 from tests.faults.runs import DOZEN, crash_at, own_folder
 

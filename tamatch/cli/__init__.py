@@ -10,18 +10,21 @@ from ..errors import TamatchError, UsageError
 from ..machine import launch
 from .commands import top_parser
 
+TAKE_MORE = ("train", "resume")  # commands that say themselves what is wrong with other options
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; errors a user can cause are one line, never a stack trace."""
     # Before torch is loaded: threads that wait must not burn the cores of a busy machine.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
-        arguments, extra = top_parser().parse_known_args(argv)
+        parser = top_parser()
+        arguments, extra = parser.parse_known_args(argv)
+        if extra and arguments.command not in TAKE_MORE:
+            raise getattr(arguments, "parser", parser).not_an_option(extra[0])
         if arguments.command is None:
-            top_parser().print_help()
+            parser.print_help()
             return 0
-        if extra and arguments.command != "train":
-            raise UsageError(f"{extra[0]} is not an option of `tamatch {arguments.command}`.")
         if launch.processes() > 1 and arguments.command not in ("train", "resume"):
             raise UsageError("torchrun is for `tamatch train` and `tamatch resume` alone.")
         arguments.extra = extra

@@ -52,6 +52,6 @@ def top_parser() -> Parser:
     )
     for name, (summary, module) in COMMANDS.items():
         sub = subs.add_parser(name, help=summary, description=summary, allow_abbrev=False)
-        sub.set_defaults(run=module.run)
+        sub.set_defaults(run=module.run, parser=sub)
         module.add_arguments(sub)
     return top

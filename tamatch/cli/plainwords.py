@@ -57,6 +57,18 @@ class Parser(argparse.ArgumentParser):
         action = self._option_string_actions.get(flag)
         return action is not None and "," in str(action.metavar)
 
+    def near(self, word: str) -> str | None:
+        """The option that a word is nearly."""
+        flags = self._option_string_actions
+        close = difflib.get_close_matches("--" + word.lstrip("-"), flags, n=1, cutoff=0.7)
+        return close[0] if close else None
+
+    def not_an_option(self, word: str) -> UsageError:
+        """The error for a word that is left over."""
+        near = self.near(word)
+        hint = f"Perhaps you meant {near}." if near else f"`{self.prog} --help` tells more."
+        return UsageError(f"{word} is not an option of `{self.prog}`. {hint}")
+
     def error(self, message: str) -> NoReturn:
         for pattern, plain in PLAIN.items():
             message = re.sub(pattern, plain, message)
@@ -66,7 +78,7 @@ class Parser(argparse.ArgumentParser):
         if action.choices is None or value in action.choices:
             return
         known = [*map(str, action.choices)]
-        near = difflib.get_close_matches(str(value), known, n=1)
+        near = difflib.get_close_matches(str(value).lower(), known, n=1)
         what = "command" if action.dest == "command" else action.option_strings[0]
         hint = f"Perhaps you meant {near[0]}." if near else f"There is {', '.join(known)}."
         raise UsageError(f"{what} {value} is unknown. {hint}")

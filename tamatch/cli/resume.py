@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from ..errors import UsageError
+from ..settings.config import RUN_OPTIONS
 from ..storage.seedfolder import SeedFolder
 from .endings import show_group, show_run
+from .plainwords import Parser
 from .shared import add_net
 
 
@@ -23,6 +27,19 @@ def run(arguments: Namespace) -> int:
     from ..runs.seeds import go_on
 
     path, *more = arguments.paths
+    if arguments.extra:
+        raise not_here(arguments.extra, path, arguments.parser)
     if more or SeedFolder(path).exists():
         return show_group(go_on(arguments.paths, net=arguments.net))
     return show_run(resume(path, net=arguments.net).path)
+
+
+def not_here(words: list[str], path: Path, parser: Parser) -> UsageError:
+    """A run keeps its settings; with others it is a new run, which may start from its weights."""
+    if not any(option.flag == words[0].partition("=")[0] for option in RUN_OPTIONS.values()):
+        return parser.not_an_option(words[0])
+    command = shlex.join(["tamatch", "train", "--from", str(path), *words])
+    return UsageError(
+        f"{words[0]}: a run that goes on keeps its settings. `{command}` begins another from its "
+        "weights."
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,15 @@ from ..rules.recipes import PROTOCOLS
 from ..settings.config import RUN_OPTIONS, configure, dump
 from ..storage.seedfolder import read_seeds
 from .endings import show_group, show_run
+from .plainwords import Parser
 from .shared import add_option
 
 COMMON = (
     "data", "root", "labels", "from_", "method", "net", "labels_per_class", "steps", "seed", "lr",
     "batch", "unlabelled", "ema", "baseline", "device", "precision",
 )  # fmt: skip
+
+OUT = ("output", "output-dir", "out-dir", "outdir", "save-dir")  # what other programs call it
 
 
 def add_arguments(sub: ArgumentParser) -> None:
@@ -64,12 +68,20 @@ def run(arguments: Namespace) -> int:
 def given_options(arguments: Namespace) -> dict[str, Any]:
     """What the user set: declared options, and the rest as the method's own."""
     given = {k: v for k, v in vars(arguments).items() if k in RUN_OPTIONS}
+    table = given.get("labels", "")
+    if table.isdecimal() and not os.path.exists(table):
+        raise UsageError(
+            f"--labels takes a table of labels, got {table}. Perhaps you meant --labels-per-class "
+            f"{table}."
+        )
     words = iter(arguments.extra)
     for word in words:
         if not word.startswith("--"):
-            hint = f" Perhaps you meant --data {word}." if names_data(word) else ""
+            hint = hint_at(word, arguments.parser)
             raise UsageError(f"{word!r} is no option; options are --name value.{hint}")
         name, equals, value = word[2:].partition("=")
+        if name in OUT:
+            raise UsageError(f"{word} is not an option. Perhaps you meant --out (run folder).")
         if not equals:
             value = next(words, "--")
             if value.startswith("--"):
@@ -79,5 +91,9 @@ def given_options(arguments: Namespace) -> dict[str, Any]:
     return given
 
 
-def names_data(word: str) -> bool:
-    return word in PROTOCOLS or os.path.exists(word)
+def hint_at(word: str, parser: Parser) -> str:
+    """What was perhaps meant by a word that is no option."""
+    if word in PROTOCOLS or os.path.exists(word):
+        return f" Perhaps you meant --data {shlex.quote(word)}."
+    near = parser.near(word) if word.startswith("-") else None
+    return f" Perhaps you meant {near}." if near else ""

@@ -26,11 +26,7 @@ def read(place: Path, size: int | None = None, progress: Progress | None = None)
     listing = list_images(place.absolute())
     images = listing.images
     if not images:
-        raise DataError(
-            f"{place} holds no images in folders of classes. Expected: {place}/<class>/*.jpg and "
-            f"{place}/unlabelled/*.jpg, or a labels.csv with the columns file_name,label."
-            + _first_reasons(listing.skipped)
-        )
+        raise DataError(_no_images(place) + _first_reasons(listing.skipped))
     if size is None:
         size = image_size(_median_side([found.path for found in images]), gpu=True).settings["size"]
     decoded = decode_all([found.path for found in images], size, progress=progress)
@@ -72,6 +68,15 @@ def _median_side(files: Sequence[str]) -> float | None:
     step = max(1, len(files) // SAMPLE)
     found = [size for file in files[::step] if (size := header_size(file)) is not None]
     return float(np.median([min(size) for size in found])) if found else None
+
+
+def _no_images(place: Path) -> str:
+    if place.is_file():
+        return f"{place} lists no image that is there. Names are looked for in {place.parent}."
+    return (
+        f"{place} holds no images in folders of classes. Expected: {place}/<class>/*.jpg and "
+        f"{place}/unlabelled/*.jpg, or a labels.csv with the columns file_name,label."
+    )
 
 
 def _first_reasons(skipped: Sequence[tuple[str, str]]) -> str:

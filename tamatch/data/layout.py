@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from itertools import combinations
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +28,8 @@ PART_FOLDERS = {
     "testing": "test",
 }
 TABLES = ("labels.csv", "metadata.csv")
+MANY = 100  # classes whose names are compared
+ALIKE = 0.92  # "forest" and "forrest" are, "healthy" and "unhealthy" are not
 FOREIGN = (".heic", ".heif", ".avif", ".jp2", ".jxl", ".psd", ".svg", ".cr2", ".nef", ".dng")
 
 
@@ -59,7 +64,9 @@ class Listing:
             ("images that the table of labels does not list, left out", self.unlisted),
             ("files that are no images, ignored", self.other),
         )
-        return tuple(f"{what}: {count:,}" for what, count in counted if count)
+        told = [f"{what}: {count:,}" for what, count in counted if count]
+        pairs = ", ".join(f'"{a}" and "{b}"' for a, b in nearly_equal(sorted(self.labels)))
+        return (*told, f"classes with nearly the same name: {pairs}") if pairs else (*told,)
 
 
 def printable(name: str) -> str:
@@ -67,6 +74,19 @@ def printable(name: str) -> str:
     if name.isprintable():
         return name
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
+
+
+def nearly_equal(names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Pairs of names that differ by capitals or signs alone, or by a letter: likely a typing error.
+
+    Names with digits are not compared letter by letter, nor those of so many classes.
+    """
+    plain = [re.sub(r"[\W_]", "", name.casefold()) for name in names]
+    for (a, first), (b, second) in combinations(zip(names[:MANY], plain, strict=False), 2):
+        letters = min(len(first), len(second)) >= 5 and (first + second).isalpha()
+        alike = letters and SequenceMatcher(None, first, second).ratio() > ALIKE
+        if alike or first == second != "":
+            yield a, b
 
 
 def list_images(place: Path) -> Listing:

@@ -172,8 +172,9 @@ def _check_supply(data: DataSet, plan: SplitPlan, c: int, own: int, taken: int, 
         )
     if taken <= plan.validation_per_class:
         raise DataError(
-            f'class "{name}" has {taken} labelled images: --validation-per-class '
-            f"{plan.validation_per_class} would leave none to learn from."
+            f'class "{name}" has {taken} labelled image{"s" * (taken != 1)}: '
+            f"--validation-per-class {plan.validation_per_class} would leave none to learn from. "
+            "Ask for fewer, or add some."
         )
 
 

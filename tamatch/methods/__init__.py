@@ -103,7 +103,7 @@ METHODS: dict[str, MethodEntry] = {
 }
 
 
-CUSTOM: dict[str, type[Method]] = {}  # a user's own classes, by "FILE.py:CLASS"
+CUSTOM: dict[str, type[Method]] = {}  # classes that were handed over, by "FILE.py:CLASS"
 
 
 def entry(name: str) -> MethodEntry:
@@ -113,7 +113,8 @@ def entry(name: str) -> MethodEntry:
     file, colon, cls = name.rpartition(":")
     if colon and file.endswith(".py"):
         return MethodEntry(cls, name, "a method of your own")
-    near = difflib.get_close_matches(name, METHODS, n=3)
+    small = name.lower().replace("-", "_")
+    near = [small] if small in METHODS else difflib.get_close_matches(small, METHODS, n=3)
     hint = f"Perhaps you meant {' or '.join(near)}." if near else "`tamatch methods` lists them."
     raise UsageError(f"--method {name} is not a method. {hint}")
 
@@ -145,12 +146,10 @@ def own_class(name: str) -> type[Method]:
     from .base import Method
 
     entry(name)
-    if name not in CUSTOM:
-        file, _, cls = name.rpartition(":")
-        found = usercode.find("--method", name)
-        if not (isinstance(found, type) and issubclass(found, Method)):
-            raise UsageError(
-                f"--method {name}: {file} has no class {cls} that is a tamatch.Method."
-            )
-        CUSTOM[name] = found
-    return CUSTOM[name]
+    if name in CUSTOM:
+        return CUSTOM[name]
+    file, _, cls = name.rpartition(":")
+    found = usercode.find("--method", name)  # anew, if the file has changed
+    if not (isinstance(found, type) and issubclass(found, Method)):
+        raise UsageError(f"--method {name}: {file} has no class {cls} that is a tamatch.Method.")
+    return found

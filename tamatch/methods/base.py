@@ -40,7 +40,7 @@ class Method(nn.Module):
         self.average = copy.deepcopy(net).requires_grad_(False) if ema > 0 else None
 
     def forward(self, batch: Batch) -> Loss:
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no forward")
 
     def accelerate(self) -> None:
         """Become fast on a GPU, beside the net; changes no state, and results by rounding alone."""

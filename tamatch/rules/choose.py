@@ -226,7 +226,7 @@ def rounded(count: float) -> int:
 
 def parse_time(text: str) -> float:
     """Seconds of `90s`, `20m`, `2h` or `1h30m`."""
-    found = DURATION.fullmatch(text.strip().lower().replace(" ", ""))
+    found = DURATION.fullmatch(str(text).strip().lower().replace(" ", ""))
     hours, minutes, seconds = (int(part or 0) for part in found.groups()) if found else (0, 0, 0)
     total = 3600 * hours + 60 * minutes + seconds
     if total == 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import torch
@@ -20,13 +20,16 @@ from ..nets.weights import load_weights, zero_head
 from ..settings.compiler import accelerate
 from ..settings.config import Run, method_options
 from ..settings.hardware import pick_device, pick_images, pick_precision, prepare
+from ..settings.target import in_order
 from ..step import optim
 from ..step.engine import Engine, Pace
 from ..step.sampler import keyed
 from ..step.source import Draw, Resident, Source, Streamed
 from ..storage.folder import RunFolder
 from ..types import Task
+from ..usercode import blaming
 from .model import Model
+from .rehearsal import try_method
 
 SEEDS = {"init": 1, "steps": 2, "views": 3, "batches": 4}  # independent streams of one seed
 COLOURS = {  # mean and spread of the colours that published weights were trained with
@@ -46,6 +49,7 @@ def engine_of(
     if run.threads is not None:
         torch.set_num_threads(run.threads)
     autocast = prepare(pick_precision(run, device), deterministic=run.deterministic)
+    own = run.method not in methods.METHODS
     with drawing(keyed(run.seed, SEEDS["init"]) >> 1):
         net = nets.build(run.net, len(data.classes), data.size)
         if run.weights is not None:
@@ -58,7 +62,9 @@ def engine_of(
             go_on_from(Path(run.from_), net, run, data)
             if say is not None:
                 say(f"The weights of {run.from_} are the start.")
-        method = methods.get(run.method)(net, task_of(run, data, split), ema=run.ema, **run.options)
+        with blaming(f"--method {run.method}", "building it") if own else nullcontext():
+            kind, task = methods.get(run.method), task_of(run, data, split)
+            method = kind(net, task, ema=run.ema, **run.options)
     if run.norm_momentum is not None:
         set_momentum(method, run.norm_momentum)
     share_norms(method)
@@ -87,6 +93,8 @@ def engine_of(
     if nets.is_own(run.net):
         with engine.precision():
             rehearse(net, run.net, data.size, device)
+    if own:
+        try_method(engine, run.method)
     if run.compile and device.type == "cuda":
         accelerate(net, method, say)
     return engine
@@ -198,17 +206,13 @@ def read_fold(text: str | None) -> tuple[int, int] | None:
 
 
 def task_of(run: Run, data: DataSet, split: Split) -> Task:
-    if run.prior is not None and len(run.prior) != len(data.classes):
-        raise UsageError(
-            f"--prior gives {len(run.prior)} class shares, but {data.name} has "
-            f"{len(data.classes)} classes."
-        )
+    prior = None if run.prior is None else in_order(run.prior, data.classes, data.name)
     return Task(
         classes=len(data.classes),
         labelled=len(split.labelled),
         unlabelled=len(split.unlabelled),
         labelled_shares=shares(data.labels[split.labelled], len(data.classes)),
-        prior=run.prior,
+        prior=prior,
         steps=run.steps,
         batch_labelled=run.batch,
         batch_unlabelled=run.unlabelled,

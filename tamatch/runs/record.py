@@ -106,6 +106,18 @@ def tell_of_skipped(data: DataSet, progress: Progress) -> None:
         )
 
 
+def tell_of_shared(run: Run, data: DataSet, split: Split, progress: Progress) -> None:
+    """Test images that are learnt by heart say nothing of others."""
+    digests = data.image_digests()
+    known = {*map(bytes, digests[split.labelled])}
+    if shared := sum(bytes(digest) in known for digest in digests[split.test]):
+        command = shlex.join(["tamatch", "check", run.data])
+        progress.say(
+            f"{shared:,} of {len(split.test):,} test images are labelled images to learn from, "
+            f"too: the error will look too good. `{command}` names them."
+        )
+
+
 def tell_of_no_exam(progress: Progress) -> None:
     """Better known before a long run than after it."""
     progress.say(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import dist, nets, report
-from ..data import make_split
+from ..data import DATASETS, make_split
 from ..errors import DataError, NumericError, StorageError
 from ..machine import launch
 from ..machine.signals import StopSignals
@@ -24,6 +24,7 @@ from .automatic import Decided, decide
 from .build import baseline_config, data_of, engine_of, split_plan
 from .model import Facts, Model
 from .picture import save_views
+from .place import default_folder, refuse_inside
 from .progress import Progress
 from .record import (
     command,
@@ -31,6 +32,7 @@ from .record import (
     record_skipped,
     tell_of_no_exam,
     tell_of_no_pool,
+    tell_of_shared,
     tell_of_skipped,
 )
 from .shelf import Shelf
@@ -77,7 +79,10 @@ def train(
     if not launch.leads():
         return follow(options.get("net"))
     file = Path(config) if config else None
-    folder = RunFolder(Path(out) if out else default_folder(configure(options, file)))
+    options = {name: value for name, value in options.items() if value is not None}
+    asked = configure(options, file)
+    folder = RunFolder(Path(out) if out else default_folder(asked))
+    refuse_inside(folder.path, asked.data)
     if began_here(folder) and (launch.restarts() or not overwrite):
         return resume(folder.path, net=options.get("net"), quiet=quiet)
     with advice(folder), folder.taken(overwrite=overwrite):
@@ -282,17 +287,9 @@ def prepare(job: Job, shelf: Shelf, *, started: bool) -> Training:
     pool = Pool(data, split) if engine.method.views.u else None
     if pool is not None and not started:
         tell_of_no_pool(pool, len(split.labelled), progress)
-    if not exams and not started and not job.beside:
-        tell_of_no_exam(progress)
+    if not started and not job.beside:
+        if not exams:
+            tell_of_no_exam(progress)
+        if run.data not in DATASETS:
+            tell_of_shared(run, data, split, progress)
     return Training(run, engine, folder, exams, Model(facts), progress, pool)
-
-
-def default_folder(run: Run) -> Path:
-    """Named after what is trained; a run that goes on from RUN is RUN-2, the next one RUN-3."""
-    if run.from_ is not None:
-        earlier = Path(run.from_)
-        name, _, number = earlier.name.rpartition("-")
-        again = name and number.isdecimal()
-        return earlier.with_name(f"{name}-{int(number) + 1}" if again else f"{earlier.name}-2")
-    name = Path(run.method.replace(":", "-")).name
-    return Path("runs") / f"{Path(run.data).name}-{name}-s{run.seed}"

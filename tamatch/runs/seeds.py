@@ -18,8 +18,9 @@ from ..storage.folder import RunFolder
 from ..storage.seedfolder import SeedFolder, read_seeds, runs_in
 from .automatic import decide
 from .group import Group
+from .place import default_folder, refuse_inside
 from .progress import Progress, Screen
-from .run import Finished, Job, begin, complete_all, default_folder, stored_config, tell
+from .run import Finished, Job, begin, complete_all, stored_config, tell
 
 if TYPE_CHECKING:
     from ..nets import AnyNet
@@ -56,12 +57,14 @@ def start(
     """Begin a run for each seed, and bring all of them to their ends."""
     check_alone()
     file = Path(config) if config else None
+    options = {name: value for name, value in options.items() if value is not None}
     runs = [configure({**options, "seed": seed}, file) for seed in read_seeds(seeds)]
     numbers = [run.seed for run in runs]
     if "seed" in stated(options, file):
         raise UsageError("--seed and --seeds say the same thing twice: give one of them.")
     home = SeedFolder(Path(out)) if out else None
     folders = home.runs(numbers) if home else [*map(usual_folder, runs)]
+    refuse_inside(home.path if home else folders[0].path, runs[0].data)
     with ExitStack() as held, saying(home, folders):
         if home is not None:
             held.enter_context(home.taken(numbers))

@@ -100,7 +100,7 @@ def captured(abreast: Abreast, trainings: Sequence[Training]) -> bool:
 
 def stopped(number: int, trainings: Sequence[Training]) -> Stopped:
     """All is saved; how to go on with it."""
-    lead, paths = trainings[0], shlex.join(str(t.folder.path) for t in trainings)
+    lead, paths = trainings[0], shlex.join(str(t.folder.whole) for t in trainings)
     for training in trainings:
         training.folder.update(status="stopped")
     return Stopped(

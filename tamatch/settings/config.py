@@ -54,7 +54,11 @@ class Run:
     labelled_in_pool: Annotated[
         Literal["yes", "no"], "are the labelled images in the unlabelled pool too?"
     ]
-    prior: Annotated[tuple[float, ...], "known class shares of the pool"] | None = None
+    prior: (
+        Annotated[tuple[float, ...], "known class shares of the pool, or NAME=SHARE of each class"]
+        | dict[str, float]
+        | None
+    ) = None
 
     steps: Annotated[int, AT_LEAST_ONE, "training steps"]
     warmup: Annotated[int, AT_LEAST_ZERO, "steps over which the learning rate grows"]
@@ -152,15 +156,7 @@ def resolve(values: dict[str, Any]) -> Run:
     Names are those of the options; values may be texts. Everything that is not there comes from
     the recipe of the data set and, for the method's own options, from its signature.
     """
-    if not isinstance(values.get("data", Run.data), str | Path):
-        raise UsageError(
-            "data takes a name or a path. Arrays are for TaMatchClassifier().fit(X, y), or for an "
-            ".npz file with `images` and `labels`."
-        )
-    if isinstance(values.get("method"), type):
-        values["method"] = register(values["method"])
-    if values.get("net") is not None:
-        values["net"] = nets.register(values["net"])
+    values = by_name(values)
     run_values = {k: RUN_OPTIONS[k].parse(v) for k, v in values.items() if k in RUN_OPTIONS}
     method = run_values.get("method", Run.method)
     entry(method)  # a wrong name is the first thing to say, before torch is imported
@@ -189,6 +185,18 @@ def resolve(values: dict[str, Any]) -> Run:
     run = Run(**filled, options={k: chosen[k] for k in allowed})
     check_processes(run)
     return run
+
+
+def by_name(values: dict[str, Any]) -> dict[str, Any]:
+    """The same with a method or net that is no text under its name; data must have one."""
+    if not isinstance(values.get("data", Run.data), str | Path):
+        raise UsageError(
+            "data takes a name or a path. Arrays are for TaMatchClassifier().fit(X, y), or for an "
+            ".npz file with `images` and `labels`."
+        )
+    method, net = values.get("method"), values.get("net")
+    named = {"method": register(method)} if isinstance(method, type) else {}
+    return {**values, **named, **({} if net is None else {"net": nets.register(net)})}
 
 
 def without_rivals(preset: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import inspect
 import math
 import types
 import typing
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -68,7 +69,7 @@ class Option:
                 raise ValueError
             return number
         if self.type is tuple:
-            return tuple(float(v) for v in (value.split(",") if isinstance(value, str) else value))
+            return several(value)
         return self.type(value)
 
     def _boolean(self, value: Any) -> bool:
@@ -85,6 +86,17 @@ class Option:
         near = difflib.get_close_matches(value, self.choices, n=1)
         hint = f" Perhaps you meant {near[0]}." if near else ""
         raise UsageError(f"{self.flag} takes {', '.join(self.choices)}; got {value!r}.{hint}")
+
+
+def several(value: Any) -> tuple[float, ...] | dict[str, float]:
+    """Numbers with commas, or numbers by their names: a=1,b=2."""
+    if isinstance(value, Mapping):
+        return {str(name): float(number) for name, number in value.items()}
+    items = value.split(",") if isinstance(value, str) else value
+    if isinstance(value, str) and "=" in value:
+        pairs = (item.rpartition("=") for item in items)
+        return {name.strip(): float(number) for name, _, number in pairs}
+    return tuple(float(item) for item in items)
 
 
 def from_hint(name: str, hint: Any, default: Any) -> Option | None:
@@ -132,9 +144,17 @@ def of_class(cls: type) -> dict[str, Option]:
     return options
 
 
+USUAL = {  # what other programs call it
+    "epochs": "steps", "iterations": "steps", "learning_rate": "lr", "dataset": "data",
+    "model": "net", "gpu": "device", "image_size": "size", "threshold": "tau",
+    "pretrained": "weights",
+}  # fmt: skip
+
+
 def unknown(name: str, known: dict[str, Option], method: str) -> UsageError:
     """The error for an option that does not exist, with its near miss."""
-    near = difflib.get_close_matches(name, known, n=1)
+    usual = USUAL.get(name)
+    near = [usual] if usual in known else difflib.get_close_matches(name, known, n=1)
     flag = "--" + name.replace("_", "-")
     if not near:
         return UsageError(

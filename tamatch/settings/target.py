@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import yaml
@@ -12,16 +12,21 @@ from ..errors import UsageError
 from ..storage.untrusted import parse_yaml
 
 ROUNDING = 1e-9  # by which shares may miss a sum of 1
+Shares = tuple[float, ...] | dict[str, float]  # in the order of the classes, or by their names
 
 
-def read_target(text: str) -> tuple[str, tuple[float, ...] | None]:
+def read_target(text: str) -> tuple[str, Shares | None]:
     """`--target` as a keyword, or the class shares in a file."""
     path = Path(text)
     if path.suffix not in (".json", ".yaml", ".yml", ".txt"):
         return text, None
     try:
         content = parse_yaml(path.read_text())
-        given = [float(v) for v in (content.values() if isinstance(content, dict) else content)]
+        given: Shares
+        if isinstance(content, dict):
+            given = {str(name): float(share) for name, share in content.items()}
+        else:
+            given = tuple(float(share) for share in content)
     except OSError as error:
         raise UsageError(f"--target {path} cannot be read: {error.strerror}.") from None
     except (yaml.YAMLError, TypeError, ValueError, AttributeError):
@@ -31,11 +36,34 @@ def read_target(text: str) -> tuple[str, tuple[float, ...] | None]:
     return "prior", shares(given, f"--target {path}")
 
 
-def shares(numbers: Sequence[float], option: str) -> tuple[float, ...]:
+def shares(given: Shares, option: str) -> Shares:
     """Class shares that sum to 1, from shares, percentages or counts."""
+    numbers = [*given.values()] if isinstance(given, dict) else given
     total = sum(numbers)
     if not 0 < total < math.inf or min(numbers) < 0:
         raise UsageError(f"{option}: the class shares must be non-negative, not all zero.")
     if abs(total - 1) < ROUNDING:
-        return tuple(numbers)  # read again, a run's own shares are what they were, to the bit
-    return tuple(number / total for number in numbers)
+        return given  # read again, a run's own shares are what they were, to the bit
+    if isinstance(given, dict):
+        return {name: share / total for name, share in given.items()}
+    return tuple(share / total for share in given)
+
+
+def in_order(
+    given: Mapping[str, float] | Sequence[float], classes: Sequence[str], data: str
+) -> tuple[float, ...]:
+    """The shares in the order of the classes; names that are none are told."""
+    if len(given) != len(classes):
+        raise UsageError(
+            f"--prior gives {len(given)} class shares, but {data} has {len(classes)} classes."
+        )
+    if not isinstance(given, Mapping):
+        return tuple(given)
+    strange = [name for name in given if name not in classes]
+    if strange:
+        missing = [name for name in classes if name not in given]
+        raise UsageError(
+            f"--prior has a share of {strange[0]!r}, which is no class of {data}; without one is "
+            f"{missing[0]!r}."
+        )
+    return tuple(given[name] for name in classes)

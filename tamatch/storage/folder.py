@@ -59,6 +59,14 @@ class RunFolder:
     def baseline(self) -> RunFolder:
         return RunFolder(self.path / "baseline")
 
+    @property
+    def whole(self) -> Path:
+        """The folder to resume: a baseline goes on with the run that it belongs to."""
+        outer = RunFolder(self.path.parent)
+        return (
+            outer.path if outer.baseline.path == self.path and outer.record.exists() else self.path
+        )
+
     def must_be_one(self) -> None:
         """An error if this is no folder, or that of several runs."""
         if not self.path.is_dir():
@@ -143,6 +151,9 @@ class RunFolder:
         logged = self.metrics.exists() and self.metrics.stat().st_size > 0
         return logged or (self.checkpoints.exists() and any(self.checkpoints.iterdir()))
 
+    def finished(self) -> bool:
+        return self.record.exists() and self.read().get("status") == "finished"
+
     def contents(self) -> list[Path]:
         """All that is in the folder but what a process killed at its very start leaves there."""
         traces = (LOCK, f".{self.record.name}.*.tmp")
@@ -160,6 +171,11 @@ class RunFolder:
     def _occupied(self) -> str:
         record = self.read()
         if record.get("status") == "finished":
+            if record["config"].get("baseline") == "supervised" and not self.baseline.finished():
+                return (
+                    f"{self.path} holds a run whose baseline is unfinished: `tamatch resume "
+                    f"{self.path}` goes on with it, --overwrite deletes it."
+                )
             return (
                 f"{self.path} already holds a finished run. "
                 "Use another --out, or --overwrite to delete it."

@@ -30,6 +30,15 @@ def test_a_test_part() -> None:
     assert data.files[-2:] == ["test/0", "test/1"]
 
 
+def test_colours_are_measured_on_the_training_images_alone() -> None:
+    alone = from_arrays(IMAGES, LABELS)
+    white = from_arrays(IMAGES, LABELS, np.full_like(IMAGES, 255), np.array([3, 7] * 3))
+    assert (white.mean, white.std) == (alone.mean, alone.std)
+    pixels = IMAGES.reshape(-1, 3) / 255
+    assert alone.mean == pytest.approx(pixels.mean(0).tolist(), abs=5e-5)
+    assert alone.std == pytest.approx(pixels.std(0).tolist(), abs=5e-5)
+
+
 def test_grey_and_float_images() -> None:
     grey = from_arrays(IMAGES[..., 0], LABELS)
     assert grey.images.shape == (6, 8, 8, 3)

@@ -124,6 +124,13 @@ def test_hidden_files_other_files_and_loose_images(tmp_path: Path) -> None:
     )
 
 
+def test_classes_with_nearly_the_same_name_are_told(tmp_path: Path) -> None:
+    for name in ("forest", "Forest", "forrest", "class1", "class2", "healthy", "unhealthy"):
+        put(tmp_path / name / "1.png")
+    told = '"Forest" and "forest", "Forest" and "forrest", "forest" and "forrest"'
+    assert load(tmp_path).notes == (f"classes with nearly the same name: {told}",)
+
+
 def test_links_in_a_circle_end_and_links_to_folders_are_followed(tmp_path: Path) -> None:
     root = tmp_path / "data"
     put(root / "a" / "1.png", 1)

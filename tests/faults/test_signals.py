@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import tamatch
+from tamatch.errors import UsageError
 from tamatch.machine.signals import Stopped, StopSignals
 from tamatch.step.engine import Engine
 from tamatch.storage import checkpoint
@@ -26,8 +27,9 @@ from tamatch.methods.fixmatch import FixMatch
 
 class Sleepy(FixMatch):
     def forward(self, batch):
-        Path(__file__).with_name("asleep").touch()
-        time.sleep(600)
+        if batch.step > 0:  # not while it is tried before the run
+            Path(__file__).with_name("asleep").touch()
+            time.sleep(600)
         return super().forward(batch)
 """
 
@@ -55,6 +57,28 @@ def test_a_signal_ends_a_run_in_seconds_and_the_run_goes_on(
     tamatch.resume(run, quiet=True)
     tamatch.train(out=tmp_path / "whole", quiet=True, **DOZEN)
     assert fingerprint(run) == fingerprint(tmp_path / "whole")
+
+
+def test_stopped_in_its_baseline_the_whole_run_is_to_be_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, options = tmp_path / "run", {**DOZEN, "baseline": "supervised"}
+    learn = Engine.advance
+
+    def advance(engine: Engine) -> None:
+        if not engine.method.views.u:  # the baseline
+            os.kill(os.getpid(), signal.SIGINT)
+        learn(engine)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Engine, "advance", advance)
+        with pytest.raises(Stopped, match=f"`tamatch resume {run}` goes on from there"):
+            tamatch.train(out=run, quiet=True, **options)
+    with pytest.raises(UsageError, match=f"baseline is unfinished: `tamatch resume {run}` goes on"):
+        tamatch.train(out=run, quiet=True, **options)
+    tamatch.resume(run, quiet=True)
+    with pytest.raises(UsageError, match="already holds a finished run"):
+        tamatch.train(out=run, quiet=True, **options)
 
 
 @pytest.mark.parametrize("number", BOTH)

@@ -1,0 +1,38 @@
+"""Where a run goes, if nobody says so, and where it must not go."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+from ..data import DATASETS
+from ..data.layout import TABLES
+from ..errors import UsageError
+from ..settings.config import Run
+
+
+def default_folder(run: Run) -> Path:
+    """Named after what is trained; a run that goes on from RUN is RUN-2, the next one RUN-3."""
+    if run.from_ is not None:
+        earlier = Path(run.from_)
+        name, _, number = earlier.name.rpartition("-")
+        again = name and number.isdecimal()
+        return earlier.with_name(f"{name}-{int(number) + 1}" if again else f"{earlier.name}-2")
+    name = Path(run.method.replace(":", "-")).name
+    data = os.path.basename(os.path.abspath(run.data))  # also of "." and ".."
+    return Path("runs") / f"{data}-{name}-s{run.seed}"
+
+
+def refuse_inside(out: Path, data: str) -> None:
+    """A run inside the folder of images would be a class there, unless a table lists the images."""
+    if data in DATASETS or not os.path.isdir(data):
+        return
+    place, target = (Path(os.path.realpath(path)) for path in (data, out))
+    if not target.is_relative_to(place) or any((place / table).is_file() for table in TABLES):
+        return
+    other = os.path.relpath(place.parent / "runs" / target.name)
+    raise UsageError(
+        f"--out {out} lies in the folder of the images, where each folder is a class. Give one "
+        f"elsewhere, such as --out {shlex.quote(other)}."
+    )
