@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tamatch.data import DATASETS
@@ -150,6 +150,7 @@ values |= st.lists(st.integers() | st.text(max_size=3), max_size=3)
 
 
 @given(st.dictionaries(names, values, max_size=4))
+@example({"from_": 0})
 def test_no_input_escapes_validation(given: dict[str, object]) -> None:
     try:
         run = configure(given)

@@ -396,6 +396,8 @@ COMMANDS = [
      "images without one into labelled/unlabelled and train again."),
     ("review runs/photos --port 99999", 2, "--port must lie in 0 … 65535, got 99999."),
     ("bench nothing", 2, "bench nothing is unknown. There is usb, <any>."),
+    ("bench digits --methods FixMatch", 2,
+     "--methods FixMatch is unknown. Perhaps you meant fixmatch."),
     ("bench digits --methods fixmach", 2,
      "--methods fixmach is unknown. Perhaps you meant fixmatch or defixmatch or mixmatch."),
     ("bench digits --seeds 0 1 --show", 2, "--seeds takes its values with commas: --seeds 0,1."),
@@ -614,6 +616,9 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     "steps gave values": "faults/test_numbers.py",
     "is not finite after step": "faults/test_numbers.py",
     "is no part. Perhaps": "methods/test_compose.py::test_a_wrong_name_is_told_with_its_near_miss",
+    "resume_seeds takes the folder": "test_seeds.py::test_no_run_to_resume_is_told",
+    "does not say what \0 is": "test_rehearsal.py"
+    "::test_a_keyword_that_says_nothing_about_itself_is_no_option",
     " is there already": "test_seeds.py::test_without_out_each_has_its_usual_folder",
     "timm \0 has no net": "nets/test_timm.py::test_what_timm_cannot_build_is_told_in_one_line",
     "\0 failed (": "nets/test_own.py::test_a_mistake_is_told_with_its_place",

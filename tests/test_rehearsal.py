@@ -94,3 +94,17 @@ def test_the_trial_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_what_is_none_is_left_open(tmp_path: Path) -> None:
     options = {"steps": 2, "net": "wrn_10_1", "lr": None, "baseline": None}
     assert tamatch.train(out=tmp_path / "run", quiet=True, **options).result["steps"] == 2
+
+
+def test_a_keyword_that_says_nothing_about_itself_is_no_option(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(HEAD + CONSTRUCTOR)
+    for flag, told in (
+        ("--tau", "as mine.py:Mine does not say what tau is. Its type must be Annotated: `tau: "),
+        ("--tav", "--tav is not an option."),
+        ("--task", "--task is not an option. `tamatch train --help`"),
+    ):
+        assert main(["train", "--method", "mine.py:Mine", flag, "0.9", *TINY]) == 2
+        assert told in capsys.readouterr().err

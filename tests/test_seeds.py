@@ -326,6 +326,11 @@ def test_own_images(tmp_path: Path) -> None:
     assert different == {"seed"}
 
 
+def test_no_run_to_resume_is_told() -> None:
+    with pytest.raises(UsageError, match="takes the folder of a run, or several"):
+        tamatch.resume_seeds()
+
+
 def test_a_record_of_seeds_is_not_believed_blindly(tmp_path: Path) -> None:
     (tmp_path / "seeds.json").write_text('{"seeds": 5}')
     with pytest.raises(tamatch.errors.DataError, match="does not list the seeds"):

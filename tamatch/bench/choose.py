@@ -16,8 +16,8 @@ from .scale import FULL, checked, full_steps, parse_scale
 
 def near_miss(what: str, name: str, known: Iterable[str]) -> UsageError:
     """The error for an unknown name, with what it may have been meant to be."""
-    known = list(known)
-    near = difflib.get_close_matches(name, known, n=3)
+    known, small = list(known), name.lower().replace("-", "_")
+    near = [small] if small in known else difflib.get_close_matches(small, known, n=3)
     hint = f"Perhaps you meant {' or '.join(near)}." if near else f"There is {', '.join(known)}."
     return UsageError(f"{what} {name} is unknown. {hint}")
 

@@ -83,6 +83,8 @@ def start(
 def go_on(paths: Sequence[str | Path], *, net: AnyNet | None = None, quiet: bool = False) -> Group:
     """Bring runs to their ends from wherever they are."""
     check_alone()
+    if not paths:
+        raise UsageError("resume_seeds takes the folder of a run, or several.")
     home = SeedFolder(Path(paths[0])) if len(paths) == 1 else None
     home = home if home and home.exists() else None
     places = dict.fromkeys(folder.path for path in paths for folder in runs_in(Path(path)))

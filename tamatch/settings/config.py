@@ -20,7 +20,7 @@ from ..rules import recipes
 from ..storage.events import check_installed
 from ..storage.folder import RunFolder
 from ..storage.untrusted import parse_yaml
-from .options import Option, of_class, of_dataclass, unknown
+from .options import Option, of_class, of_dataclass, unannotated, unknown
 from .target import read_target, shares
 
 
@@ -136,15 +136,16 @@ def stated(
 
 def taken_over(values: dict[str, Any]) -> dict[str, Any]:
     """The settings of the run to start from; the options of another method are not among them."""
-    if not isinstance(values.get("from_"), str | Path):
-        return {}  # nothing, or what no path can be, which is told below
-    config = RunFolder(Path(values["from_"])).read()["config"]
+    place = RUN_OPTIONS["from_"].parse(values.get("from_"))
+    if place is None:
+        return {}
+    config = RunFolder(Path(place)).read()["config"]
     own = config.pop("options", {})
     if values.get("method", config.get("method")) == config.get("method"):
         config |= own
     if "net" not in values and nets.is_own(str(config.get("net"))):
         raise UsageError(
-            f"--from {values['from_']}: its net is code of your own ({config['net']}), which is "
+            f"--from {place}: its net is code of your own ({config['net']}), which is "
             "not run unasked. Name it: --net FILE.py:NAME."
         )
     return {k: v for k, v in config.items() if v is not None and k not in ("from_", "weights")}
@@ -169,7 +170,8 @@ def resolve(values: dict[str, Any]) -> Run:
     own = {k: v for k, v in values.items() if k not in RUN_OPTIONS}
     for name in own:
         if name not in allowed:
-            raise unknown(name, {**RUN_OPTIONS, **allowed}, method)
+            options = {**RUN_OPTIONS, **allowed}
+            raise unannotated(name, get(method), method) or unknown(name, options, method)
     if "target" in allowed and "target" in own:
         own["target"], prior = read_target(str(own["target"]))
         filled["prior"] = prior or filled.get("prior")

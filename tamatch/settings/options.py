@@ -144,6 +144,24 @@ def of_class(cls: type) -> dict[str, Option]:
     return options
 
 
+def unannotated(name: str, cls: type, method: str) -> UsageError | None:
+    """The error for a keyword of a method that says nothing about itself; None if there is none."""
+    keywords = (
+        inspect.signature(owner.__dict__["__init__"]).parameters.get(name)
+        for owner in cls.__mro__
+        if "__init__" in owner.__dict__ and owner is not object
+    )
+    if not any(
+        keyword is not None and keyword.kind is keyword.KEYWORD_ONLY for keyword in keywords
+    ):
+        return None
+    flag = "--" + name.replace("_", "-")
+    return UsageError(
+        f"{flag} is not an option, as {method} does not say what {name} is. Its type must be "
+        f'Annotated: `{name}: Annotated[float, "what it is"] = …`.'
+    )
+
+
 USUAL = {  # what other programs call it
     "epochs": "steps", "iterations": "steps", "learning_rate": "lr", "dataset": "data",
     "model": "net", "gpu": "device", "image_size": "size", "threshold": "tau",
