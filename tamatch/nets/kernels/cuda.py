@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import warnings
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from triton.runtime.cache import get_cache_manager
+
+from tamatch.machine.gpucode import handicap
 
 from .norm import COUNTABLE, SLOPE
 
@@ -46,9 +49,12 @@ def usable(device: torch.device) -> bool:
     """Whether such kernels can be compiled here, and the GPU has what they need."""
     if device.type != "cuda" or torch.cuda.get_device_capability(device) < AMPERE:
         return False
+    if handicap() is not None:  # which was told before
+        return False
     try:
         loaded(device)
-    except (ImportError, OSError, RuntimeError):  # NVRTC or its Python package are not there
+    except (OSError, RuntimeError) as error:
+        warnings.warn(f"The CUDA kernels cannot be used, steps take longer: {error}", stacklevel=2)
         return False
     return True
 
