@@ -9,6 +9,7 @@ import importlib
 from pathlib import Path
 
 import pytest
+import torch
 
 pytest.importorskip("triton")
 nvrtc = pytest.importorskip("cuda.bindings.nvrtc")
@@ -45,3 +46,17 @@ def test_a_mistake_in_the_source_is_shown(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setattr(cuda, "SOURCES", [source])
     with pytest.raises(RuntimeError, match='identifier "nothing_known" is undefined'):
         cuda.compiled("sm_90")
+
+
+def test_kernels_that_do_not_work_are_done_without_and_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(device: torch.device) -> None:
+        raise RuntimeError("no kernel image is available")
+
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+    monkeypatch.setattr(cuda, "loaded", broken)
+    cuda.usable.cache_clear()
+    with pytest.warns(UserWarning, match="steps take longer: no kernel image"):
+        assert not cuda.usable(torch.device("cuda", 0))
+    cuda.usable.cache_clear()

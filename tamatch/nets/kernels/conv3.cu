@@ -223,31 +223,33 @@ DEVICE void multiply(Shared<C> &shared, const Piece *weight) {
     Spot from[3], factor = spot(shared.weights + row * T::CHUNKS +
                                 ((BACK ? lane / 16 : lane / 8 % 2) ^ moved<T::CHUNKS>(row)));
     for (int x = 0; x < 3; ++x) from[x] = spot(shared.tile + T::at(warp * 2, lane % 16 + x, lane / 16));
-    ROLLED for (int line = 0; line < 3; ++line)
-      UNROLL for (int x = 0; x < 3; ++x) {
-        int tap = line * 3 + x;
-        if (T::SLOTS < TAPS || tap == 0) {
-            await_copies();
-            synchronize();
-            if (T::SLOTS < TAPS && tap + 1 < TAPS) fetch_weights<C>(shared, weight, tap + 1);
-        }
-        int y = BACK ? 2 - line : line;
-        UNROLL for (int k = 0; k < T::K; ++k) {
-            unsigned a[T::M][4];
-            UNROLL for (int m = 0; m < T::M; ++m)
-                load_matrices<false>(a[m][0], a[m][1], a[m][2], a[m][3],
-                                     (from[BACK ? 2 - x : x] ^ k * 2 * PIECE) +
-                                         ((y + m * 16 / T::COLUMNS) * T::WIDE + m * 16 % T::COLUMNS) *
-                                             T::CHUNKS * PIECE);
-            UNROLL for (int n = 0; n < T::N; n += 2) {
-                unsigned b[2][2];
-                load_matrices<BACK>(b[0][0], b[0][1], b[1][0], b[1][1],
-                                    (factor ^ (BACK ? n : k * 2) * PIECE) +
-                                        (tap % T::SLOTS * C + (BACK ? k * 16 : n * 8)) * T::CHUNKS *
-                                            PIECE);
-                UNROLL for (int m = 0; m < T::M; ++m) {
-                    multiply_add(sums[m][n], a[m], b[0]);
-                    multiply_add(sums[m][n + 1], a[m], b[1]);
+    // One line of taps at a time: the addresses of all nine are more than a thread has registers for.
+    ROLLED for (int line = 0; line < 3; ++line) {
+        UNROLL for (int x = 0; x < 3; ++x) {
+            int tap = line * 3 + x;
+            if (T::SLOTS < TAPS || tap == 0) {
+                await_copies();
+                synchronize();
+                if (T::SLOTS < TAPS && tap + 1 < TAPS) fetch_weights<C>(shared, weight, tap + 1);
+            }
+            int y = BACK ? 2 - line : line;
+            UNROLL for (int k = 0; k < T::K; ++k) {
+                unsigned a[T::M][4];
+                UNROLL for (int m = 0; m < T::M; ++m)
+                    load_matrices<false>(a[m][0], a[m][1], a[m][2], a[m][3],
+                                         (from[BACK ? 2 - x : x] ^ k * 2 * PIECE) +
+                                             ((y + m * 16 / T::COLUMNS) * T::WIDE + m * 16 % T::COLUMNS) *
+                                                 T::CHUNKS * PIECE);
+                UNROLL for (int n = 0; n < T::N; n += 2) {
+                    unsigned b[2][2];
+                    load_matrices<BACK>(b[0][0], b[0][1], b[1][0], b[1][1],
+                                        (factor ^ (BACK ? n : k * 2) * PIECE) +
+                                            (tap % T::SLOTS * C + (BACK ? k * 16 : n * 8)) * T::CHUNKS *
+                                                PIECE);
+                    UNROLL for (int m = 0; m < T::M; ++m) {
+                        multiply_add(sums[m][n], a[m], b[0]);
+                        multiply_add(sums[m][n + 1], a[m], b[1]);
+                    }
                 }
             }
         }

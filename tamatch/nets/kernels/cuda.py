@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import warnings
 from concurrent.futures import Future
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from triton.runtime.cache import get_cache_manager
+
+from tamatch.machine.gpucode import handicap
 
 from .norm import COUNTABLE, SLOPE
 
@@ -55,9 +58,12 @@ def usable(device: torch.device) -> bool:
     """Whether it has, and they can be compiled here."""
     if not capable(device):
         return False
+    if handicap() is not None:  # which was told before
+        return False
     try:
         loaded(device)
-    except (ImportError, OSError, RuntimeError):  # NVRTC or its Python package are not there
+    except (OSError, RuntimeError) as error:
+        warnings.warn(f"The CUDA kernels cannot be used, steps take longer: {error}", stacklevel=2)
         return False
     return True
 
