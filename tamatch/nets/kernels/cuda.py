@@ -83,7 +83,7 @@ def start(
     """
     from cuda.bindings import driver
 
-    values = tuple(a.data_ptr() if isinstance(a, Tensor) else a for a in arguments)
+    values = tuple(a.data_ptr() if isinstance(a, Tensor) else a or 0 for a in arguments)
     kinds = tuple(kind_of(argument) for argument in arguments)
     launch = driver.CUlaunchConfig()
     launch.gridDimX, launch.blockDimX = blocks, threads
