@@ -25,6 +25,7 @@ def try_method(engine: Engine, name: str) -> None:
     with (
         suppress(NoRoom),  # the run itself may find some
         torch.random.fork_rng(devices=[]),
+        engine.on_stream(),
         engine.precision(),
         kept_buffers(method),
         blaming(what, "a first step"),

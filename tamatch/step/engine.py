@@ -135,20 +135,29 @@ class Engine:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Work beside the default stream, which cannot be captured; end what the source began.
+        """Everything between the first step and the last; end what the source began.
 
         Torch's random generators are the user's: they come out as they went in.
         """
         devices = [] if self.stream is None else [self.device]
-        with closing(self.source), torch.random.fork_rng(devices):
-            if self.stream is None:
-                yield
-                return
-            outside = torch.cuda.current_stream(self.device)  # which need not be the current device
-            self.stream.wait_stream(outside)
-            with torch.cuda.stream(self.stream):
-                yield
-            outside.wait_stream(self.stream)
+        with closing(self.source), torch.random.fork_rng(devices), self.on_stream():
+            yield
+
+    @contextmanager
+    def on_stream(self) -> Iterator[None]:
+        """Beside the default stream, which cannot be captured.
+
+        So is all that goes through the net with gradients before: torch brings a weight's gradient
+        to the stream where the weight was first used.
+        """
+        if self.stream is None:
+            yield
+            return
+        outside = torch.cuda.current_stream(self.device)  # which need not be the current device
+        self.stream.wait_stream(outside)
+        with torch.cuda.stream(self.stream):
+            yield
+        outside.wait_stream(self.stream)
 
     def capture(self) -> None:
         """Record the step once; recording does not run it."""

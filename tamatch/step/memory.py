@@ -90,11 +90,12 @@ def passes(engine: Engine, views: int) -> int:
 def probe(engine: Engine, count: int) -> int:
     """The same for a few images, measured; the net stays as it is."""
     net, size = engine.method.net, engine.augment.policy.size
-    images = torch.zeros(count, 3, size, size, device=engine.device, requires_grad=True)
-    with no_search(), unmoved(net), dist.apart(), Peak() as peak:
-        with engine.precision():
-            logits = net.forward(images).logits  # a call would compile it for this batch
-        torch.autograd.grad(logits.sum(), [images], allow_unused=True)
+    with engine.on_stream():
+        images = torch.zeros(count, 3, size, size, device=engine.device, requires_grad=True)
+        with no_search(), unmoved(net), dist.apart(), Peak() as peak:
+            with engine.precision():
+                logits = net.forward(images).logits  # a call would compile it for this batch
+            torch.autograd.grad(logits.sum(), [images], allow_unused=True)
     return int(peak.most)
 
 

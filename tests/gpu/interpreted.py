@@ -7,7 +7,9 @@ real GPU to show; indices, masks and formulas are checked here.
 from __future__ import annotations
 
 import copy
+import gc
 import os
+import weakref
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -102,6 +104,23 @@ def check_stem() -> None:
         assert all(far(mine, theirs) < 1e-5 for mine, theirs in zip(*found, strict=True))
 
 
+def check_nothing_stays() -> None:
+    """A pass without a way back holds none of its parts, and so no weight's place in a graph."""
+    made, net = list[weakref.ref[kernels.Fused]](), nets.build("wrn_10_2", 10, 32)
+    net.to(memory_format=torch.channels_last).train().accelerate()
+
+    class Watched(kernels.Fused):
+        def __init__(self, *given: nn.Module) -> None:
+            super().__init__(*given)
+            made.append(weakref.ref(self))
+
+    net.parts = Watched
+    gc.disable()
+    net(torch.zeros(2, 3, 32, 32))
+    assert len(made) == 1 and made[0]() is None
+    gc.enable()
+
+
 def check_with_cuda(name: str, *, recomputed: bool) -> None:
     """Together with the CUDA kernels in their emulator, in half precision."""
     torch.manual_seed(0)
@@ -150,6 +169,7 @@ def main() -> None:
     mend()
     check_limit()
     check_stem()
+    check_nothing_stays()
     for name, size, count in (("wrn_10_1", 8, 3), ("wrn_10_2", 12, 2), ("wrn_10_1_clean", 6, 5)):
         check_nets(name, size, count)
     for inner, outer in ((16, 16), (16, 32), (32, 32)):

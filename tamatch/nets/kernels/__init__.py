@@ -6,6 +6,7 @@ here it is a few. Convolutions are cuDNN's, but those of few channels have kerne
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -30,6 +31,19 @@ def prepare(device: torch.device) -> None:
         cuda.compiling(device)
 
 
+def at_the_weights(beside: Beside, lacking: dict[int, Norm]) -> Callable[..., None]:
+    """What a backward pass does after the last gradient of a weight, and before any is read.
+
+    It must not know the parts, whose weights know it: a ring of them would outlive the pass.
+    """
+
+    def join(*grads: Tensor) -> None:
+        assert not lacking, "a gradient went to another layer than the one that completes it"
+        beside.join(*grads)
+
+    return join
+
+
 class Fused(Plain):
     """The parts of a residual net by these kernels; made anew for each forward pass."""
 
@@ -42,13 +56,8 @@ class Fused(Plain):
         self.arrived = torch.zeros(cuda.GROUPS + 1, dtype=torch.int32, device=weights[0].device)
         self.lacking: dict[int, Norm] = {}
         self.upside_down = False
-        rounded = Rounded.apply(self.dtype, self.join, *weights)
+        rounded = Rounded.apply(self.dtype, at_the_weights(self.beside, self.lacking), *weights)
         self.weights = dict(zip(convs, rounded, strict=True))
-
-    def join(self, *grads: Tensor) -> None:
-        """After the last gradient of a weight, and before any is read."""
-        assert not self.lacking, "a gradient went to another layer than the one that completes it"
-        self.beside.join(*grads)
 
     def norm(self, norm: nn.BatchNorm2d, flow: Flow) -> tuple[Tensor, Tensor]:
         branch, skip, _ = flow

@@ -1,0 +1,52 @@
+"""On a GPU: whole runs as a user starts them, in half precision with every kernel there is."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from pathlib import Path
+
+import pytest
+import torch
+
+import tamatch
+from tamatch import nets
+from tests.faults.runs import DOZEN
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+
+@pytest.mark.parametrize("method", ["tamatch", "vat", "remixmatch"])
+@pytest.mark.parametrize("net", ["wrn_10_2", "vit_tiny_p2_32"])
+def test_from_the_estimate_to_the_report(tmp_path: Path, net: str, method: str) -> None:
+    """What is done on the default stream before the steps must not get into their graph."""
+    made = tamatch.train(
+        **{**DOZEN, "net": net, "size": 32, "device": "cuda", "method": method, "steps": 12},
+        out=tmp_path / "run", quiet=True,
+    )  # fmt: skip
+    assert made.result["steps"] == 12 and made.report_path.exists()
+
+
+def test_a_pass_leaves_nothing() -> None:
+    """Weights that a pass without a way back has used belong to no graph of torch's any more."""
+    kernels = pytest.importorskip("tamatch.nets.kernels")
+    made: list[weakref.ref[object]] = []
+
+    class Watched(kernels.Fused):  # type: ignore[name-defined, misc]
+        def __init__(self, net: nets.Net) -> None:
+            super().__init__(net)
+            made.append(weakref.ref(self))
+
+    net = nets.build("wrn_10_2", 10, 32).cuda().to(memory_format=torch.channels_last).train()
+    net.accelerate()
+    net.parts = Watched
+    gc.disable()
+    try:
+        with torch.autocast("cuda", torch.bfloat16):
+            net(torch.zeros(2, 3, 32, 32, device="cuda"))
+        assert len(made) == 1 and made[0]() is None
+    finally:
+        gc.enable()
