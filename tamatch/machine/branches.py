@@ -25,18 +25,24 @@ def another(here: torch.cuda.Stream) -> torch.cuda.Stream:
 def branch_of(x: Tensor) -> Iterator[AbstractContextManager[object]]:
     """What is done under the branch runs beside what else is done in here; then both are joined.
 
-    Only in a capture: elsewhere it is done in order.
+    Neither may write what the other reads. Only in a capture: elsewhere it is done in order.
     """
     if not capturing(x):
-        yield nullcontext()
+        yield remembering_nothing(x)
         return
     here = torch.cuda.current_stream()
     branch = another(here)
     branch.wait_stream(here)
     OPEN.append(branch)
-    yield torch.cuda.stream(branch)
+    yield on_branch(branch, x)
     here.wait_stream(branch)
     OPEN.remove(branch)
+
+
+@contextmanager
+def on_branch(stream: torch.cuda.Stream, x: Tensor) -> Iterator[None]:
+    with torch.cuda.stream(stream), remembering_nothing(x):
+        yield
 
 
 def remembering_nothing(x: Tensor) -> AbstractContextManager[object]:

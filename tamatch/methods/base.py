@@ -16,7 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from .. import dist
 from ..errors import UsageError
 from ..kinds import Momentum, Parity
-from ..machine.branches import branch_of, remembering_nothing
+from ..machine.branches import branch_of
 from ..stats import approach_, by_type
 from ..types import Batch, Loss, Out, Task, Views
 
@@ -61,7 +61,7 @@ class Method(nn.Module):
         if constant is not None and getattr(self.net, "independent", False):
             looked_at = images[constant]
             with branch_of(looked_at) as branch:
-                with branch, remembering_nothing(looked_at), torch.no_grad():
+                with branch, torch.no_grad():
                     seen = Out(*self.net(looked_at))
                 outs = self.predict(*images[:constant], *images[constant + 1 :])
             return *outs[:constant], seen, *outs[constant:]
@@ -117,13 +117,16 @@ def frozen_weights(net: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def frozen_norm(*nets: nn.Module) -> Iterator[None]:
-    """BatchNorm still normalises by the batch, but its running statistics stay as they are."""
+    """BatchNorm still normalises by the batch, but its running statistics stay as they are.
+
+    They are not even written: such a pass may run beside another.
+    """
     norms = [m for net in nets for m in net.modules() if isinstance(m, _BatchNorm)]
-    before = [norm.momentum for norm in norms]
+    before = [norm.track_running_stats for norm in norms]
     for norm in norms:
-        norm.momentum = 0.0
+        norm.track_running_stats = False
     try:
         yield
     finally:
-        for norm, momentum in zip(norms, before, strict=True):
-            norm.momentum = momentum
+        for norm, tracked in zip(norms, before, strict=True):
+            norm.track_running_stats = tracked

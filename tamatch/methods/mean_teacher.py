@@ -8,6 +8,7 @@ from torch import nn
 from ..errors import UsageError
 from ..kinds import Inherited, LambdaU, Momentum, Rampup
 from ..losses import each_ce, each_mse, ramp
+from ..machine.branches import branch_of
 from ..types import Batch, Loss, Task, Views
 from .base import Method, frozen_norm
 
@@ -39,8 +40,8 @@ class MeanTeacher(Method):
     def forward(self, batch: Batch) -> Loss:
         (x,) = self.predict(*batch.x)
         teacher, first, second = self.final, *batch.u
-        with frozen_norm(self.net, teacher):
-            with torch.no_grad():
+        with frozen_norm(self.net, teacher), branch_of(first) as branch:
+            with branch, torch.no_grad():
                 q = teacher(first).logits.softmax(-1)
             p = q if self.parity == "usb" else self.net(second).logits.softmax(-1)
         sup = each_ce(x.logits, batch.y).mean()

@@ -22,19 +22,20 @@ def mixup_draw(count: int, alpha: float, device: torch.device) -> tuple[Tensor, 
     return (first - second).abs().sigmoid(), torch.rand(count, device=device).argsort()
 
 
-def mixup(
-    images: Sequence[Tensor], targets: Sequence[Tensor], alpha: float
-) -> tuple[Tensor, Tensor]:
-    """λ·a + (1−λ)·a[partner] of images and targets alike, with one λ for all.
+class MixUp:
+    """λ·a + (1−λ)·a[partner] of images and of their targets, with one λ for all.
 
     Views, the labelled one first, are joined before they are mixed. Partners may come from any
     process; each process gets its share of each chunk as long as the labelled batch.
     """
-    whole = [torch.cat([dist.gather(view) for view in views]) for views in (images, targets)]
-    lam, partner = mixup_draw(len(whole[0]), alpha, whole[0].device)
-    chunk = dist.world() * len(images[0])
-    mixed, mixed_targets = (dist.mine(lam * a + (1 - lam) * a[partner], chunk) for a in whole)
-    return mixed, mixed_targets
+
+    def __init__(self, views: Sequence[Tensor], alpha: float) -> None:
+        count, self.chunk = (dist.world() * n for n in (sum(map(len, views)), len(views[0])))
+        self.lam, self.partner = mixup_draw(count, alpha, views[0].device)
+
+    def __call__(self, views: Sequence[Tensor]) -> Tensor:
+        a = torch.cat([dist.gather(view) for view in views])
+        return dist.mine(self.lam * a + (1 - self.lam) * a[self.partner], self.chunk)
 
 
 def chunked_logits(net: nn.Module, images: Tensor, size: int) -> Tensor:

@@ -7,6 +7,7 @@ from torch import nn
 
 from ..kinds import Inherited, LambdaU, Rampup
 from ..losses import each_ce, each_mse, ramp
+from ..machine.branches import branch_of
 from ..types import Batch, Loss, Task, Views
 from .base import Method, frozen_norm
 
@@ -35,8 +36,8 @@ class PiModel(Method):
     def forward(self, batch: Batch) -> Loss:
         (x,) = self.predict(*batch.x)
         first, second = batch.u
-        with frozen_norm(self.net):
-            with torch.no_grad():
+        with frozen_norm(self.net), branch_of(first) as branch:
+            with branch, torch.no_grad():
                 q = self.net(first).logits.softmax(-1)
             p = self.net(second).logits.softmax(-1)
         sup = each_ce(x.logits, batch.y).mean()

@@ -10,10 +10,11 @@ from torch import Tensor, nn
 from .. import dist
 from ..kinds import Alpha, Inherited, LambdaU, LossWeight, Momentum, Rampup, Temperature
 from ..losses import each_ce, one_hot, ramp, sharpen
+from ..machine.branches import branch_of
 from ..stats import Status
 from ..types import Batch, Loss, Task, Views
 from .base import Method, frozen_norm
-from .mixing import chunked_logits, mixup
+from .mixing import MixUp, chunked_logits
 
 
 def turn_draw(count: int, device: torch.device) -> Tensor:
@@ -57,15 +58,18 @@ class ReMixMatch(Method):
 
     def forward(self, batch: Batch) -> Loss:
         weak, strong, other = batch.u
-        q = self.guess(weak)
-        turn = dist.mine(turn_draw(dist.world() * len(strong), strong.device))
-        with frozen_norm(self.net):
-            strong_logits = self.net(strong).logits
-            turned = self.rotation(self.net(turned_by(strong, turn)).features)
-        known = one_hot(batch.y, self.task.classes)
-        images, targets = mixup([*batch.x, strong, other, weak], [known, q, q, q], self.alpha)
-        size = len(batch.y)
-        mixed = each_ce(chunked_logits(self.net, images, size), targets)
+        views, size = [*batch.x, strong, other, weak], len(batch.y)
+        with branch_of(weak) as branch:
+            with branch:
+                q = self.guess(weak)
+            turn = dist.mine(turn_draw(dist.world() * len(strong), strong.device))
+            with frozen_norm(self.net):
+                strong_logits = self.net(strong).logits
+                turned = self.rotation(self.net(turned_by(strong, turn)).features)
+            mix = MixUp(views, self.alpha)
+            logits = chunked_logits(self.net, mix(views), size)
+        targets = mix([one_hot(batch.y, self.task.classes), q, q, q])
+        mixed = each_ce(logits, targets)
         sup, unsup = mixed[:size].mean(), mixed[size:].mean()
         unmixed = each_ce(strong_logits, q).mean()
         rotation = each_ce(turned, turn).mean()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from .. import dist
 from ..kinds import Epsilon, Inherited, LambdaU, LossWeight, Rampup, Xi
 from ..losses import each_ce, entropy, ramp
+from ..machine.branches import branch_of
 from ..types import Batch, Loss, Task, Views
 from .base import Method, frozen_norm, frozen_weights, gradient_of
 
@@ -55,13 +57,18 @@ class VAT(Method):
         self.epsilon, self.xi = epsilon, xi
 
     def forward(self, batch: Batch) -> Loss:
-        (x,) = self.predict(*batch.x)
         (images,) = batch.u
+        with branch_of(images) as branch:
+            with branch:
+                exact = self.unrounded(images)
+            (x,) = self.predict(*batch.x)
+            with frozen_norm(self.net):
+                clean = self.net(images).logits
+        p = clean.softmax(-1)
+        q = p.detach()
+        r = self.perturbation(images, q if exact is None else exact)
         with frozen_norm(self.net):
-            clean = self.net(images).logits
-            p = clean.softmax(-1)
-            q = p.detach()
-            attacked = self.net(images + self.perturbation(images, q)).logits
+            attacked = self.net(images + r).logits
         sup = each_ce(x.logits, batch.y).mean()
         unsup = (each_ce(attacked, q) - entropy(q)).mean()
         doubt = each_ce(clean, p).mean()  # H(p), with a finite gradient where some p is 0
@@ -70,14 +77,18 @@ class VAT(Method):
         parts = {"sup": sup.detach(), "unsup": unsup.detach(), "entropy": doubt.detach()}
         return Loss(total, parts)
 
+    @torch.no_grad()
+    def unrounded(self, images: Tensor) -> Tensor | None:
+        """The q to search r with, if autocast rounds the other: by far more than ξ moves it."""
+        if not torch.is_autocast_enabled(images.device.type):
+            return None
+        with full_precision(images.device.type), frozen_norm(self.net):
+            return cast(Tensor, self.net(images).logits.softmax(-1))
+
     def perturbation(self, images: Tensor, q: Tensor) -> Tensor:
         """r; H(q, p) has the gradient of KL[q ‖ p], as q is fixed. Parameters get none of it."""
         probe = (self.xi * unit(dist.mine(direction_draw(dist.gather(images))))).requires_grad_()
-        rounded = torch.is_autocast_enabled(images.device.type)
-        with full_precision(images.device.type), frozen_weights(self.net):
-            if rounded:  # q is then off by far more than ξ moves it
-                with torch.no_grad():
-                    q = self.net(images).logits.softmax(-1)
+        with full_precision(images.device.type), frozen_weights(self.net), frozen_norm(self.net):
             distance = each_ce(self.net(images + probe).logits, q).mean()
         return self.epsilon * unit(gradient_of(distance, probe))
 

@@ -26,7 +26,8 @@ class BatchNorm2d(nn.BatchNorm2d):
         """Normalise by the moments over all processes."""
         wide = x.to(self.weight.dtype)
         mean, var = joint_moments(wide)
-        self.follow_(mean, var, x.numel() // len(mean) * dist.world())
+        if self.track_running_stats:
+            self.follow_(mean, var, x.numel() // len(mean) * dist.world())
         scale = self.weight * (var + self.eps).rsqrt()
         shift = self.bias - mean * scale
         normalised = wide * scale.to(wide)[:, None, None] + shift.to(wide)[:, None, None]

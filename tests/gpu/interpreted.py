@@ -22,6 +22,7 @@ from triton.runtime import interpreter
 from tamatch import nets
 from tamatch.augment import OPERATIONS, Augment, Policy
 from tamatch.augment.kernel import render
+from tamatch.methods.base import frozen_norm
 from tamatch.nets import kernels
 from tamatch.nets.kernels import cuda, narrow, weights
 from tamatch.nets.kernels.stem import Stem
@@ -64,6 +65,7 @@ def check_nets(name: str, size: int, count: int) -> None:
     images, weights = torch.randn(count, 3, size, size), torch.randn(count, 10)
     pairs = zip(outcome(fast, images, weights), outcome(plain, images, weights), strict=True)
     assert all(far(mine, theirs) < 1e-4 for mine, theirs in pairs), name
+    check_frozen(fast, images)
 
 
 def check_views(size: int, width: int, operations: tuple[str, ...]) -> None:
@@ -121,6 +123,16 @@ def check_nothing_stays() -> None:
     gc.enable()
 
 
+def check_frozen(net: nn.Module, images: Tensor) -> None:
+    """Statistics that are not to move do not, and the pass is the same."""
+    moved = net(images).logits
+    before = copy.deepcopy(net.state_dict())
+    with frozen_norm(net):
+        still = net(images).logits
+    assert torch.equal(still, moved)
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+
+
 def check_with_cuda(name: str, *, recomputed: bool) -> None:
     """Together with the CUDA kernels in their emulator, in half precision."""
     torch.manual_seed(0)
@@ -137,6 +149,7 @@ def check_with_cuda(name: str, *, recomputed: bool) -> None:
         near = outcome(rough, images, directions)
     for one, other, best in zip(mine, near, true, strict=True):
         assert far(one, best) < 1.3 * far(other, best) + 3e-3, (name, recomputed)
+    check_frozen(fast, images)
 
 
 def emulate() -> list[str]:

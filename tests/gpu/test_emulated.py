@@ -86,7 +86,12 @@ def name_of(name: str, *traits: Any) -> str:
 @pytest.mark.parametrize(("normed", "added"), [(0, 0), (0, 1), (1, 0), (1, 1)])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_forward(
-    kernel: Start, shape: tuple[int, ...], normed: bool, added: bool, upside_down: int = 0
+    kernel: Start,
+    shape: tuple[int, ...],
+    normed: bool,
+    added: bool,
+    upside_down: int = 0,
+    tracked: bool = True,
 ) -> None:
     layer, channels = Layer(*shape), shape[0]
     h, y = torch.full_like(layer.x, float("nan")), torch.full_like(layer.x, float("nan"))
@@ -96,13 +101,15 @@ def test_forward(
     start = kernel(name_of("forward", channels, bool(normed), bool(added)), next(seeds))
     arguments = [
         layer.x, layer.weight, layer.skip, h, y, tiles, arrived, totals,
-        groups(layer.x).float(), layer.gamma, layer.beta, moments, mean, variance, batches,
+        groups(layer.x).float(), layer.gamma, layer.beta, moments,
+        *((mean, variance, batches) if tracked else (None, None, None)),
         MOMENTUM, EPS, *shape[2:], upside_down,
     ]  # fmt: skip
     start(grid=(layer.tiles, 1, 1), block=(THREADS, 1, 1), args=arguments)
     if normed:
         assert far(h, layer.h) < 3e-3  # rounding to eight bits
         assert far(moments, layer.moments) < 1e-6
+    if normed and tracked:
         unbiased = layer.x.double().var((0, 2, 3))
         assert far(mean, 0.45 + MOMENTUM * layer.moments[0]) < 1e-6
         assert far(variance, 1.8 + MOMENTUM * unbiased) < 1e-6 and int(batches) == 5
@@ -110,6 +117,10 @@ def test_forward(
     assert far(y, expected + added * layer.skip.double()) < 3e-3
     assert far(totals, groups(y)) < 1e-6
     assert not arrived.any()
+
+
+def test_forward_through_a_frozen_norm(kernel: Start) -> None:
+    test_forward(kernel, SHAPES[0], True, True, tracked=False)
 
 
 @pytest.mark.parametrize("following", [None, "norm", "norm and more"])

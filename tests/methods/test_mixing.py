@@ -72,7 +72,8 @@ def test_draws(alpha: float) -> None:
 def test_mixup_mixes_images_and_targets_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     fix_mixup(monkeypatch, 0.75, torch.tensor([2, 0, 1]))
     images, targets = torch.randn(3, 3, 4, 4), torch.eye(3)
-    mixed, mixed_targets = mixing.mixup([images[:1], images[1:]], [targets[:1], targets[1:]], 0.5)
+    mix = mixing.MixUp([images[:1], images[1:]], 0.5)
+    mixed, mixed_targets = mix([images[:1], images[1:]]), mix([targets[:1], targets[1:]])
     torch.testing.assert_close(mixed[0], 0.75 * images[0] + 0.25 * images[2])
     torch.testing.assert_close(mixed_targets[1], torch.tensor([0.25, 0.75, 0.0]))
 
@@ -198,12 +199,11 @@ def test_remixmatch_mixes_labelled_strong_strong_weak(monkeypatch: pytest.Monkey
     batch = batch_of(method)
     seen: list[Tensor] = []
 
-    def record(images: list[Tensor], targets: list[Tensor], alpha: float) -> tuple[Tensor, ...]:
-        seen.extend((torch.cat(images), torch.cat(targets)))
-        assert alpha == 0.75
-        return seen[0], seen[1]
+    def record(_: mixing.MixUp, views: list[Tensor]) -> Tensor:
+        seen.append(torch.cat(views))
+        return seen[-1]
 
-    monkeypatch.setattr(remixmatch, "mixup", record)
+    monkeypatch.setattr(mixing.MixUp, "__call__", record)
     method(batch)
     assert torch.equal(seen[0], torch.cat([batch.x[0], batch.u[1], batch.u[2], batch.u[0]]))
     first, second, third = seen[1][LABELLED:].reshape(3, UNLABELLED, -1)

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from torch import Tensor
 
+from tamatch.methods.mixing import MixUp
 from tamatch.pseudo import Pseudo
 
-FUNCTIONS = ("each_ce", "each_mse", "mixup", "sharpen")  # where a method's module has them
+FUNCTIONS = ("each_ce", "each_mse", "sharpen")  # where a method's module has them
 PARTS = ("graph", "perturbation")  # where a method has them
 
 
@@ -21,6 +22,7 @@ class Witness:
         self.calls: dict[str, list[tuple[Any, Any]]] = {}
         module = sys.modules[type(method).__module__]
         watched: list[tuple[Any, str]] = [(Pseudo, "loss"), (Pseudo, "report")]
+        watched.append((MixUp, "__call__"))
         watched += [(module, name) for name in FUNCTIONS if hasattr(module, name)]
         watched += [(method, name) for name in PARTS if hasattr(method, name)]
         for owner, name in watched:
@@ -51,7 +53,7 @@ class Witness:
         if name in ("pi_model", "mean_teacher"):
             return {"target": calls["each_mse"][-1][0][1]}
         if name in ("mixmatch", "remixmatch"):
-            images, targets = calls["mixup"][-1][1]
+            images, targets = (mixed for _, mixed in calls["__call__"][-2:])
             mixed = {"mixed_images": images, "mixed_targets": targets}
             return {"target": calls["sharpen"][-1][1], **mixed}
         if name == "vat":

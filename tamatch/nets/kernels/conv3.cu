@@ -306,9 +306,11 @@ KERNEL(THREADS, 5) forward(
                 float rate = float(momentum), unbiased = all.squares / (all.pixels - 1);
                 moments[channel] = all.mean();
                 moments[C + channel] = rstd;
-                running_mean[channel] += rate * (all.mean() - running_mean[channel]);
-                running_var[channel] += rate * (unbiased - running_var[channel]);
-                if (channel == 0) *batches += 1;
+                if (batches) {
+                    running_mean[channel] += rate * (all.mean() - running_mean[channel]);
+                    running_var[channel] += rate * (unbiased - running_var[channel]);
+                    if (channel == 0) *batches += 1;
+                }
             }
         }
         synchronize();

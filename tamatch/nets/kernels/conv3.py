@@ -79,6 +79,9 @@ class NormConvolve(Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         tiles, y = Tiles(x), torch.empty_like(x)
         normed, added = statistics is not None, skip is not None
+        tracked = (norm.running_mean, norm.running_var, norm.num_batches_tracked)
+        if not norm.track_running_stats:
+            tracked = (None, None, None)
         h = torch.empty_like(x) if normed else x
         moments = tiles.sums.new_empty(2, tiles.channels)
         tiles.start(
@@ -87,8 +90,7 @@ class NormConvolve(Function):
                 x, weight, x if skip is None else as_rows(skip), h, y,
                 tiles.sums, arrived, tiles.totals,
                 moments if statistics is None else statistics, gamma, beta, moments,
-                norm.running_mean, norm.running_var, norm.num_batches_tracked,
-                norm.momentum or 0.0, norm.eps,
+                *tracked, norm.momentum or 0.0, norm.eps,
             ],
             upside_down=upside_down,
         )  # fmt: skip

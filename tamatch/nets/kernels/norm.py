@@ -74,7 +74,7 @@ def _normalise(
     x, out, partial, programs, weight, bias, moments, running_mean, running_var, batches,
     rows, momentum, eps,
     COLUMNS: tl.constexpr, SLICE: tl.constexpr, BLOCK: tl.constexpr, PROGRAMS: tl.constexpr,
-    SLOPE: tl.constexpr,
+    SLOPE: tl.constexpr, TRACKED: tl.constexpr,
 ):  # fmt: skip
     """out = activation(BatchNorm(x)); the first program also moves the running statistics."""
     column = tl.program_id(1) * SLICE + tl.arange(0, SLICE)
@@ -87,13 +87,14 @@ def _normalise(
     if tl.program_id(0) == 0:
         tl.store(moments + column, mean)
         tl.store(moments + COLUMNS + column, rstd)
-        old = tl.load(running_mean + column)
-        tl.store(running_mean + column, old + momentum * (mean - old))
-        old = tl.load(running_var + column)
-        unbiased = variance * (rows / (rows - 1))
-        tl.store(running_var + column, old + momentum * (unbiased - old))
-        if tl.program_id(1) == 0:
-            tl.store(batches, tl.load(batches) + 1)
+        if TRACKED:
+            old = tl.load(running_mean + column)
+            tl.store(running_mean + column, old + momentum * (mean - old))
+            old = tl.load(running_var + column)
+            unbiased = variance * (rows / (rows - 1))
+            tl.store(running_var + column, old + momentum * (unbiased - old))
+            if tl.program_id(1) == 0:
+                tl.store(batches, tl.load(batches) + 1)
     scale = rstd * tl.load(weight + column)
     offset = tl.load(bias + column) - mean * scale
     for start in range(tl.program_id(0) * BLOCK, rows, tl.num_programs(0) * BLOCK):
@@ -210,7 +211,7 @@ class NormAct(Function):
         _normalise[launch.grid](
             total, out, partial, launch.programs, weight, bias, moments,
             norm.running_mean, norm.running_var, norm.num_batches_tracked,
-            launch.rows, norm.momentum, norm.eps, SLOPE=SLOPE,
+            launch.rows, norm.momentum, norm.eps, SLOPE=SLOPE, TRACKED=norm.track_running_stats,
             PROGRAMS=triton.next_power_of_2(launch.programs), **launch.sizes,
         )  # fmt: skip
         ctx.save_for_backward(total, weight, bias, moments)
