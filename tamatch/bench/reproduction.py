@@ -14,6 +14,7 @@ from ..storage.files import write_bytes
 from . import figures, toy
 from .cells import RECIPE, Cell
 from .claims import CLAIMS
+from .eighths import in_eighths
 from .evidence import Evidence
 from .formats import Grid, Page, markdown
 from .plans import PLANS
@@ -26,7 +27,7 @@ from .tables import short, table
 EIGHTH = Fraction(1, 8)
 LENGTHS = (FULL, *(Fraction(1, 2**k) for k in range(1, 8)))  # the longest that is in is shown
 TABLES = {"lt": (EIGHTH, FULL), "ablation-lt": (EIGHTH, FULL), "causes": (EIGHTH,)}
-STAND_IN = "stand-in"
+STAND_IN, LONG = "stand-in", ("lt", "ablation-lt")
 BIAS, CLIPPING = LONG_TAIL[2], LONG_TAIL[3]
 HEAD = """# What came out
 
@@ -70,6 +71,7 @@ def page(store: Store, folder: Path) -> str:
         HEAD,
         claims(store),
         *(section(bench, scale, store, shown) for bench, scale in sections(store)),
+        *full_runs(store),
         *pictures(store, folder),
         sources(store),
     ]
@@ -106,6 +108,13 @@ def section(bench: str, scale: Fraction, store: Store, shown: set[str]) -> str:
     notes = [note for note in whole.notes if note not in shown]
     shown |= {note for note in notes if not note.startswith("Made by")}
     return markdown(replace(whole, title=f"{plan.title}, {length}", notes=notes))
+
+
+def full_runs(store: Store) -> Iterable[str]:
+    """How the error moved in the runs of full length."""
+    cells = {cell.name: cell for bench in LONG for cell in PLANS[bench].cells(bench, scale=FULL)}
+    if found := store.found(cells.values()):
+        yield markdown(in_eighths("On the way through the runs of full length", found))
 
 
 def pictures(store: Store, folder: Path) -> Iterable[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -152,6 +153,19 @@ def test_the_longest_stand_ins_are_shown(tmp_path: Path) -> None:
         text = page(store, tmp_path)
         assert f"runs of {scale} of the full length" in text
         assert f"| TaMatch | {error:.2f} |" in text and f"{cell.name}.json" in text
+
+
+def test_the_way_through_a_run_of_full_length(tmp_path: Path) -> None:
+    """Medians of eighths, where the first test of an eighth is just behind the last of another."""
+    store, cell = Store(tmp_path), Cell("lt", LONG_TAIL[0], "tamatch", 0, Fraction(1))
+    assert "On the way" not in page(store, tmp_path)
+    errors = Curve([*range(10, 170, 10)], [float(i) for i in range(16)])
+    target = Curve([1, 160], [0.5, 0.25])
+    store.write(cell, replace(result(cell, made=MADE, kl_target=target), error=errors))
+    text = page(store, tmp_path)
+    assert f"### {cell.name}: best at step 290" in text
+    assert "| error (%) | 0.50 | 2.50 | 4.50 | 6.50 | 8.50 | 10.50 | 12.50 | 14.50 |" in text
+    assert "| KL of p_model to the target | 0.5000 |" + 6 * " – |" + " 0.2500 |" in text
 
 
 def test_the_command_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
