@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -51,8 +52,8 @@ def cache_folder() -> Path:
 def open_or_build(key: str, size: int, build: Callable[[Path], Facts]) -> Entry:
     """The entry `key`; if there is none, or it was damaged since, `build` writes its files.
 
-    These are at least the pixels and the digest of each image. A new entry appears by one
-    rename: other processes see all of it or nothing.
+    These are at least the pixels and the digest of each image, and the same whoever builds them. A
+    new entry appears by one rename: other processes see all of it or nothing.
     """
     folder = cache_folder()
     place = folder / key
@@ -106,11 +107,21 @@ def _write_manifest(folder: Path, facts: Facts) -> None:
 def _publish(working: Path, place: Path, size: int) -> None:
     try:
         working.rename(place)
-    except OSError:
-        if _read(place, size) is not None:
-            return  # another process was faster
-        shutil.rmtree(place)
-        working.rename(place)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        if _read(place, size) is None:  # else another process was faster
+            _replace(working, place)
+
+
+def _replace(working: Path, place: Path) -> None:
+    """Put whole files over those of a damaged entry, one by one.
+
+    Others may do the same just now, with the same content, or read: at every moment each file is
+    there, and once a good one is, it stays good. A folder cannot be replaced like that.
+    """
+    for path in sorted(working.iterdir()):
+        path.replace(place / path.name)
 
 
 def _sweep(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -182,6 +183,53 @@ def test_another_process_may_be_faster(own_cache: Path) -> None:
     assert entries(own_cache) == [entry.folder]
     stored = json.loads((entry.folder / "manifest.json").read_text())
     assert stored["facts"] == {"by": "the other"}
+
+
+REPLACING = """
+import os, sys
+from tamatch.data.bulk import decode_all
+
+entry, *files = sys.argv[1:]
+for _ in range(25):
+    sys.stdin.readline()
+    if decode_all(files, 16).images[3, 0, 0, 0] != 15:
+        sys.exit("wrong images")
+    os.stat(os.path.join(entry, "pixels.npy"))  # also while the other is still at it
+    print("done", flush=True)
+"""
+
+
+def test_two_processes_may_replace_a_damaged_entry_at_once(
+    files: list[Path], own_cache: Path
+) -> None:
+    good = np.array(decode_all(files, 16).images)
+    (entry,) = entries(own_cache)
+    with contextlib.ExitStack() as ended:
+        both = [ended.enter_context(replacing(entry, files)) for _ in range(2)]
+        for _ in range(25):
+            content = bytearray((entry / "pixels.npy").read_bytes())
+            content[-1] ^= 4
+            (entry / "pixels.npy").write_bytes(content)
+            for process in both:
+                print(file=process.stdin, flush=True)
+            told = [process.stdout.readline() for process in both]  # type: ignore[union-attr]
+            if told != ["done\n", "done\n"]:
+                break
+        outputs = [process.communicate(timeout=60) for process in both]
+    assert [error for _, error in outputs] == ["", ""]
+    assert [process.returncode for process in both] == [0, 0]
+    assert entries(own_cache) == [entry]
+    assert cache._read(entry, 16) is not None
+    assert (decode_all(files, 16).images == good).all()
+
+
+def replacing(entry: Path, files: list[Path]) -> subprocess.Popen[str]:
+    """A process that reads these files from the cache whenever it is told to."""
+    return subprocess.Popen(
+        [sys.executable, "-c", REPLACING, str(entry), *map(str, files)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": os.getcwd()},
+    )  # fmt: skip
 
 
 def test_a_full_disk_is_one_sentence(
