@@ -27,6 +27,9 @@ FOLDERS = {  # images in each folder; a class without images is an empty folder
     "lacking": {"cat": 2, "dog": 0, "unlabelled": 2},
     "others": {"owl": 2, "fox": 2},
     "taken-folder": {"cat": 1},
+    "too-high/inner/photos": {"cat": 1, "dog": 1, "unlabelled": 1},
+    "scattered/labelled": {"cat": 1, "dog": 1},
+    "scattered": {"unlabelled": 1},
 }
 TABLES = {
     "columns.csv": "name,class\na.png,cat\n",

@@ -320,6 +320,27 @@ COMMANDS = [
     ("check one-class", 3,
      "one-class has one class, \"cat\": there is nothing to tell apart. Add a folder for each "
      "other class."),
+    ("check runs/photos", 2,
+     "--data runs/photos is the folder of a run, not of images. `tamatch report runs/photos` tells "
+     "what came of it, `tamatch resume runs/photos` goes on with it."),
+    ("train --data seeds", 2,
+     "--data seeds is the folder of a run, not of images. `tamatch report seeds` tells what came "
+     "of it, `tamatch resume seeds` goes on with it."),
+    ("check too-high", 3,
+     "too-high has one class, \"inner\": there is nothing to tell apart. Perhaps you meant "
+     "too-high/inner/photos, which has the classes cat, dog."),
+    ("train --data too-high/inner --steps 2", 3,
+     "inner has one class, \"photos\": there is nothing to tell apart. Perhaps you meant "
+     "too-high/inner/photos, which has the classes cat, dog."),
+    ("train --data scattered --steps 2", 3,
+     "scattered has one class, \"labelled\": there is nothing to tell apart. Perhaps the classes "
+     "are cat, dog: move these from scattered/labelled to where unlabelled is."),
+    ("check photos/cat", 3,
+     "photos/cat holds no images in folders of classes. Perhaps you meant photos, in which cat is "
+     "one of several folders."),
+    ("check runs", 2,
+     "--data runs has the run runs/bad-model in it, where each folder is a class. Name a folder "
+     "that holds images alone, or move the run elsewhere."),
     ("check nowhere", 2,
      "--data nowhere is neither a data set's name nor a folder. Known: digits, cifar10, "
      "cifar10-lt, cifar100, stl10, eurosat."),
@@ -339,6 +360,9 @@ COMMANDS = [
      "images by --data."),
     ("evaluate runs/photos --data others", 3,
      "others has the classes fox, owl; the model knows cat, dog. They must be the same."),
+    ("evaluate runs/photos --data too-high/inner", 3,
+     "inner has the classes photos; the model knows cat, dog. Perhaps you meant "
+     "too-high/inner/photos, which has the classes cat, dog."),
     ("evaluate runs/no-model", 2,
      "runs/no-model/model holds no model yet: is the run finished? `tamatch resume` goes on "
      "with it."),
@@ -387,9 +411,23 @@ COMMANDS = [
     ("export runs/photos --format safetensors --out taken-folder", 2,
      "taken-folder exists already. Use another --out, or --overwrite."),
     ("report nowhere", 2, "nowhere is not a folder. Name a run folder, such as runs/demo."),
-    ("report photos", 3,
+    ("report photos", 2,
      "photos holds no run: none of run.json, result.json, metrics.jsonl is there. Name the "
      "folder that was given to train as --out."),
+    *(
+        (f"{command} runs{rest}", 2,
+         f"runs holds {what}. Name one of the runs in it, such as runs/bad-model.")
+        for command, rest, what in (
+            ("resume", "", "no run: there is no run.json"),
+            ("label", " --out l.csv", "no run: there is no run.json"),
+            ("export", " --format pt2", "no run: there is no run.json"),
+            ("review", "", "no run: there is no run.json"),
+            ("train --from", "", "no run: there is no run.json"),
+            ("report", "", "no run: none of run.json, result.json, metrics.jsonl is there"),
+            ("evaluate", "", "neither a run nor a model"),
+            ("predict", " photos", "neither a run nor a model"),
+        )
+    ),
     ("review runs/digits", 2, "digits has all its labels already: review is for your own images."),
     ("review runs/labelled", 3,
      "every image that runs/labelled learnt from has a label already: there is none to review. Put "

@@ -18,7 +18,7 @@ from ..runs.build import data_of, split_plan
 from ..runs.model import Model
 from ..runs.run import stored_config
 from ..step.exam import Exam, Marks
-from ..storage.folder import RunFolder
+from ..storage.folder import RunFolder, what_to_name
 
 if TYPE_CHECKING:
     from ..nets import AnyNet
@@ -36,10 +36,7 @@ def load(path: str | Path, net: AnyNet | None = None) -> Model:
     if (folder / "run.json").exists():
         return Model.load(folder / "model", net)
     if not (folder / "model.json").exists():
-        raise UsageError(
-            f"{folder} holds neither a run nor a model. "
-            "Name the folder that was given to train as --out."
-        )
+        raise UsageError(f"{folder} holds neither a run nor a model. {what_to_name(folder)}")
     return Model.load(folder, net)
 
 
@@ -92,7 +89,8 @@ def evaluate(
     if found.classes != model.facts.classes:
         raise DataError(
             f"{found.name} has the classes {', '.join(found.classes)}; "
-            f"the model knows {', '.join(model.facts.classes)}. They must be the same."
+            f"the model knows {', '.join(model.facts.classes)}. "
+            f"{found.perhaps or 'They must be the same.'}"
         )
     split = make_split(found, split_plan(run)) if not data else None
     indices = held_out(found) if split is None else split.test

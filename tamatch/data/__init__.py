@@ -113,8 +113,10 @@ def own_path(name: str | Path) -> Path:
         near = difflib.get_close_matches(str(name), DATASETS, n=1)
         hint = f" Perhaps you meant {near[0]}." if near else f" Known: {', '.join(DATASETS)}."
         raise UsageError(f"--data {name} is neither a data set's name nor a folder.{hint}")
+    from .astray import refuse_run
     from .decode import SUFFIXES  # and with it Pillow, which not every command needs
 
     if path.is_file() and path.suffix.lower() in SUFFIXES:
         raise UsageError(f"--data {name} is one image. Give the folder that holds the classes.")
+    refuse_run(path)
     return path

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..errors import DataError
 from ..rules.choose import image_size
+from .astray import perhaps
 from .bulk import decode_all
 from .dataset import PARTS, UNKNOWN, DataSet, Progress
 from .decode import header_size
@@ -26,7 +27,8 @@ def read(place: Path, size: int | None = None, progress: Progress | None = None)
     listing = list_images(place.absolute())
     images = listing.images
     if not images:
-        raise DataError(_no_images(place) + _first_reasons(listing.skipped))
+        hint = perhaps(place, listing)
+        raise DataError(_no_images(place, hint) + _first_reasons(listing.skipped))
     if size is None:
         size = image_size(_median_side([found.path for found in images]), gpu=True).settings["size"]
     decoded = decode_all([found.path for found in images], size, progress=progress)
@@ -56,6 +58,7 @@ def read(place: Path, size: int | None = None, progress: Progress | None = None)
         digests=decoded.digests,
         original_sizes=decoded.sizes,
         notes=listing.notes(),
+        perhaps=perhaps(place, listing),
     )
 
 
@@ -70,13 +73,14 @@ def _median_side(files: Sequence[str]) -> float | None:
     return float(np.median([min(size) for size in found])) if found else None
 
 
-def _no_images(place: Path) -> str:
+def _no_images(place: Path, hint: str) -> str:
     if place.is_file():
         return f"{place} lists no image that is there. Names are looked for in {place.parent}."
-    return (
-        f"{place} holds no images in folders of classes. Expected: {place}/<class>/*.jpg and "
-        f"{place}/unlabelled/*.jpg, or a labels.csv with the columns file_name,label."
+    expected = (
+        f"Expected: {place}/<class>/*.jpg and {place}/unlabelled/*.jpg, or a labels.csv with the "
+        "columns file_name,label."
     )
+    return f"{place} holds no images in folders of classes. {hint or expected}"
 
 
 def _first_reasons(skipped: Sequence[tuple[str, str]]) -> str:

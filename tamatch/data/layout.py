@@ -96,7 +96,7 @@ def list_images(place: Path) -> Listing:
         _from_table(listing, os.fspath(place), "train")
         return listing
     listing = Listing(os.fspath(place))
-    folders = [(name.lower(), path) for name, path in _folders(listing.root)]
+    folders = [(name.lower(), path) for name, path in folders_in(listing.root)]
     names = {name for name, _ in folders}
     # a class may be called "train": only a folder with nothing but parts is split into parts
     if names & {"train", "training"} and names <= {*PART_FOLDERS, *UNLABELLED}:
@@ -116,7 +116,7 @@ def _scan(listing: Listing, folder: str, part: str) -> None:
         if os.path.isfile(path := os.path.join(folder, table)):
             _from_table(listing, path, part)
             return
-    for name, path in _folders(folder):
+    for name, path in folders_in(folder):
         if name.lower() in UNLABELLED:
             _add(listing, path, "unlabelled" if part == "train" else part, None)
         else:
@@ -174,12 +174,20 @@ def _is_image(path: str) -> bool:
     return path[-LONGEST:].lower().endswith(SUFFIXES)  # not all of a long path in small letters
 
 
-def _folders(folder: str) -> list[tuple[str, str]]:
+def folders_in(folder: str) -> list[tuple[str, str]]:
     """(name, path) of the visible folders in a folder."""
     try:
         return [(entry.name, entry.path) for entry in _visible(folder) if _kind(entry) == "folder"]
     except OSError as error:
         raise DataError(f"the folder {folder} cannot be read: {error.strerror}.") from None
+
+
+def holds_images(folder: str) -> bool:
+    """Does an image lie directly in this folder?"""
+    try:
+        return any(_is_image(entry.path) for entry in _visible(folder))
+    except OSError:
+        return False
 
 
 def _files(listing: Listing, folder: str, deep: bool = True) -> Iterator[tuple[str, bool]]:

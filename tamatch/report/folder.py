@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import DataError, UsageError
+from ..errors import UsageError
+from ..storage.folder import what_to_name
 from ..storage.untrusted import parse_json
 from .metrics import Metrics, read_metrics
 from .trust import Trust, trust_of
@@ -48,9 +49,8 @@ def read_folder(path: Path) -> RunFolder:
     if not path.is_dir():
         raise UsageError(f"{path} is not a folder. Name a run folder, such as runs/demo.")
     if not _is_run(path):
-        raise DataError(
-            f"{path} holds no run: none of {', '.join(_EXPECTED)} is there. "
-            "Name the folder that was given to train as --out."
+        raise UsageError(
+            f"{path} holds no run: none of {', '.join(_EXPECTED)} is there. {what_to_name(path)}"
         )
     inner = path / "baseline"
     return _read(path, _read(inner, None) if _is_run(inner) else None)

@@ -40,6 +40,18 @@ def nothing_empty_left(path: Path) -> Iterator[None]:
                 folder.rmdir()
 
 
+def what_to_name(path: Path) -> str:
+    """What to do about a folder that holds no run; the folder of all runs is soon mistaken."""
+    inside = sorted(record.parent for record in path.glob("*/run.json"))
+    if inside:
+        return f"Name one of the runs in it, such as {inside[0]}."
+    return "Name the folder that was given to train as --out."
+
+
+def is_record(content: Any) -> bool:
+    return isinstance(content, dict) and "config" in content
+
+
 class RunFolder:
     """Names of the files of a run, and the append-only metrics among them."""
 
@@ -67,6 +79,14 @@ class RunFolder:
             outer.path if outer.baseline.path == self.path and outer.record.exists() else self.path
         )
 
+    def holds_run(self) -> bool:
+        """Is there the record of a run? A damaged one, or another program's run.json, is none."""
+        try:
+            record = read_json(self.record)
+        except (OSError, ValueError):
+            return False
+        return is_record(record)
+
     def must_be_one(self) -> None:
         """An error if this is no folder, or that of several runs."""
         if not self.path.is_dir():
@@ -82,8 +102,7 @@ class RunFolder:
         self.must_be_one()
         if not self.record.exists():
             raise UsageError(
-                f"{self.path} holds no run: there is no run.json. "
-                "Name the folder that was given to train as --out."
+                f"{self.path} holds no run: there is no run.json. {what_to_name(self.path)}"
             )
         try:
             record = read_json(self.record)
@@ -91,11 +110,12 @@ class RunFolder:
             raise DataError(
                 f"{self.record} is damaged: it is not valid JSON. Restore it, or train again."
             ) from None
-        if not isinstance(record, dict) or "config" not in record:
+        if not is_record(record):
             raise DataError(
                 f"{self.record} is not the record of a tamatch run. Restore it, or train again."
             )
-        return record
+        found: dict[str, Any] = record
+        return found
 
     def update(self, **changes: Any) -> None:
         write_json(

@@ -315,3 +315,67 @@ def test_one_image_is_no_data_set(suffix: str, tmp_path: Path) -> None:
     file.touch()
     with pytest.raises(UsageError, match="is one image"):
         load(file)
+
+
+def hint_for(place: Path) -> str:
+    """What is said of a folder that has no two classes."""
+    with pytest.raises(DataError) as told:
+        make_split(load(place), SplitPlan())
+    return str(told.value)
+
+
+def test_a_folder_too_high_names_the_one_that_has_the_classes(tmp_path: Path) -> None:
+    for part in ("train", "test"):
+        for label in ("cat", "dog"):
+            put(tmp_path / "a" / "b" / part / label / "0.png")
+    (tmp_path / "__MACOSX").mkdir()
+    assert hint_for(tmp_path).endswith(
+        f"Perhaps you meant {tmp_path / 'a' / 'b'}, which has the classes cat, dog."
+    )
+
+
+def test_a_folder_too_high_may_hold_a_table(tmp_path: Path) -> None:
+    for i in range(2):
+        put(tmp_path / "set" / "pics" / f"{i}.png", i)
+    (tmp_path / "set" / "labels.csv").write_text("file_name,label\npics/0.png,a\npics/1.png,b\n")
+    assert hint_for(tmp_path).endswith(
+        f"Perhaps you meant {tmp_path / 'set'}, which has the classes a, b."
+    )
+
+
+def test_no_folder_is_named_where_none_is_better(tmp_path: Path) -> None:
+    put(tmp_path / "cat" / "in" / "0.png")
+    assert hint_for(tmp_path).endswith("Add a folder for each other class.")
+    (tmp_path / "cat" / "in" / "round").symlink_to(tmp_path / "cat")
+    assert hint_for(tmp_path).endswith("Add a folder for each other class.")
+    (tmp_path / "labels.csv").write_text("file_name,label\ncat/in/0.png,a\n")
+    put(tmp_path / "cat" / "out" / "0.png")
+    assert hint_for(tmp_path).endswith("Add a folder for each other class.")
+
+
+def test_loose_images_alone_do_not_make_a_class(tmp_path: Path) -> None:
+    put(tmp_path / "all" / "pics" / "0.png")
+    with pytest.raises(DataError, match="Expected: "):
+        load(tmp_path / "all" / "pics")
+    put(tmp_path / "all" / "more" / "0.png")
+    with pytest.raises(DataError, match=f"Perhaps you meant {tmp_path / 'all'}, in which pics"):
+        load(tmp_path / "all" / "pics")
+
+
+def test_run_json_of_another_program_is_no_run(tmp_path: Path) -> None:
+    for label in ("cat", "dog"):
+        put(tmp_path / label / "0.png")
+    (tmp_path / "run.json").write_text('{"name": "mine"}')
+    (tmp_path / "cat" / "run.json").write_text("damaged")
+    assert load(tmp_path).classes == ("cat", "dog")
+
+
+def test_a_run_may_lie_beside_images_that_a_table_lists(tmp_path: Path) -> None:
+    for label in ("cat", "dog"):
+        put(tmp_path / label / "0.png")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "run.json").write_text('{"config": {}}')
+    with pytest.raises(UsageError, match=r"has the run .*out in it"):
+        load(tmp_path)
+    (tmp_path / "labels.csv").write_text("file_name,label\ncat/0.png,a\ndog/0.png,b\n")
+    assert load(tmp_path).classes == ("a", "b")

@@ -1,0 +1,85 @@
+"""Places that are probably not the folder of the images that was meant, and which one was."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+from ..errors import DataError, UsageError
+from ..storage.folder import SEEDS, RunFolder
+from .layout import TABLES, UNLABELLED, Listing, folders_in, holds_images, list_images
+
+DEEPEST = 8  # folders that are entered in search of the classes; links may lead round
+SHOWN = 100  # characters of a list of classes
+
+
+def refuse_run(place: Path) -> None:
+    """The folders in a run are no classes, and its pictures are not to be learnt from."""
+    if RunFolder(place).holds_run() or (place / SEEDS).is_file():
+        path = shlex.quote(str(place))
+        raise UsageError(
+            f"--data {place} is the folder of a run, not of images. `tamatch report {path}` tells "
+            f"what came of it, `tamatch resume {path}` goes on with it."
+        )
+    if has_table(place):
+        return  # which lists the images, so that a run may lie beside them
+    for record in sorted(place.glob("*/run.json")):
+        if RunFolder(record.parent).holds_run():
+            raise UsageError(
+                f"--data {place} has the run {record.parent} in it, where each folder is a class. "
+                "Name a folder that holds images alone, or move the run elsewhere."
+            )
+
+
+def perhaps(place: Path, listing: Listing) -> str:
+    """A hint where a folder, listed here, has no two classes; empty if there is none to give."""
+    if len(listing.labels) > 1 or has_table(place):
+        return ""
+    return perhaps_inside(place) if listing.labels else perhaps_above(place)
+
+
+def has_table(place: Path) -> bool:
+    """Are the images listed, and not told by their folders?"""
+    return place.is_file() or any((place / table).is_file() for table in TABLES)
+
+
+def perhaps_inside(place: Path) -> str:
+    """The only class may be the folder of all classes."""
+    inner, classes = first_with_classes(place)
+    if not classes:
+        return ""
+    named = ", ".join(sorted(classes))[:SHOWN]
+    if aside := [name for name, _ in folders_in(os.fspath(place)) if name.lower() in UNLABELLED]:
+        return f"Perhaps the classes are {named}: move these from {inner} to where {aside[0]} is."
+    return f"Perhaps you meant {inner}, which has the classes {named}."
+
+
+def first_with_classes(place: Path) -> tuple[Path, set[str]]:
+    """The nearest folder that has classes, if there is no choice on the way to it."""
+    for _ in range(DEEPEST):
+        inside = [n for n, _ in folders_in(os.fspath(place)) if n.lower() not in UNLABELLED]
+        if len(inside) != 1:
+            break
+        place /= inside[0]
+        if RunFolder(place).holds_run():
+            break
+        try:
+            classes = list_images(place.absolute()).labels
+        except DataError:  # it may not be read
+            break
+        if len(classes) > 1:
+            return place, classes
+    return place, set()
+
+
+def perhaps_above(place: Path) -> str:
+    """A folder with images, beside others with images, may be one of the classes."""
+    above = place.parent if place.name not in ("", os.pardir) else place / os.pardir
+    try:
+        beside = [path for _, path in folders_in(os.fspath(above)) if holds_images(path)]
+    except DataError:
+        return ""
+    if len(beside) < 2 or not holds_images(os.fspath(place)):
+        return ""
+    return f"Perhaps you meant {above}, in which {place.resolve().name} is one of several folders."
