@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 import tamatch
+from tamatch.cli import main
 from tamatch.methods import METHODS
 from tests.processes import SMALL
 from tests.processes import tamatch as command
@@ -163,6 +164,24 @@ def test_a_run_that_is_refused_leaves_no_empty_folder(tmp_path: Path) -> None:
         words = ["train", "--data", str(tmp_path / "photos"), "--out", str(tmp_path / out)]
         assert command(*words).returncode == 3
     assert not (tmp_path / "new").exists() and (tmp_path / "kept").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "file"),
+    [
+        ("predict {run} {image} --out", "x.csv"),
+        ("predict {run} {image} --csv", "x.csv"),
+        ("label {run} --out", "x.csv"),
+        ("export {run} --format safetensors --out", "model"),
+        ("report {run} --out", "x.html"),
+        ("report {run} {run}/baseline --out", "x.html"),
+    ],
+)
+def test_a_folder_to_write_to_is_made(words: str, file: str, run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "new" / "deep" / file
+    filled = words.format(run=run, image=run / "batch.png")
+    assert main([*filled.split(), str(out)]) == 0
+    assert [path.name for path in out.parent.iterdir()] == [file]
 
 
 def test_help_says_what_each_option_takes() -> None:

@@ -20,6 +20,7 @@ import torch
 import tamatch
 from tamatch import errors
 from tamatch.apply import export
+from tamatch.apply.label import label
 from tamatch.cli import main
 from tamatch.data.layout import list_images
 from tamatch.errors import TamatchError
@@ -383,12 +384,16 @@ COMMANDS = [
      "taken-file exists already. Use another --out, or --overwrite to replace a file."),
     ("predict runs/photos photos --out photos", 2,
      "photos is a folder. Use another --out, or --overwrite to replace a file."),
-    ("predict runs/photos photos --out nowhere/x.csv", 3,
-     "nowhere/x.csv cannot be written: No such file or directory."),
+    ("predict runs/photos photos --out taken-file/x.csv", 3,
+     "taken-file/x.csv cannot be written: Not a directory."),
+    ("label runs/photos --out taken-file/x.csv", 3,
+     "taken-file/x.csv cannot be written: Not a directory."),
     ("predict runs/photos photos -0", 2,
      "-0 is about names on stdin: give - in place of the images."),
     ("label runs/photos --out taken-file", 2,
      "taken-file exists already. Use another --out, or --overwrite."),
+    ("label runs/photos --out taken-folder --overwrite", 2,
+     "--out taken-folder is a folder; give a file."),
     ("label runs/photos --out l.csv --precision 0.9", 3,
      "--precision 0.9 needs at least 44 validation images, even if the model errs on none of them; "
      "runs/photos has none. Label more images (`tamatch review`), or set the cut yourself: "
@@ -531,6 +536,33 @@ CALLS: list[tuple[Callable[[], object], str]] = [
     (lambda: tamatch.train(method=Local),
      "method Local is not defined in a file, so a resumed run could not find it again. Put the "
      "class into a .py file and import it from there."),
+    (lambda: tamatch.train(out=5),  # type: ignore[arg-type]
+     "out takes a run folder, as text or Path; got int."),
+    (lambda: tamatch.train(out=""), "out takes a run folder, as text or Path; got ''."),
+    (lambda: tamatch.train(config={}),  # type: ignore[arg-type]
+     "config takes a YAML file. Options in a dict are given by their names: train(**options)."),
+    (lambda: tamatch.train(config=["a.yaml"]),  # type: ignore[arg-type]
+     "config takes a YAML file, as text or Path; got list."),
+    (lambda: tamatch.train_seeds(3),  # type: ignore[arg-type]
+     "seeds takes a list of whole numbers, such as [0, 1, 2]; got 3. One seed is an option of "
+     "train: train(seed=0)."),
+    (lambda: tamatch.train_seeds([0], out=5),  # type: ignore[arg-type]
+     "out takes a folder, as text or Path; got int."),
+    (lambda: tamatch.resume(None),  # type: ignore[arg-type]
+     "resume takes a run folder, as text or Path; got None."),
+    (lambda: tamatch.resume_seeds(["runs/half"]),  # type: ignore[arg-type]
+     "resume_seeds takes run folders, one by one, as text or Path; got list."),
+    (lambda: tamatch.load(None),  # type: ignore[arg-type]
+     "load takes a run folder, or that of a model, as text or Path; got None."),
+    (lambda: tamatch.load(tamatch.resume("runs/photos", quiet=True)),  # type: ignore[arg-type]
+     "load takes a run folder, or that of a model, as text or Path; got Finished. Perhaps you "
+     "meant its path."),
+    (lambda: tamatch.data.load(5),  # type: ignore[arg-type]
+     "data takes a name, a folder or a file, as text or Path; got int."),
+    (lambda: export.export(None, "onnx"),  # type: ignore[arg-type]
+     "export takes a run folder, as text or Path; got None."),
+    (lambda: label("runs/photos", None),  # type: ignore[arg-type]
+     "out takes a CSV file to write, as text or Path; got None."),
     (lambda: tamatch.train(time=20),  # type: ignore[arg-type]
      "--time takes a duration such as 90s, 20m, 2h or 1h30m, got 20."),
     (lambda: tamatch.train(graph="maybe"), "--graph takes yes or no, got 'maybe'."),

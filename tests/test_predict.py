@@ -184,6 +184,16 @@ def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
     assert place.read_text() == "new"
 
 
+def test_a_missing_folder_is_made_and_not_left_empty(tmp_path: Path) -> None:
+    place = tmp_path / "new" / "deep" / "out.csv"
+    with pytest.raises(RuntimeError), output(place, sys.stdout, overwrite=False):
+        raise RuntimeError
+    assert not list(tmp_path.iterdir())
+    with output(place, sys.stdout, overwrite=False) as file:
+        file.write("whole")
+    assert place.read_text() == "whole"
+
+
 def test_a_terminal_sees_a_bar_and_the_rows_stay_clean(
     model: Path, photos: Path, tmp_path: Path
 ) -> None:

@@ -22,6 +22,7 @@ from ..report import model_card
 from ..runs.model import Model
 from ..storage.files import write_bytes
 from ..storage.folder import RunFolder
+from ..storage.paths import path_of
 from .use import load
 
 if TYPE_CHECKING:
@@ -76,10 +77,11 @@ def export(
     """
     if format not in FORMATS:
         raise UsageError(f"--format takes {', '.join(FORMATS)}; got {format!r}.")
-    folder = RunFolder(Path(path))
+    folder = RunFolder(path_of(path, "export takes a run folder"))
     folder.read()  # says what is wrong where this is no run
     model = load(folder.path, net)
-    place = Path(out) if out else folder.path / "export" / FORMATS[format]
+    usual = folder.path / "export" / FORMATS[format]
+    place = usual if out is None else path_of(out, "out takes the place to write to")
     if format != "safetensors" and place.suffix != f".{format}":
         raise UsageError(f"--out {place} must end in .{format}.")
     free(place, is_folder=format == "safetensors", overwrite=overwrite)

@@ -25,6 +25,7 @@ from ..runs.progress import Progress
 from ..runs.run import stored_config
 from ..settings.config import Run
 from ..storage.folder import RunFolder
+from ..storage.paths import path_of
 from ..storage.spreadsheet import restore, write_table
 from .use import load
 
@@ -90,8 +91,11 @@ def label(
     do, each by one of so many models that are trained without it, which takes as many runs.
     """
     check_options(min_confidence, precision, folds)
-    place, folder = Path(out), RunFolder(Path(path))
-    if place.exists() and not (overwrite and place.is_file()):
+    place = path_of(out, "out takes a CSV file to write")
+    folder = RunFolder(path_of(path, "label takes a run folder"))
+    if place.is_dir():
+        raise UsageError(f"--out {place} is a folder; give a file.")
+    if place.exists() and not overwrite:
         raise UsageError(f"{place} exists already. Use another --out, or --overwrite.")
     run, model = stored_config(folder), load(folder.path, net)
     nets.stand_in(run.net, net)

@@ -17,7 +17,8 @@ from ..data.layout import FOREIGN, printable
 from ..errors import DataError, UsageError
 from ..runs.model import Predictions
 from ..runs.progress import counting
-from ..storage.files import writing
+from ..storage.files import make_parent, writing
+from ..storage.folder import nothing_empty_left
 from ..storage.spreadsheet import neutralise
 from .use import load
 
@@ -173,7 +174,7 @@ def number(share: float) -> str:
 
 @contextmanager
 def output(path: Path | None, screen: TextIO, *, overwrite: bool) -> Iterator[TextIO]:
-    """The screen, or a file that appears when it is complete."""
+    """The screen, or a file that appears when it is complete, with its folder if that is new."""
     if path is None:
         yield screen
         return
@@ -181,10 +182,11 @@ def output(path: Path | None, screen: TextIO, *, overwrite: bool) -> Iterator[Te
         what = "is a folder" if path.is_dir() else "exists already"
         raise UsageError(f"{path} {what}. Use another --out, or --overwrite to replace a file.")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with writing(path), temporary.open("w", encoding="utf-8", newline="") as file:
-            yield file
-        with writing(path):
+    with nothing_empty_left(path.parent), writing(path):
+        make_parent(path)
+        try:
+            with temporary.open("w", encoding="utf-8", newline="") as file:
+                yield file
             temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        finally:
+            temporary.unlink(missing_ok=True)

@@ -19,6 +19,7 @@ from ..runs.model import Model
 from ..runs.run import stored_config
 from ..step.exam import Exam, Marks
 from ..storage.folder import RunFolder, what_to_name
+from ..storage.paths import path_of
 
 if TYPE_CHECKING:
     from ..nets import AnyNet
@@ -31,7 +32,7 @@ def load(path: str | Path, net: AnyNet | None = None) -> Model:
 
     Where its net is code of your own, `net` is that: FILE.py:NAME, a module, or what makes one.
     """
-    folder = Path(path)
+    folder = path_of(path, "load takes a run folder, or that of a model")
     RunFolder(folder).must_be_one()
     if (folder / "run.json").exists():
         return Model.load(folder / "model", net)

@@ -16,6 +16,7 @@ import numpy as np
 
 from ..augment import Policy
 from ..errors import UsageError
+from ..storage.files import write_bytes
 
 if TYPE_CHECKING:
     import torch
@@ -80,7 +81,7 @@ def run(arguments: Namespace) -> int:
             "processor": platform.processor(), "threads": torch.get_num_threads(), "gpu": gpu,
             "torch": torch.__version__, "speeds": [asdict(speed) for speed in found],
         }  # fmt: skip
-        arguments.out.write_text(json.dumps(facts, indent=1) + "\n")
+        write_bytes(arguments.out, json.dumps(facts, indent=1).encode() + b"\n")
     return 0
 
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import UsageError
 from ..methods import METHODS
+from ..storage.files import writing
+from ..storage.folder import make_folder
 from .curves import Curve
 from .record import Result
 from .settings import TITLES
@@ -49,12 +51,13 @@ def save(draw: Callable[[Data], Figure], data: Data, folder: Path, name: str) ->
     """Draw a figure in our style and write it as NAME.svg and NAME.png."""
     from matplotlib import rc_context
 
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     paths = [folder / f"{name}.svg", folder / f"{name}.png"]
     with rc_context(STYLE):
         figure = draw(data)
-        figure.savefig(paths[0], metadata={"Date": None})
-        figure.savefig(paths[1], dpi=160)
+        with writing(folder):
+            figure.savefig(paths[0], metadata={"Date": None})
+            figure.savefig(paths[1], dpi=160)
     print(f"Figure: {paths[0]} and {paths[1].name}", file=sys.stderr)
     return paths
 

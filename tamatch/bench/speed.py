@@ -22,6 +22,7 @@ from ..errors import UsageError
 from ..methods import METHODS
 from ..settings.config import configure
 from ..step.timing import timed, wait
+from ..storage.files import write_bytes
 from . import reference
 
 if TYPE_CHECKING:
@@ -105,7 +106,8 @@ def run(arguments: argparse.Namespace) -> int:
         name = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.processor()
         facts = {"machine": name, "torch": torch.__version__, "switches": switches}
         rows = [asdict(speed) for speed in found]
-        arguments.out.write_text(json.dumps({**facts, "speeds": rows}, indent=1) + "\n")
+        content = json.dumps({**facts, "speeds": rows}, indent=1)
+        write_bytes(arguments.out, content.encode() + b"\n")
     return 0
 
 

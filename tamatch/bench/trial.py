@@ -21,6 +21,7 @@ from ..data import DataSet, make_split
 from ..errors import TamatchError
 from ..settings.config import Run, configure
 from ..step.timing import wait
+from ..storage.files import write_bytes
 from .cells import Cell
 from .choose import names, scale_of
 from .plans import PLANS
@@ -76,7 +77,7 @@ def run(arguments: Namespace) -> int:
         facts = {"machine": gpu or platform.processor(), "torch": torch.__version__}
         rows = [asdict(trial) for trial in found]
         content = json.dumps({**facts, "switches": switches, "trials": rows}, indent=1)
-        arguments.out.write_text(content + "\n")
+        write_bytes(arguments.out, content.encode() + b"\n")
     return 4 if faults else 0
 
 

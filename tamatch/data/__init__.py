@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 from ..errors import UsageError
+from ..storage.paths import path_of
 from .dataset import UNKNOWN, DataSet, Progress, Split, shares
 from .splitfile import read_split, write_split
 from .splits import SplitPlan, make_split
@@ -108,7 +109,7 @@ def load(
 
 def own_path(name: str | Path) -> Path:
     """Where a person's own images lie; an error if that is neither a place nor a data set."""
-    path = Path(name)
+    path = path_of(name, "data takes a name, a folder or a file")
     if not os.path.exists(path):  # unlike Path.exists, false for a name no file can have
         near = difflib.get_close_matches(str(name), DATASETS, n=1)
         hint = f" Perhaps you meant {near[0]}." if near else f" Known: {', '.join(DATASETS)}."

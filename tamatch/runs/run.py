@@ -20,6 +20,7 @@ from ..step.exam import Pool
 from ..storage import checkpoint
 from ..storage.files import read_json
 from ..storage.folder import RunFolder
+from ..storage.paths import config_path, path_of
 from .automatic import Decided, decide
 from .build import baseline_config, data_of, engine_of, split_plan
 from .model import Facts, Model
@@ -78,10 +79,11 @@ def train(
     """
     if not launch.leads():
         return follow(options.get("net"))
-    file = Path(config) if config else None
+    file = config_path(config)
+    place = None if out is None else path_of(out, "out takes a run folder")
     options = {name: value for name, value in options.items() if value is not None}
     asked = configure(options, file)
-    folder = RunFolder(Path(out) if out else default_folder(asked))
+    folder = RunFolder(place or default_folder(asked))
     refuse_inside(folder.path, asked.data)
     if began_here(folder) and (launch.restarts() or not overwrite):
         return resume(folder.path, net=options.get("net"), quiet=quiet)
@@ -99,7 +101,7 @@ def resume(path: str | Path, *, net: AnyNet | None = None, quiet: bool = False) 
     """
     if not launch.leads():
         return follow(net)
-    folder = RunFolder(Path(path))
+    folder = RunFolder(path_of(path, "resume takes a run folder"))
     folder.read()  # an error, if this is no run
     with advice(folder), folder.held():
         run = stored_config(folder)

@@ -15,6 +15,7 @@ from ..machine import launch
 from ..machine.signals import Stopped
 from ..settings.config import Run, configure, stated
 from ..storage.folder import RunFolder
+from ..storage.paths import config_path, path_of
 from ..storage.seedfolder import SeedFolder, read_seeds, runs_in
 from .automatic import decide
 from .group import Group
@@ -56,13 +57,13 @@ def start(
 ) -> Group:  # fmt: skip
     """Begin a run for each seed, and bring all of them to their ends."""
     check_alone()
-    file = Path(config) if config else None
+    file = config_path(config)
     options = {name: value for name, value in options.items() if value is not None}
     runs = [configure({**options, "seed": seed}, file) for seed in read_seeds(seeds)]
     numbers = [run.seed for run in runs]
     if "seed" in stated(options, file):
         raise UsageError("--seed and --seeds say the same thing twice: give one of them.")
-    home = SeedFolder(Path(out)) if out else None
+    home = None if out is None else SeedFolder(path_of(out, "out takes a folder"))
     folders = home.runs(numbers) if home else [*map(usual_folder, runs)]
     refuse_inside(home.path if home else folders[0].path, runs[0].data)
     with ExitStack() as held, saying(home, folders):
@@ -85,9 +86,10 @@ def go_on(paths: Sequence[str | Path], *, net: AnyNet | None = None, quiet: bool
     check_alone()
     if not paths:
         raise UsageError("resume_seeds takes the folder of a run, or several.")
-    home = SeedFolder(Path(paths[0])) if len(paths) == 1 else None
+    named = [path_of(path, "resume_seeds takes run folders, one by one") for path in paths]
+    home = SeedFolder(named[0]) if len(named) == 1 else None
     home = home if home and home.exists() else None
-    places = dict.fromkeys(folder.path for path in paths for folder in runs_in(Path(path)))
+    places = dict.fromkeys(folder.path for path in named for folder in runs_in(path))
     folders = [*map(RunFolder, places)]
     runs = [*map(stored_config, folders)]  # an error, if one is no run
     for run in runs:

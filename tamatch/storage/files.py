@@ -32,11 +32,19 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def make_parent(path: Path) -> None:
+    """Make the folder that a file is to lie in, and those above it."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:  # true, but it says nothing to somebody who wanted a folder there
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
+
+
 def write_bytes(path: Path, content: bytes) -> None:
     """Replace a file atomically: temporary neighbour, fsync, rename, fsync of the folder."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_parent(path)
         try:
             with temporary.open("wb") as file:
                 file.write(content)

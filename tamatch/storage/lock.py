@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TextIO
 
 from ..errors import UsageError
-from .files import writing
+from .files import make_parent, writing
 
 
 class Locked(UsageError):
@@ -39,7 +39,7 @@ def locked(path: Path, what: str) -> Iterator[None]:
 def take(path: Path, what: str) -> TextIO:
     """Open and lock the file that lies at `path`."""
     with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_parent(path)
         while True:
             file = path.open("a+")
             try:

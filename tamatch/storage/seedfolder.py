@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -72,6 +72,11 @@ def runs_in(path: Path) -> list[RunFolder]:
 
 def read_seeds(given: Sequence[int] | str) -> list[int]:
     """`--seeds 0,1,2`, or the numbers themselves."""
+    if not isinstance(given, Iterable):
+        raise UsageError(
+            f"seeds takes a list of whole numbers, such as [0, 1, 2]; got {given!r}. One seed is "
+            "an option of train: train(seed=0)."
+        )
     words = given.split(",") if isinstance(given, str) else [*map(str, given)]
     if not words or not all(word.strip().isdecimal() for word in words):
         raise UsageError(f"--seeds takes whole numbers with commas, such as 0,1,2; got {given!r}.")

@@ -19,7 +19,7 @@ POLICY = Policy(16, (0.5, 0.5, 0.5), (0.25, 0.25, 0.25))
 def test_the_table_and_the_file_hold_the_same(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = tmp_path / "speed.json"
+    out = tmp_path / "new" / "speed.json"
     words = "bench augment --sizes 32 --batches 8,16 --seconds 0.01 --device cpu --out"
     assert main([*words.split(), str(out)]) == 0
     shown = capsys.readouterr().out

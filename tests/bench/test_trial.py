@@ -31,7 +31,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("small")
 def test_rows_and_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "trial.json"
+    out = tmp_path / "new" / "trial.json"
     words = "bench trial --settings eurosat-20 --methods fixmatch,tamatch --steps 6 --device cpu"
     assert main([*words.split(), "--out", str(out)]) == 0
     shown = capsys.readouterr().out

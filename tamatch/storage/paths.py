@@ -1,0 +1,29 @@
+"""Paths that are handed over in Python: text or a `Path`, or an error that says so."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import UsageError
+
+
+def path_of(value: Any, what: str) -> Path:
+    """The path that a value is; `what` says who takes it and what for: "out takes a folder"."""
+    if isinstance(value, str | os.PathLike) and os.fspath(value):
+        return Path(value)
+    got = repr(value) if value is None or isinstance(value, str) else type(value).__name__
+    hint = " Perhaps you meant its path." if hasattr(value, "path") else ""
+    raise UsageError(f"{what}, as text or Path; got {got}.{hint}")
+
+
+def config_path(value: Any) -> Path | None:
+    """The file of options, where there is one."""
+    if isinstance(value, Mapping):
+        raise UsageError(
+            "config takes a YAML file. Options in a dict are given by their names: "
+            "train(**options)."
+        )
+    return None if value is None else path_of(value, "config takes a YAML file")
