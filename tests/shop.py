@@ -58,6 +58,9 @@ FILES = {
     "my holiday photos/note.txt": "nothing here",
     "seeds/seeds.json": '{"seeds": [4, 5]}',
     "no-seeds/seeds.json": "{}",
+    "one-seed/seeds.json": '{"seeds": [3]}',
+    "one-seed/s3/run.json": "{}",
+    "photos.zip": "no archive",
 }
 ARRAYS = {
     "lacking.npz": {"images": np.zeros((2, 8, 8))},

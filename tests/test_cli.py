@@ -11,8 +11,10 @@ import pytest
 from PIL import Image
 
 import tamatch
+from tamatch.apply.use import evaluate
 from tamatch.cli import main
 from tamatch.methods import METHODS
+from tests.photos import dark_and_light
 from tests.processes import SMALL
 from tests.processes import tamatch as command
 
@@ -81,6 +83,19 @@ def test_evaluate_agrees_with_training(run: Path) -> None:
     assert done.returncode == 0, done.stderr
     result = json.loads((run / "result.json").read_text())
     assert json.loads(done.stdout)["error"] == pytest.approx(result["error_last"])
+
+
+def test_images_that_were_learnt_from_are_told(tmp_path: Path) -> None:
+    photos = dark_and_light(tmp_path / "photos", 3, 4, (16, 16))
+    out = str(tmp_path / "run")
+    words = ["--net", "wrn_10_1", "--size", "16", "--steps", "2", "--baseline", "none"]
+    assert main(["train", "--data", str(photos), "--out", out, *words]) == 0
+    assert evaluate(out).learnt_from == 0
+    found = evaluate(out, str(photos / "train"))
+    assert found.learnt_from == found.images == 6
+    assert found.lines()[-1].startswith(
+        "6 of these images are among those that the run learnt from"
+    )
 
 
 def test_predict_files_and_folders(run: Path, tmp_path: Path) -> None:

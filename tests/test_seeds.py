@@ -361,6 +361,11 @@ def test_runs_share_one_display(monkeypatch: pytest.MonkeyPatch) -> None:
     assert screen.bar is None
 
 
+def test_one_seed_has_one_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["train", "--seeds", "4", "--out", str(tmp_path), *SMALL, "--steps", "2"]) == 0
+    assert capsys.readouterr().out.endswith(f"Report: {tmp_path / 's4' / 'report.html'}\n")
+
+
 def test_the_command_says_what_it_does(tmp_path: Path) -> None:
     done = command("train", "--seeds", "0,1", "--out", str(tmp_path / "r"), *SMALL, "--steps", "8")
     assert done.returncode == 0, done.stderr

@@ -18,7 +18,7 @@ from ..errors import DataError, UsageError
 from ..runs.model import Predictions
 from ..runs.progress import counting
 from ..storage.files import make_parent, writing
-from ..storage.folder import nothing_empty_left
+from ..storage.folder import RunFolder, nothing_empty_left
 from ..storage.spreadsheet import neutralise
 from .use import load
 
@@ -47,6 +47,9 @@ def predict(
     if top is not None and top < 1:
         raise UsageError(f"--top must be at least 1, got {top}.")
     check_words(words, null=null)
+    for word in words:
+        if RunFolder(Path(word)).holds_run():
+            raise UsageError(f"{word} is a run, not images. The run comes first, then the images.")
     model = load(run, net)
     images: Iterable[str] = images_of(words, cast(BufferedIOBase, sys.stdin.buffer), null=null)
     total = 0  # unknown, where names come from stdin

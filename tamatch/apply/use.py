@@ -12,6 +12,7 @@ import torch
 
 from ..data import DataSet, make_split
 from ..data import load as load_data
+from ..data.splitfile import image_hashes, learnt_from
 from ..errors import DataError, UsageError
 from ..judge.trust import LEVEL, Trust, measure
 from ..runs.build import data_of, split_plan
@@ -50,6 +51,7 @@ class Evaluation:
     classes: tuple[str, ...]
     marks: Marks
     trust: Trust
+    learnt_from: int = 0  # of the images, those that the run saw with their labels
 
     def lines(self) -> list[str]:
         """The same in words."""
@@ -66,6 +68,11 @@ class Evaluation:
         for name, one in zip(self.classes, trust.classes, strict=True):
             recall = f"recall {of(one.right, one.images)}" if one.images else "no images"
             lines.append(f"  {name}: {recall}, precision {of(one.right, one.predicted)}")
+        if self.learnt_from:
+            lines.append(
+                f"{self.learnt_from:,} of these images are among those that the run learnt from "
+                "with their labels: the figures flatter it."
+            )
         return lines
 
 
@@ -106,7 +113,10 @@ def evaluate(
     starts = range(0, len(exam), BATCH)
     p = torch.cat([model.probabilities(exam.images[i : i + BATCH]) for i in starts])
     trust = measure(p.numpy(), exam.labels.numpy())
-    return Evaluation(found.name, len(exam), found.classes, exam.mark(p), trust)
+    known = learnt_from(RunFolder(Path(path)).split)
+    hashes = image_hashes(found)
+    again = sum(hashes[i] in known for i in indices)
+    return Evaluation(found.name, len(exam), found.classes, exam.mark(p), trust, again)
 
 
 def held_out(data: DataSet) -> np.ndarray:

@@ -32,7 +32,11 @@ def show_group(group: Group) -> int:
     """The small table at the end of several runs; then the error of one that has no result."""
     show_table(group.table())
     paths = [str(job.folder.path) for job in group.jobs]
-    print(f"Reports: report.html in each run. `tamatch report {shlex.join(paths)}` compares them.")
+    if len(paths) == 1:
+        print(f"Report: {group.jobs[0].folder.path / 'report.html'}")
+    else:
+        command = f"tamatch report {shlex.join(paths)}"
+        print(f"Reports: report.html in each run. `{command}` compares them.")
     group.finished()
     return 0
 

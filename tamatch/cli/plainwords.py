@@ -66,6 +66,10 @@ class Parser(argparse.ArgumentParser):
     def not_an_option(self, word: str) -> UsageError:
         """The error for a word that is left over."""
         near = self.near(word)
+        bare = word.lstrip("-").partition("=")[0].lower()
+        for action in self._get_positional_actions():
+            if bare in (action.dest, str(action.metavar).lower()):
+                near = f"{action.metavar} by itself, without {word}"
         hint = f"Perhaps you meant {near}." if near else f"`{self.prog} --help` tells more."
         return UsageError(f"{word} is not an option of `{self.prog}`. {hint}")
 

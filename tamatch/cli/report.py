@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from ..errors import UsageError
 from ..storage.seedfolder import runs_in
 
 
@@ -19,6 +20,8 @@ def add_arguments(sub: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     from ..report import write_comparison, write_report
 
+    if arguments.out is not None and arguments.out.is_dir():
+        raise UsageError(f"--out {arguments.out} is a folder; give a file.")
     paths = [run.path for path in arguments.paths for run in runs_in(path)]
     paths = [*{path.resolve(): path for path in paths}.values()]
     if len(paths) == 1:

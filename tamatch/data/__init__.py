@@ -30,6 +30,8 @@ __all__ = [
     "write_split",
 ]
 
+ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
+
 
 @dataclass(frozen=True)
 class DataEntry:
@@ -119,5 +121,7 @@ def own_path(name: str | Path) -> Path:
 
     if path.is_file() and path.suffix.lower() in SUFFIXES:
         raise UsageError(f"--data {name} is one image. Give the folder that holds the classes.")
+    if path.is_file() and path.suffix.lower() in ARCHIVES:
+        raise UsageError(f"--data {name} is an archive. Unpack it, and give the folder.")
     refuse_run(path)
     return path

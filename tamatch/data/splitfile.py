@@ -58,5 +58,14 @@ def read_split(path: Path, data: DataSet) -> Split:
     return Split(**{role: _indices(found[role]) for role in ROLES})
 
 
+def learnt_from(path: Path) -> set[str]:
+    """The hashes of the labelled images in a split.csv; none if it cannot be read."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            return {row["hash"] for row in csv.DictReader(file) if row["role"] == "labelled"}
+    except (OSError, KeyError, UnicodeDecodeError, csv.Error):
+        return set()
+
+
 def _indices(rows: Iterable[int]) -> Indices:
     return np.array(list(rows), np.int64)

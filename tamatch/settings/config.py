@@ -253,6 +253,11 @@ def read_config(path: Path) -> dict[str, Any]:
         raise UsageError(f"--config {path} is not valid YAML{where}.") from None
     if not isinstance(content, dict):
         raise UsageError(f"--config {path} must hold lines of `option: value`.")
+    if isinstance(content.get("config"), dict):
+        raise UsageError(
+            f"--config {path} is the record of a run, which has its options under `config` and the "
+            "command that repeats it under `command`. --print-config makes a file of options."
+        )
     return {str(k).replace("-", "_"): v for k, v in content.items()}
 
 

@@ -145,11 +145,16 @@ def of_class(cls: type) -> dict[str, Option]:
 
 
 def unannotated(name: str, cls: type, method: str) -> UsageError | None:
-    """The error for a keyword of a method that says nothing about itself; None if there is none."""
+    """The error for a keyword of a method that says nothing about itself; None if there is none.
+
+    Keywords of our own methods that do not are for the methods that build on them.
+    """
+    ours = __name__.partition(".")[0]
     keywords = (
         inspect.signature(owner.__dict__["__init__"]).parameters.get(name)
         for owner in cls.__mro__
-        if "__init__" in owner.__dict__ and owner is not object
+        if "__init__" in owner.__dict__
+        and owner.__module__.partition(".")[0] not in (ours, "builtins")
     )
     if not any(
         keyword is not None and keyword.kind is keyword.KEYWORD_ONLY for keyword in keywords

@@ -42,9 +42,11 @@ def make_parent(path: Path) -> None:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Replace a file atomically: temporary neighbour, fsync, rename, fsync of the folder."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with writing(path):
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         make_parent(path)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
             with temporary.open("wb") as file:
                 file.write(content)

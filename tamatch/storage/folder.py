@@ -40,10 +40,13 @@ def nothing_empty_left(path: Path) -> Iterator[None]:
                 folder.rmdir()
 
 
+def runs_below(path: Path) -> list[Path]:
+    return sorted(record.parent for record in path.glob("*/run.json"))
+
+
 def what_to_name(path: Path) -> str:
     """What to do about a folder that holds no run; the folder of all runs is soon mistaken."""
-    inside = sorted(record.parent for record in path.glob("*/run.json"))
-    if inside:
+    if inside := runs_below(path):
         return f"Name one of the runs in it, such as {inside[0]}."
     return "Name the folder that was given to train as --out."
 
@@ -94,7 +97,7 @@ class RunFolder:
         if (self.path / SEEDS).exists():
             raise UsageError(
                 f"{self.path} holds several seeds, each a run of its own. Name one, such as "
-                f"{self.path / 's0'}."
+                f"{(*runs_below(self.path), self.path / 's0')[0]}."
             )
 
     def read(self) -> dict[str, Any]:
