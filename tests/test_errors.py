@@ -557,6 +557,8 @@ CALLS: list[tuple[Callable[[], object], str]] = [
     (lambda: tamatch.train(out=5),  # type: ignore[arg-type]
      "out takes a run folder, as text or Path; got int."),
     (lambda: tamatch.train(out=""), "out takes a run folder, as text or Path; got ''."),
+    (lambda: tamatch.train(out="runs/digits", overwrite="no"),  # type: ignore[arg-type]
+     "overwrite takes True or False, got 'no'."),
     (lambda: tamatch.train(config={}),  # type: ignore[arg-type]
      "config takes a YAML file. Options in a dict are given by their names: train(**options)."),
     (lambda: tamatch.train(config=["a.yaml"]),  # type: ignore[arg-type]

@@ -143,6 +143,8 @@ class RunFolder:
         The old one is there until the new one begins. A mistake of the user's that ends the new one
         before its first step leaves nothing of it behind.
         """
+        if overwrite not in (True, False):  # "no" would be true, and the old run gone
+            raise UsageError(f"overwrite takes True or False, got {overwrite!r}.")
         if self.path.exists() and not self.path.is_dir():
             raise UsageError(f"--out {self.path} is a file; give a folder.")
         if self.contents() and not self.record.exists():

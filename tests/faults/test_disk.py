@@ -134,7 +134,7 @@ def test_a_line_is_appended_whole_or_not_at_all(tmp_path: Path) -> None:
 
 def test_what_may_not_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(StorageError, match="file/below cannot be written: File exists"):
+    with pytest.raises(StorageError, match="file/below cannot be written: Not a directory"):
         write_bytes(tmp_path / "file" / "below", b"")
 
 
