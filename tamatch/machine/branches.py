@@ -1,4 +1,4 @@
-"""Branches of a captured step: what runs beside the rest of it, on a stream of its own."""
+"""The stream of a captured step, and its branches: what runs beside the rest on another one."""
 
 from __future__ import annotations
 
@@ -9,6 +9,19 @@ import torch
 from torch import Tensor
 
 OPEN: list[torch.cuda.Stream] = []  # those that are not joined yet
+
+
+@contextmanager
+def working_on(stream: torch.cuda.Stream | None) -> Iterator[None]:
+    """Beside the default stream, which cannot be captured; on a CPU there is none."""
+    if stream is None:
+        yield
+        return
+    outside = torch.cuda.current_stream(stream.device)  # which need not be the current device
+    stream.wait_stream(outside)
+    with torch.cuda.stream(stream):
+        yield
+    outside.wait_stream(stream)
 
 
 def capturing(x: Tensor) -> bool:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from .. import dist
 from ..errors import UsageError
 from ..kinds import Momentum, Parity
 from ..machine.branches import branch_of
+from ..machine.tracking import norms_of, tracking
 from ..stats import approach_, by_type
 from ..types import Batch, Loss, Out, Task, Views
 
@@ -116,17 +116,27 @@ def frozen_weights(net: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
+def looked_at(images: Tensor, *nets: nn.Module) -> Iterator[AbstractContextManager[None]]:
+    """For predictions of these nets that are only looked at, such as guesses: no gradient goes
+    through them, and no statistics move. What is done under the context that this gives runs beside
+    what else is done in here, in a captured step.
+    """
+    with branch_of(images) as branch:
+
+        @contextmanager
+        def aside() -> Iterator[None]:
+            with branch, torch.no_grad(), frozen_norm(*nets):
+                yield
+
+        yield aside()
+
+
+@contextmanager
 def frozen_norm(*nets: nn.Module) -> Iterator[None]:
     """BatchNorm still normalises by the batch, but its running statistics stay as they are.
 
     They are not even written: such a pass may run beside another.
     """
-    norms = [m for net in nets for m in net.modules() if isinstance(m, _BatchNorm)]
-    before = [norm.track_running_stats for norm in norms]
-    for norm in norms:
-        norm.track_running_stats = False
-    try:
+    norms = norms_of(*nets)
+    with tracking(norms, [False] * len(norms)):
         yield
-    finally:
-        for norm, tracked in zip(norms, before, strict=True):
-            norm.track_running_stats = tracked

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import torch
 from torch import nn
 
 from ..errors import UsageError
 from ..kinds import Inherited, LambdaU, Momentum, Rampup
 from ..losses import each_ce, each_mse, ramp
-from ..machine.branches import branch_of
 from ..types import Batch, Loss, Task, Views
-from .base import Method, frozen_norm
+from .base import Method, frozen_norm, looked_at
 
 
 class MeanTeacher(Method):
@@ -40,8 +38,8 @@ class MeanTeacher(Method):
     def forward(self, batch: Batch) -> Loss:
         (x,) = self.predict(*batch.x)
         teacher, first, second = self.final, *batch.u
-        with frozen_norm(self.net, teacher), branch_of(first) as branch:
-            with branch, torch.no_grad():
+        with frozen_norm(self.net), looked_at(first, teacher) as aside:
+            with aside:
                 q = teacher(first).logits.softmax(-1)
             p = q if self.parity == "usb" else self.net(second).logits.softmax(-1)
         sup = each_ce(x.logits, batch.y).mean()

@@ -38,6 +38,12 @@ class MixUp:
         return dist.mine(self.lam * a + (1 - self.lam) * a[self.partner], self.chunk)
 
 
+def mixed_logits(net: nn.Module, views: Sequence[Tensor], alpha: float) -> tuple[Tensor, MixUp]:
+    """Logits of the mixed views, and how they were mixed: so are their targets to be."""
+    mix = MixUp(views, alpha)
+    return chunked_logits(net, mix(views), len(views[0])), mix
+
+
 def chunked_logits(net: nn.Module, images: Tensor, size: int) -> Tensor:
     """Logits chunk by chunk: each is normalised by itself, only the first moves the statistics."""
     first, *rest = torch.split(images, size)

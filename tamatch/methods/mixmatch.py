@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import torch
 from torch import nn
 
 from ..kinds import Alpha, Inherited, LambdaU, Rampup, Temperature
 from ..losses import each_ce, each_mse, one_hot, ramp, sharpen
-from ..machine.branches import branch_of
 from ..types import Batch, Loss, Task, Views
-from .base import Method, frozen_norm
-from .mixing import MixUp, chunked_logits
+from .base import Method, looked_at
+from .mixing import mixed_logits
 
 
 class MixMatch(Method):
@@ -38,14 +36,12 @@ class MixMatch(Method):
         self.alpha, self.temperature = alpha, temperature
 
     def forward(self, batch: Batch) -> Loss:
-        views, size = [*batch.x, *batch.u], len(batch.y)
-        with branch_of(batch.y) as branch:
-            with branch, torch.no_grad(), frozen_norm(self.net):
+        with looked_at(batch.u[0], self.net) as aside:
+            with aside:
                 first, second = (self.net(view).logits.softmax(-1) for view in batch.u)
                 q = sharpen((first + second) / 2, self.temperature)
-            mix = MixUp(views, self.alpha)
-            logits = chunked_logits(self.net, mix(views), size)
-        targets = mix([one_hot(batch.y, self.task.classes), q, q])
+            logits, mix = mixed_logits(self.net, [*batch.x, *batch.u], self.alpha)
+        targets, size = mix([one_hot(batch.y, self.task.classes), q, q]), len(batch.y)
         sup = each_ce(logits[:size], targets[:size]).mean()
         unsup = each_mse(logits[size:].softmax(-1), targets[size:]).mean()
         total = sup + self.lambda_u * ramp(batch.progress, self.rampup) * unsup

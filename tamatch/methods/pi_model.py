@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import torch
 from torch import nn
 
 from ..kinds import Inherited, LambdaU, Rampup
 from ..losses import each_ce, each_mse, ramp
-from ..machine.branches import branch_of
 from ..types import Batch, Loss, Task, Views
-from .base import Method, frozen_norm
+from .base import Method, frozen_norm, looked_at
 
 
 class PiModel(Method):
@@ -36,8 +34,8 @@ class PiModel(Method):
     def forward(self, batch: Batch) -> Loss:
         (x,) = self.predict(*batch.x)
         first, second = batch.u
-        with frozen_norm(self.net), branch_of(first) as branch:
-            with branch, torch.no_grad():
+        with frozen_norm(self.net), looked_at(first, self.net) as aside:
+            with aside:
                 q = self.net(first).logits.softmax(-1)
             p = self.net(second).logits.softmax(-1)
         sup = each_ce(x.logits, batch.y).mean()

@@ -10,11 +10,10 @@ from torch import Tensor, nn
 from .. import dist
 from ..kinds import Alpha, Inherited, LambdaU, LossWeight, Momentum, Rampup, Temperature
 from ..losses import each_ce, one_hot, ramp, sharpen
-from ..machine.branches import branch_of
 from ..stats import Status
 from ..types import Batch, Loss, Task, Views
-from .base import Method, frozen_norm
-from .mixing import MixUp, chunked_logits
+from .base import Method, frozen_norm, looked_at
+from .mixing import mixed_logits
 
 
 def turn_draw(count: int, device: torch.device) -> Tensor:
@@ -58,17 +57,15 @@ class ReMixMatch(Method):
 
     def forward(self, batch: Batch) -> Loss:
         weak, strong, other = batch.u
-        views, size = [*batch.x, strong, other, weak], len(batch.y)
-        with branch_of(weak) as branch:
-            with branch:
+        with looked_at(weak, self.net) as aside:
+            with aside:
                 q = self.guess(weak)
             turn = dist.mine(turn_draw(dist.world() * len(strong), strong.device))
             with frozen_norm(self.net):
                 strong_logits = self.net(strong).logits
                 turned = self.rotation(self.net(turned_by(strong, turn)).features)
-            mix = MixUp(views, self.alpha)
-            logits = chunked_logits(self.net, mix(views), size)
-        targets = mix([one_hot(batch.y, self.task.classes), q, q, q])
+            logits, mix = mixed_logits(self.net, [*batch.x, strong, other, weak], self.alpha)
+        size, targets = len(batch.y), mix([one_hot(batch.y, self.task.classes), q, q, q])
         mixed = each_ce(logits, targets)
         sup, unsup = mixed[:size].mean(), mixed[size:].mean()
         unmixed = each_ce(strong_logits, q).mean()
@@ -80,11 +77,9 @@ class ReMixMatch(Method):
         status = {"p_model": self.status.model.value, "p_target": self.status.target.value}
         return Loss(total, {**{name: term.detach() for name, term in terms.items()}, **status})
 
-    @torch.no_grad()
     def guess(self, weak: Tensor) -> Tensor:
         """q, aligned before it is sharpened."""
-        with frozen_norm(self.net):
-            p = self.net(weak).logits.softmax(-1)
+        p = self.net(weak).logits.softmax(-1)
         self.status.observe_(p, p)
         return sharpen(self.status.align(p), self.temperature)
 

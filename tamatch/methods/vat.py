@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import cast
 
 import torch
@@ -12,9 +10,9 @@ from torch import Tensor, nn
 from .. import dist
 from ..kinds import Epsilon, Inherited, LambdaU, LossWeight, Rampup, Xi
 from ..losses import each_ce, entropy, ramp
-from ..machine.branches import branch_of
+from ..machine.precision import full_precision
 from ..types import Batch, Loss, Task, Views
-from .base import Method, frozen_norm, frozen_weights, gradient_of
+from .base import Method, frozen_norm, frozen_weights, gradient_of, looked_at
 
 
 def direction_draw(images: Tensor) -> Tensor:
@@ -58,8 +56,8 @@ class VAT(Method):
 
     def forward(self, batch: Batch) -> Loss:
         (images,) = batch.u
-        with branch_of(images) as branch:
-            with branch:
+        with looked_at(images, self.net) as aside:
+            with aside:
                 exact = self.unrounded(images)
             (x,) = self.predict(*batch.x)
             with frozen_norm(self.net):
@@ -77,12 +75,11 @@ class VAT(Method):
         parts = {"sup": sup.detach(), "unsup": unsup.detach(), "entropy": doubt.detach()}
         return Loss(total, parts)
 
-    @torch.no_grad()
     def unrounded(self, images: Tensor) -> Tensor | None:
         """The q to search r with, if autocast rounds the other: by far more than ξ moves it."""
         if not torch.is_autocast_enabled(images.device.type):
             return None
-        with full_precision(images.device.type), frozen_norm(self.net):
+        with full_precision(images.device.type):
             return cast(Tensor, self.net(images).logits.softmax(-1))
 
     def perturbation(self, images: Tensor, q: Tensor) -> Tensor:
@@ -91,17 +88,3 @@ class VAT(Method):
         with full_precision(images.device.type), frozen_weights(self.net), frozen_norm(self.net):
             distance = each_ce(self.net(images + probe).logits, q).mean()
         return self.epsilon * unit(gradient_of(distance, probe))
-
-
-@contextmanager
-def full_precision(device: str) -> Iterator[None]:
-    """No bfloat16 and no TF32: both would round a step as small as ξ away."""
-    cudnn, matmul = torch.backends.cudnn.allow_tf32, torch.get_float32_matmul_precision()
-    torch.backends.cudnn.allow_tf32 = False
-    torch.set_float32_matmul_precision("highest")
-    try:
-        with torch.autocast(device, enabled=False):
-            yield
-    finally:
-        torch.backends.cudnn.allow_tf32 = cudnn
-        torch.set_float32_matmul_precision(matmul)

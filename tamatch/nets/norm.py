@@ -8,6 +8,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from tamatch import dist
 from tamatch.errors import UsageError
+from tamatch.machine.tracking import norms_of
 
 
 class BatchNorm2d(nn.BatchNorm2d):
@@ -69,6 +70,5 @@ def share_norms(method: nn.Module) -> None:
 
 def set_momentum(method: nn.Module, momentum: float) -> None:
     """How much one batch moves the running statistics: small batches want it small."""
-    for norm in method.modules():
-        if isinstance(norm, _BatchNorm):
-            norm.momentum = momentum
+    for norm in norms_of(method):
+        norm.momentum = momentum

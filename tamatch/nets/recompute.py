@@ -9,7 +9,10 @@ from typing import Any, TypeVar, cast
 
 import torch
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.checkpoint import checkpoint
+
+from tamatch.machine.tracking import norms_of, tracking
 
 T = TypeVar("T")
 
@@ -29,8 +32,14 @@ class Recomputing(nn.Module):
         return cast(T, again(context_fn=self._contexts))
 
     def _contexts(self) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-        """What surrounds the first and the second computation."""
-        return nullcontext(), unmoved(self)
+        """What surrounds the first and the second computation, which are to be the same."""
+        norms = norms_of(self)
+        return nullcontext(), self._again(norms, [norm.track_running_stats for norm in norms])
+
+    @contextmanager
+    def _again(self, norms: list[_BatchNorm], tracked: list[bool]) -> Iterator[None]:
+        with unmoved(self), tracking(norms, tracked):
+            yield
 
 
 def recompute(module: nn.Module, *, wanted: bool = True) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from .. import dist
 from ..augment import Augment
+from ..machine.branches import working_on
 from ..machine.room import clear, in_pieces, no_search, noticing
 from ..methods.base import Method
 from ..nets.base import uncompiled
@@ -143,21 +144,11 @@ class Engine:
         with closing(self.source), torch.random.fork_rng(devices), self.on_stream():
             yield
 
-    @contextmanager
-    def on_stream(self) -> Iterator[None]:
-        """Beside the default stream, which cannot be captured.
-
-        So is all that goes through the net with gradients before: torch brings a weight's gradient
-        to the stream where the weight was first used.
+    def on_stream(self) -> AbstractContextManager[None]:
+        """What goes through the net with gradients must run here, before the steps, too: torch
+        brings a weight's gradient to the stream where the weight was first used.
         """
-        if self.stream is None:
-            yield
-            return
-        outside = torch.cuda.current_stream(self.device)  # which need not be the current device
-        self.stream.wait_stream(outside)
-        with torch.cuda.stream(self.stream):
-            yield
-        outside.wait_stream(self.stream)
+        return working_on(self.stream)
 
     def capture(self) -> None:
         """Record the step once; recording does not run it."""
