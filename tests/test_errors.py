@@ -328,7 +328,7 @@ COMMANDS = [
      "stl10 is not in {shop}/nowhere (looked for stl10_binary, stl10_binary.tar.gz). Get "
      "http://ai.stanford.edu/~acoates/stl10/stl10_binary.tar.gz (MD5 "
      "91f7769df0f17e558f3565bffb0c7dfb) and put it into {shop}/nowhere, or let `tamatch check "
-     "NAME --download` do so."),
+     "stl10 --root {shop}/nowhere --download` do so."),
     ("check digits --download", 2,
      "--download knows cifar10, cifar10-lt, cifar100, stl10, eurosat; digits is not fetched."),
     ("check one-class", 3,

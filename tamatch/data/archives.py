@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import tarfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ CHUNK = 1 << 20
 class Archive:
     """One download of a publisher."""
 
+    name: str  # of the data set
     file: str
     md5: str
     url: str
@@ -48,7 +50,7 @@ def how(archive: Archive, folder: Path) -> str:
     """Where to get an archive and where to put it."""
     return (
         f"Get {archive.url} (MD5 {archive.md5}) and put it into {folder}, or let "
-        "`tamatch check NAME --download` do so."
+        f"`tamatch check {archive.name} --root {shlex.quote(str(folder))} --download` do so."
     )
 
 

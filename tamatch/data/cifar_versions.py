@@ -50,6 +50,7 @@ CIFAR10 = Cifar(
     python=Version(
         folder="cifar-10-batches-py",
         archive=Archive(
+            "cifar10",
             "cifar-10-python.tar.gz",
             "c58f30108f718f92721af3b95e74349a",
             HOME + "cifar-10-python.tar.gz",
@@ -70,6 +71,7 @@ CIFAR10 = Cifar(
     binary=Version(
         folder="cifar-10-batches-bin",
         archive=Archive(
+            "cifar10",
             "cifar-10-binary.tar.gz",
             "c32a1d4ab5d03f1284b67883e8d87530",
             HOME + "cifar-10-binary.tar.gz",
@@ -93,6 +95,7 @@ CIFAR100 = Cifar(
     python=Version(
         folder="cifar-100-python",
         archive=Archive(
+            "cifar100",
             "cifar-100-python.tar.gz",
             "eb9058c3a382ffc7106e4002c42a8d85",
             HOME + "cifar-100-python.tar.gz",
@@ -109,6 +112,7 @@ CIFAR100 = Cifar(
     binary=Version(
         folder="cifar-100-binary",
         archive=Archive(
+            "cifar100",
             "cifar-100-binary.tar.gz",
             "03b5dce01913d631647c71ecec9e9cb8",
             HOME + "cifar-100-binary.tar.gz",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -30,11 +31,14 @@ COUNTS = {
     "SeaLake": 3000,
 }
 ARCHIVE = Archive(
+    "eurosat",
     "EuroSAT_RGB.zip",
     "f46e308c4d50d4bf32fedad2d3d62f3b",
     "https://zenodo.org/records/7711810/files/EuroSAT_RGB.zip",
 )
-EARLIER = Archive("EuroSAT.zip", "c8fa014336c82ac7804f0398fcb19387", ARCHIVE.url)  # same images
+EARLIER = replace(
+    ARCHIVE, file="EuroSAT.zip", md5="c8fa014336c82ac7804f0398fcb19387"
+)  # same images
 PLACES = ("EuroSAT_RGB", "2750", "EuroSAT/2750", ARCHIVE.file, EARLIER.file)
 
 

@@ -21,6 +21,7 @@ IMAGE = 3 * SIDE * SIDE
 BATCH = 500  # images in memory while reading
 FOLDER = "stl10_binary"
 ARCHIVE = Archive(
+    "stl10",
     "stl10_binary.tar.gz",
     "91f7769df0f17e558f3565bffb0c7dfb",
     "http://ai.stanford.edu/~acoates/stl10/stl10_binary.tar.gz",

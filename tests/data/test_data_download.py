@@ -51,7 +51,7 @@ def address() -> Iterator[str]:
 
 
 def publish(monkeypatch: pytest.MonkeyPatch, url: str, md5: str = MD5) -> None:
-    monkeypatch.setitem(module.ARCHIVES, "cifar10", Archive("set.tar.gz", md5, url))
+    monkeypatch.setitem(module.ARCHIVES, "cifar10", Archive("cifar10", "set.tar.gz", md5, url))
 
 
 def test_fetches_once(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

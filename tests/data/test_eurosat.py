@@ -71,7 +71,9 @@ def test_zip_reads_as_the_folder_does(tmp_path: Path, monkeypatch: pytest.Monkey
             archive.write(path, path.relative_to(tmp_path))
     with pytest.raises(DataError, match="not the published file"):
         load("eurosat", root)
-    own = eurosat.Archive("EuroSAT.zip", md5(root / "EuroSAT.zip"), "https://example.org")
+    own = eurosat.Archive(
+        "eurosat", "EuroSAT.zip", md5(root / "EuroSAT.zip"), "https://example.org"
+    )
     monkeypatch.setattr(eurosat, "EARLIER", own)
     from_zip = load("eurosat", root)
     assert from_zip.files == from_folder.files
