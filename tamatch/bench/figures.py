@@ -12,6 +12,7 @@ from ..errors import UsageError
 from ..methods import METHODS
 from ..storage.files import writing
 from ..storage.folder import make_folder
+from . import published
 from .curves import Curve
 from .record import Result
 from .settings import TITLES
@@ -122,6 +123,29 @@ def clipping(results: Sequence[Result]) -> Figure:
     return figure
 
 
+def full_length(results: Sequence[Result]) -> Figure:
+    """Runs on long-tailed CIFAR-10 from start to end, and what the paper prints for them."""
+    figure, (error, divergence) = canvas(2)
+    for method, own in by_method(results).items():
+        colour, title = OF_METHOD.get(method, COLOURS[3]), METHODS[method].title
+        curves(error, [r.error for r in own], colour, title)
+        printed = published.TABLE_3.get(method, {}).get(own[0].setting)
+        if printed is not None and printed.mean is not None and printed.std is not None:
+            ends = printed.mean - printed.std, printed.mean + printed.std
+            error.axhspan(*ends, color=colour, alpha=0.25, lw=0, label=f"{title}, as printed")
+        for kind, style in (("truth", "-"), ("target", ":")):
+            found = [c for r in own if (c := getattr(r, f"kl_{kind}")) is not None]
+            if found:
+                curves(divergence, found, colour, f"{title}, to the {kind}", style)
+    error.set(title="(a) test error", xlabel="step", ylabel="%")
+    error.set_ylim(top=1.8 * min(min(r.error.value) for r in results))  # the start is far above
+    divergence.set(title="(b) KL of p_model", xlabel="step", ylabel="nats", yscale="log")
+    for panel in (error, divergence):
+        panel.legend(fontsize=8)
+    figure.suptitle(f"{subject(results[0])}, full length")
+    return figure
+
+
 def subject(result: Result, comma: str = ", ") -> str:
     """What a figure is of."""
     length = "" if result.scale == "1" else f"{comma}{result.scale} of the full length"
@@ -141,13 +165,13 @@ def class_means(results: Sequence[Result]) -> list[float]:
     return [mean(v or 0.0 for v in column) for column in zip(*rows, strict=True)]
 
 
-def curves(panel: Axes, found: Sequence[Curve], colour: str, label: str) -> None:
+def curves(panel: Axes, found: Sequence[Curve], colour: str, label: str, style: str = "-") -> None:
     """Each seed as a thin line and their mean as a thick one."""
     if len(found) > 1:
         for curve in found:
-            panel.plot(curve.step, curve.value, color=colour, lw=0.7, alpha=0.45)
+            panel.plot(curve.step, curve.value, style, color=colour, lw=0.7, alpha=0.45)
     values = [mean(column) for column in zip(*(c.value for c in found), strict=False)]
-    panel.plot(found[0].step[: len(values)], values, color=colour, lw=1.8, label=label)
+    panel.plot(found[0].step[: len(values)], values, style, color=colour, lw=1.8, label=label)
     panel.xaxis.set_major_formatter("{x:,.0f}")
 
 

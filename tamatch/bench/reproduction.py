@@ -71,7 +71,7 @@ def page(store: Store, folder: Path) -> str:
         HEAD,
         claims(store),
         *(section(bench, scale, store, shown) for bench, scale in sections(store)),
-        *full_runs(store),
+        *full_runs(store, folder),
         *pictures(store, folder),
         sources(store),
     ]
@@ -110,11 +110,18 @@ def section(bench: str, scale: Fraction, store: Store, shown: set[str]) -> str:
     return markdown(replace(whole, title=f"{plan.title}, {length}", notes=notes))
 
 
-def full_runs(store: Store) -> Iterable[str]:
-    """How the error moved in the runs of full length."""
+def long_runs(store: Store) -> dict[Cell, Result]:
+    """The runs of full length that are in."""
     cells = {cell.name: cell for bench in LONG for cell in PLANS[bench].cells(bench, scale=FULL)}
-    if found := store.found(cells.values()):
+    return store.found(cells.values())
+
+
+def full_runs(store: Store, folder: Path) -> Iterable[str]:
+    """How the error moved in the runs of full length."""
+    if found := long_runs(store):
         yield markdown(in_eighths("On the way through the runs of full length", found))
+        names = [f"full-{name}" for name in dict.fromkeys(cell.setting.name for cell in found)]
+        yield from (f"{shown_picture(name, folder)}\n" for name in names)
 
 
 def pictures(store: Store, folder: Path) -> Iterable[str]:
@@ -130,8 +137,12 @@ def pictures(store: Store, folder: Path) -> Iterable[str]:
         f"{count(store, 'clipping', CLIPPING.data)}.",
     }
     for name, text in shown.items():
-        picture = f"![{name}](figures/{name}.png)" if (folder / f"{name}.png").exists() else ""
-        yield f"{picture or 'Not drawn yet.'}\n\n{text}\n"
+        yield f"{shown_picture(name, folder)}\n\n{text}\n"
+
+
+def shown_picture(name: str, folder: Path) -> str:
+    there = (folder / f"{name}.png").exists()
+    return f"![{name}](figures/{name}.png)" if there else "Not drawn yet."
 
 
 def toy_claims(store: Store) -> str:
@@ -158,6 +169,11 @@ def draw(store: Store, folder: Path) -> None:
         found = list(store.found(figure_cells(bench, setting.data)).values())
         if found:
             figures.save(figures.FIGURES[bench], found, folder, f"{bench}-{setting.name}")
+    by_setting: dict[str, list[Result]] = {}
+    for cell, result in long_runs(store).items():
+        by_setting.setdefault(cell.setting.name, []).append(result)
+    for name, results in by_setting.items():
+        figures.save(figures.full_length, results, folder, f"full-{name}")
 
 
 def sources(store: Store) -> str:

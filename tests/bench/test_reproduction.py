@@ -25,7 +25,7 @@ from tamatch.bench.evidence import (
     smaller_deviation,
 )
 from tamatch.bench.plans import PLANS
-from tamatch.bench.reproduction import page
+from tamatch.bench.reproduction import draw, page
 from tamatch.bench.settings import LONG_TAIL, Setting
 from tamatch.bench.store import Store
 from tamatch.cli import main
@@ -166,6 +166,12 @@ def test_the_way_through_a_run_of_full_length(tmp_path: Path) -> None:
     assert f"### {cell.name}: best at step 290" in text
     assert "| error (%) | 0.50 | 2.50 | 4.50 | 6.50 | 8.50 | 10.50 | 12.50 | 14.50 |" in text
     assert "| KL of p_model to the target | 0.5000 |" + 6 * " – |" + " 0.2500 |" in text
+    picture = f"![full-{LONG_TAIL[0].name}]"
+    assert picture not in text
+    pytest.importorskip("matplotlib")
+    draw(store, tmp_path)
+    assert (tmp_path / f"full-{LONG_TAIL[0].name}.svg").exists()
+    assert picture in page(store, tmp_path)
 
 
 def test_the_command_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
