@@ -709,6 +709,8 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     "resume_seeds takes the folder": "test_seeds.py::test_no_run_to_resume_is_told",
     "does not say what \0 is": "test_rehearsal.py"
     "::test_a_keyword_that_says_nothing_about_itself_is_no_option",
+    "cannot be recorded as a CUDA graph": "test_engine.py"
+    "::test_a_step_that_cannot_be_recorded_is_told_with_its_first_cause",
     " is there already": "test_seeds.py::test_without_out_each_has_its_usual_folder",
     "timm \0 has no net": "nets/test_timm.py::test_what_timm_cannot_build_is_told_in_one_line",
     "\0 failed (": "nets/test_own.py::test_a_mistake_is_told_with_its_place",

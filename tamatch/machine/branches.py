@@ -8,6 +8,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 import torch
 from torch import Tensor
 
+from ..errors import UsageError
+from .room import no_search, speaks_of_room
+
 OPEN: list[torch.cuda.Stream] = []  # those that are not joined yet
 
 
@@ -22,6 +25,28 @@ def working_on(stream: torch.cuda.Stream | None) -> Iterator[None]:
     with torch.cuda.stream(stream):
         yield
     outside.wait_stream(stream)
+
+
+@contextmanager
+def recorded(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream | None) -> Iterator[None]:
+    """What is done on the stream in here becomes the graph; none of it is run yet."""
+    try:
+        with no_search(), torch.cuda.graph(graph, stream=stream):
+            yield
+    except RuntimeError as error:
+        if speaks_of_room(error):
+            raise
+        raise UsageError(
+            f"a training step cannot be recorded as a CUDA graph: {first_cause(error)}. Train with "
+            "--no-graph, which takes longer; if method and net are tamatch's own, please report it."
+        ) from error
+
+
+def first_cause(error: BaseException) -> str:
+    """Of an error that came of others, which say no more than that: the one that it began with."""
+    while error.__context__ is not None:
+        error = error.__context__
+    return str(error).partition("\n")[0].rstrip(".")
 
 
 def capturing(x: Tensor) -> bool:

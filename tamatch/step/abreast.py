@@ -7,7 +7,8 @@ from contextlib import contextmanager
 
 import torch
 
-from ..machine.room import clear, no_search, noticing
+from ..machine.branches import recorded
+from ..machine.room import clear, noticing
 from .engine import Engine
 
 
@@ -57,7 +58,7 @@ class Abreast:
             engine.graph = None  # of steps that it did alone
             engine.guard.remember()  # if there is no room, the present state is what is put back
             graph.register_generator_state(generator)
-        with no_search(), torch.cuda.graph(graph, stream=here):
+        with recorded(graph, here):
             for engine in engines:
                 own_stream(engine).wait_stream(here)
             try:

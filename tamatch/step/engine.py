@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from .. import dist
 from ..augment import Augment
-from ..machine.branches import working_on
-from ..machine.room import clear, in_pieces, no_search, noticing
+from ..machine.branches import recorded, working_on
+from ..machine.room import clear, in_pieces, noticing
 from ..methods.base import Method
 from ..nets.base import uncompiled
 from ..nets.recompute import recompute, recomputes
@@ -156,7 +156,7 @@ class Engine:
         clear()  # a graph has memory of its own, and an old one must not end during the capture
         self.guard.remember()  # if there is no room, the present state is what is put back
         self.graph = torch.cuda.CUDAGraph()
-        with no_search(), torch.cuda.graph(self.graph, stream=self.stream):
+        with recorded(self.graph, self.stream):
             self.step()
 
     @torch.no_grad()
