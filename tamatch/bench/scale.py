@@ -14,7 +14,7 @@ FULL = Fraction(1)
 LAMBDA_TARGET = 0.99999  # of TaMatch where the target moves
 LAMBDA_MODEL = 0.999
 MEMORY_AFTER = {"comatch": 1024, "simmatch": 1024}  # steps before the memory counts
-INTERVALS = ("log_every", "test_every", "save_every")
+INTERVALS = ("log_every", "test_every")  # a checkpoint costs as much in a short run: they stay
 
 
 def parse_scale(text: str) -> Fraction:

@@ -85,7 +85,7 @@ def test_a_cause_differs_from_tamatch_by_one_option() -> None:
 def test_scale_shrinks_what_is_counted_in_steps() -> None:
     options = scale.shortened("cifar100", "tamatch", EIGHTH)
     assert options == {
-        "steps": 25_600, "warmup": 640, "test_every": 256, "log_every": 64, "save_every": 512,
+        "steps": 25_600, "warmup": 640, "test_every": 256, "log_every": 64,
     }  # fmt: skip
     assert scale.shortened("cifar100", "comatch", EIGHTH)["memory_after"] == 128
     assert scale.shortened("digits", "simmatch", EIGHTH)["memory_after"] == 12  # of its own 100

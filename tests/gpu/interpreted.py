@@ -24,7 +24,7 @@ from tamatch.augment import OPERATIONS, Augment, Policy
 from tamatch.augment.kernel import render
 from tamatch.methods.base import frozen_norm
 from tamatch.nets import kernels
-from tamatch.nets.kernels import cuda, narrow, weights
+from tamatch.nets.kernels import cuda, narrow, split, weights
 from tamatch.nets.kernels.stem import Stem
 from tamatch.nets.recompute import recompute
 from tests.gpu.emulated import COMPILER, build
@@ -87,6 +87,16 @@ def check_narrow(inner: int, outer: int, count: int, height: int, width: int) ->
     assert far(narrow.convolve(x, weight), torch.conv2d(x, weight, padding=1)) < 1e-5
     expected = nn.grad.conv2d_weight(x, weight.shape, grad, padding=1)  # type: ignore[attr-defined]
     assert far(weights.added_up(narrow.weight_gradients(x, grad, weight), weight), expected) < 1e-5
+
+
+def check_split() -> None:
+    for inner, outer in ((16, 16), (16, 32), (64, 64), (64, 128)):
+        x, weight = torch.randn(2, inner, 7, 5), torch.randn(outer, inner, 3, 3)
+        x, weight = (value.to(memory_format=torch.channels_last) for value in (x, weight))
+        assert not split.fits(x, weight, 1)
+        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+            assert split.fits(x, weight, 1) and not split.fits(x, weight, 2)
+        assert far(split.convolve(x, weight), torch.conv2d(x, weight, padding=1)) < 1e-5
 
 
 def check_stem() -> None:
@@ -182,9 +192,12 @@ def main() -> None:
     mend()
     check_limit()
     check_stem()
+    check_split()
     check_nothing_stays()
     for name, size, count in (("wrn_10_1", 8, 3), ("wrn_10_2", 12, 2), ("wrn_10_1_clean", 6, 5)):
         check_nets(name, size, count)
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # by split factors
+        check_nets("wrn_10_1", 8, 3)
     for inner, outer in ((16, 16), (16, 32), (32, 32)):
         check_narrow(inner, outer, 3, 7, 5)
     for size, width in ((8, 8), (16, 16), (20, 23)):

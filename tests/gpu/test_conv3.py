@@ -102,6 +102,6 @@ def test_whole_nets_twice_and_recomputed() -> None:
     again, thrifty = copy.deepcopy(net), copy.deepcopy(net)
     assert recompute(thrifty)
     images, directions = torch.randn(9, 3, 32, 32, device="cuda"), torch.randn(9, 10, device="cuda")
-    with torch.backends.cudnn.flags(deterministic=True):
+    with torch.backends.cudnn.flags(enabled=True, deterministic=True):
         one, two, three = (trained(n, images, directions) for n in (net, again, thrifty))
     assert torch.equal(one, two) and torch.equal(one, three)

@@ -122,7 +122,7 @@ def test_twice_the_same_bits() -> None:
     _, fast = pair("wrn_10_2", 16)
     again = copy.deepcopy(fast)
     images, weights = torch.randn(9, 3, 16, 16, device="cuda"), torch.randn(9, 10, device="cuda")
-    with torch.backends.cudnn.flags(deterministic=True):
+    with torch.backends.cudnn.flags(enabled=True, deterministic=True):
         for net in (fast, again):
             trained(net, images, weights, torch.bfloat16)
     assert torch.equal(gradients(fast), gradients(again))

@@ -1,4 +1,4 @@
-"""Convolutions in the precision of the maps: cuDNN's, but for narrow ones."""
+"""Convolutions in the precision of the maps: cuDNN's, but for narrow ones and exact ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from . import narrow
+from . import narrow, split
 from .beside import Beside
 from .norm import as_rows
 from .weights import weight_gradient
@@ -41,11 +41,16 @@ def convolve(x: Tensor, weight: Tensor, stride: int, padding: int) -> Tensor:
     """The convolution of a map."""
     if narrow.fits(x, weight, stride) and weight.shape[1] == narrow.LEAST:
         return narrow.convolve(x, weight)
+    if split.fits(x, weight, stride):
+        return split.convolve(x, weight)
     return torch.conv2d(x, weight, None, stride, padding)
 
 
 def map_gradient(x: Tensor, grad: Tensor, weight: Tensor, stride: int, padding: int) -> Tensor:
     """The gradient of the map, given that of the result."""
+    back = weight.transpose(0, 1)
+    if split.fits(grad, back, stride):
+        return split.convolve(grad, as_rows(back.flip(2, 3)))
     shape = [stride] * 2, [padding] * 2, [1, 1], False, [0, 0], 1
     only = [True, False, False]
     result = torch.ops.aten.convolution_backward(grad, x, weight, None, *shape, only)[0]
