@@ -5,10 +5,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from . import errors as errors
+
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from .apply.use import load
+    from .apply.export import export
+    from .apply.label import label
+    from .apply.use import evaluate, load
     from .estimators.estimator import SSLClassifier, TaMatchClassifier
     from .methods.base import Method
     from .runs.model import Model, Predictions
@@ -23,6 +27,9 @@ __all__ = [
     "SSLClassifier",
     "TaMatchClassifier",
     "__version__",
+    "evaluate",
+    "export",
+    "label",
     "load",
     "resume",
     "resume_seeds",
@@ -37,6 +44,9 @@ _HOMES = {
     "Predictions": "runs.model",
     "SSLClassifier": "estimators.estimator",
     "TaMatchClassifier": "estimators.estimator",
+    "evaluate": "apply.use",
+    "export": "apply.export",
+    "label": "apply.label",
     "load": "apply.use",
     "resume": "runs.run",
     "resume_seeds": "runs.seeds",

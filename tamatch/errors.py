@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 class TamatchError(Exception):
     """Base of all errors meant for the user; the command line prints it without a traceback."""
@@ -31,3 +34,36 @@ class NumericError(TamatchError):
     """Training left the numbers it can go on from."""
 
     exit_code = 4
+
+
+class Stopped(KeyboardInterrupt):
+    """A run that was asked to stop, by Ctrl-C or SIGTERM, and saved itself first.
+
+    No error, so that `except TamatchError` and `except Exception` in a sweep do not start the next.
+    """
+
+    alike = True
+
+    def __init__(self, number: int, message: str) -> None:
+        super().__init__(message)
+        self.exit_code = 128 + number  # 130 for Ctrl-C, 143 for SIGTERM
+
+
+def nearest(word: str, known: Iterable[str], most: int = 3) -> list[str]:
+    """The names that a word nearly is; one alone, if but for case, dashes and underscores it is."""
+    names: dict[str, str] = {}
+    for name in known:
+        names.setdefault(_folded(name), name)
+    small = _folded(word)
+    near = [small] if small in names else difflib.get_close_matches(small, names, n=most)
+    return [names[name] for name in near]
+
+
+def perhaps(word: str, known: Iterable[str], most: int = 3) -> str:
+    """What a wrong word may have meant, to follow a sentence; empty if nothing is near."""
+    near = nearest(word, known, most)
+    return f" Perhaps you meant {' or '.join(near)}." if near else ""
+
+
+def _folded(name: str) -> str:
+    return name.casefold().replace("-", "").replace("_", "")

@@ -51,7 +51,7 @@ class Out(NamedTuple):
 
 @dataclass
 class Loss:
-    """`total` is what is minimised; `parts` are detached values for the report alone.
+    """`total` is what is minimised; `parts` are values for the report alone.
 
     Parts are scalars or per-class vectors. They are averaged between two log lines, except
     those whose name begins with `max_`, of which the largest is kept.

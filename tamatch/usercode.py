@@ -17,11 +17,34 @@ from typing import Any
 from .errors import TamatchError, UsageError
 
 IN_A_FILE = re.compile(r".+\.py:\w+")  # FILE.py:NAME
+HANDED = "python:"  # begins the name of what was handed over in Python, and no file has
 REASON = 300  # characters of what an exception says
 PACKAGES = {"site-packages", "dist-packages"}
 OURS, PYTHONS = Path(__file__).parent, Path(sysconfig.get_path("stdlib"))
 
 _imported: dict[Path, tuple[bytes, ModuleType]] = {}  # with the text that was run
+_under_way: list[Path] = []  # files that are being imported
+
+
+def name_of(thing: Any) -> str:
+    """What a run calls an object of the user's: FILE.py:NAME if it can be imported by that."""
+    return in_a_file(thing) or HANDED + called(thing)
+
+
+def called(thing: Any) -> str:
+    """A name for people; of an object that has none, that of its class."""
+    named = thing if hasattr(thing, "__qualname__") else type(thing)
+    return str(named.__qualname__).rpartition(".")[2]
+
+
+def in_a_file(thing: Any) -> str | None:
+    """FILE.py:NAME of a class or function that can be imported by it."""
+    name = getattr(thing, "__qualname__", "")
+    module = sys.modules.get(getattr(thing, "__module__", ""))
+    if module is None or getattr(module, name, None) is not thing:
+        return None
+    file = Path(getattr(module, "__file__", None) or "")
+    return f"{file.resolve()}:{name}" if file.suffix == ".py" and file.is_file() else None
 
 
 def find(option: str, name: str) -> Any:
@@ -37,21 +60,49 @@ def find(option: str, name: str) -> Any:
 
 
 def imported(file: Path) -> ModuleType:
-    """The file as a module. Modules that lie beside it can be imported by it."""
+    """The file as a module, of a package if it lies in one.
+
+    It can import what lies beside it.
+    """
     content = file.read_bytes()
     if file not in _imported or _imported[file][0] != content:
         # others may look the module up by its name, which must not be that of another module
-        name = f"_own_{file.stem}_{zlib.crc32(bytes(file)):08x}"
+        packages, above = around(file)
+        name = ".".join([*packages, f"_own_{file.stem}_{zlib.crc32(bytes(file)):08x}"])
         spec = spec_from_file_location(name, file)
         assert spec is not None and spec.loader is not None
         module = sys.modules[name] = module_from_spec(spec)
-        sys.path.insert(0, str(file.parent))
+        places = [str(place) for place in dict.fromkeys((file.parent, above))]
+        sys.path[:0] = places
+        _under_way.append(file)
         try:
             spec.loader.exec_module(module)
         finally:
-            sys.path.remove(str(file.parent))
+            _under_way.pop()
+            for place in places:
+                sys.path.remove(place)
         _imported[file] = content, module
     return _imported[file][1]
+
+
+def around(file: Path) -> tuple[list[str], Path]:
+    """The packages that a file lies in, the outermost first, and the folder that has them."""
+    packages: list[str] = []
+    place = file.parent
+    while (place / "__init__.py").is_file():
+        packages.insert(0, place.name)
+        place = place.parent
+    return packages, place
+
+
+def refuse_runs_on_import() -> None:
+    """An error if a file that is imported for what it defines starts a run on the way."""
+    if _under_way:
+        place = innermost(traceback.extract_stack()) or "something"
+        raise UsageError(
+            f"{place} starts a run while {_under_way[-1].name} is imported for what it defines. "
+            'Put what is to start with the script alone below `if __name__ == "__main__":`.'
+        )
 
 
 @contextmanager

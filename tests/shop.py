@@ -30,6 +30,7 @@ FOLDERS = {  # images in each folder; a class without images is an empty folder
     "too-high/inner/photos": {"cat": 1, "dog": 1, "unlabelled": 1},
     "scattered/labelled": {"cat": 1, "dog": 1},
     "scattered": {"unlabelled": 1},
+    "mixed": {"train": 1, "test": 1, "raw": 1},
 }
 TABLES = {
     "columns.csv": "name,class\na.png,cat\n",
@@ -107,6 +108,7 @@ def runs(shop: Path) -> None:
     (shop / "changing/dog").rename(shop / "changing/wolf")
     for name in (
         "half", "no-json", "no-run", "no-model", "bad-model", "no-baseline", "other-settings",
+        "moved",
     ):  # fmt: skip
         shutil.copytree(shop / "runs/photos", shop / "runs" / name)
     record = json.loads((shop / "runs/half/run.json").read_text())
@@ -118,6 +120,8 @@ def runs(shop: Path) -> None:
     (shop / "runs/no-run/run.json").write_text("[]")
     shutil.rmtree(shop / "runs/no-model/model")
     (shop / "runs/bad-model/model/model.safetensors").write_bytes(b"no tensors")
+    moved = json.dumps({**record, "config": {**record["config"], "data": "gone"}})
+    (shop / "runs/moved/run.json").write_text(moved)
     record["config"]["lr"] = 0.5
     changed = json.dumps({**record, "status": "stopped"})
     (shop / "runs/other-settings/run.json").write_text(changed)

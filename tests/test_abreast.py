@@ -12,7 +12,8 @@ import torch
 
 from tamatch.machine import branches
 from tamatch.machine.room import NoRoom
-from tamatch.step.abreast import Abreast, apart
+from tamatch.runs.together import advance
+from tamatch.step.abreast import Abreast
 from tamatch.step.ahead import Ahead
 from tests.tiny import tiny_engine
 
@@ -20,6 +21,8 @@ Events = list[str]
 
 
 class Stream:
+    device = "cuda"
+
     def __init__(self, name: str, told: Events) -> None:
         self.name, self.told = name, told
 
@@ -69,7 +72,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Events:
 
     for name, stand_in in {
         "CUDAGraph": Graph, "graph": recording, "stream": on, "synchronize": lambda: None,
-        "current_stream": lambda: current[-1], "default_generators": (Default(),),
+        "current_stream": lambda device=None: current[-1], "default_generators": (Default(),),
         "current_device": lambda: 0,
     }.items():  # fmt: skip
         monkeypatch.setattr(torch.cuda, name, stand_in)
@@ -88,6 +91,7 @@ def engine(name: str, told: Events, *, fails: bool = False) -> Any:
 
     made = SimpleNamespace(
         device="cpu", stream=Stream(name, told), graph=None, warm=True, done=7, step=step,
+        on_stream=lambda: branches.working_on(made.stream),
         guard=SimpleNamespace(remember=lambda: None), drew_from=[], seeded=[],
         turn_to=lambda step: made.seeded.append((step, state())),
     )  # fmt: skip
@@ -172,13 +176,16 @@ def test_another_group_is_captured_anew(told: Events) -> None:
 
 def test_eager_steps_wait_for_each_other(told: Events) -> None:
     """cuDNN measures its kernels then, and nothing may disturb it."""
-    for name in ("one", "two"):
-        made = engine(name, told)
-        with apart(made):
-            made.step()
+    engines = [engine("one", told), engine("two", told)]
+    engines[0].warm = False
+    trainings: list[Any] = [SimpleNamespace(engine=made, advance=made.step) for made in engines]
+    with engines[0].on_stream():
+        advance(Abreast(), trainings)
     assert told == [
-        "one waits for main", "one on one", "main waits for one",
-        "two waits for main", "two on two", "main waits for two",
+        "one waits for main",
+        "one on one",  # where it is already: there is nothing to wait for
+        "two waits for one", "two on two", "one waits for two",
+        "main waits for one",
     ]  # fmt: skip
 
 

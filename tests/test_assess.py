@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import tamatch
 from tamatch import cli
-from tamatch.data import SplitPlan, load, make_split
+from tamatch.data import DataSet, Split, SplitPlan, load, make_split
 from tamatch.judge.calibration import fit_temperature, reliability, tempered
 from tamatch.judge.trust import measure
 from tamatch.pseudo.account import class_shares, threshold
-from tamatch.report.sheet import COLUMNS, MOST, TILE, sheet
+from tamatch.report.sheet import sheet
+from tamatch.report.tiles import COLUMNS, MOST, TILE
 from tamatch.runs.standing import drawn, labelled_by, standing
 from tamatch.stats import Tally
+from tamatch.step.engine import Pace
 from tamatch.step.exam import Pool
+from tamatch.step.source import Draw, Resident
 from tamatch.storage import checkpoint
 from tests.tiny import digits, tiny_engine
 
@@ -195,17 +199,31 @@ def test_pseudo_labels_are_those_of_the_net_in_training() -> None:
     torch.testing.assert_close(live, engine.probabilities(images))
 
 
-def test_images_that_were_never_drawn_are_not_called_rejected() -> None:
-    engine = tiny_engine("fixmatch", tau=0.999)
+def with_replacement(data: DataSet, split: Split, draw: Draw, device: torch.device) -> Resident:
+    return Resident(data, split, replace(draw, replacement=True), device)
+
+
+@pytest.mark.parametrize("source", [Resident, with_replacement])
+def test_images_that_were_never_drawn_are_not_called_rejected(source: Any) -> None:
+    engine = tiny_engine("fixmatch", tau=0.999, source=source)
     for _ in range(engine.pace.steps):
         engine.advance()
     seen = drawn(engine)
-    assert seen.sum() == engine.pace.steps * 12 < len(seen)
     ids = engine.source.samplers[1].ids(0, engine.pace.steps)
     assert set(np.flatnonzero(seen)) == set(ids.ravel().tolist())
     data, split = digits()
     found = standing(engine, Pool(data, split))
     assert found.drawn[found.never].all() and not found.drawn.all()
+
+
+@pytest.mark.parametrize("source", [Resident, with_replacement])
+def test_as_many_draws_as_images_are_all_images_only_without_replacement(source: Any) -> None:
+    engine = tiny_engine("fixmatch", source=source)
+    pool = engine.source.samplers[1]
+    engine.pace = Pace(-(-pool.count // pool.batch))
+    assert drawn(engine).all() == (not pool.replacement)
+    engine.pace = Pace(10**9)  # no longer than until all are seen
+    assert drawn(engine).all()
 
 
 @pytest.mark.parametrize(

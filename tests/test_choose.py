@@ -16,11 +16,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tamatch
+from tamatch.augment import Policy
+from tamatch.data import make_split
+from tamatch.data.splitfile import listed_in
 from tamatch.errors import UsageError
-from tamatch.rules import choose
+from tamatch.methods.tamatch import LAMBDA_TARGET
+from tamatch.rules import choose, recipes
 from tamatch.rules.choose import Speed
 from tamatch.runs import automatic
 from tamatch.runs.automatic import decide
+from tamatch.runs.build import baseline_config, data_of, engine_of, split_plan
+from tamatch.runs.run import stored_config
+from tamatch.storage.folder import RunFolder
 from tests.photos import dark_and_light
 from tests.processes import tamatch as command
 from tests.tiny import digits
@@ -197,10 +204,12 @@ def test_a_folder_needs_no_options(photos: Path, quick: None) -> None:
     assert (run.steps, run.ema, run.norm_momentum) == (10_000, 0.999, 0.01)
     assert (run.precision, run.baseline) == ("bf16", "supervised")
     assert (run.log_every, run.test_every, run.save_every) == (167, 667, 667)
-    assert found.reasons.keys() == {"size", "net", "batch", "unlabelled", "steps", "precision"}
+    assert found.reasons.keys() == {
+        "size", "flips", "net", "batch", "unlabelled", "steps", "precision",
+    }  # fmt: skip
     first, *rest = found.lines()
-    assert first.startswith("Chosen for 30 images on ") and len(rest) == 6
-    assert "the photos have 70" in rest[0] and "a step takes" in rest[4]
+    assert first.startswith("Chosen for 30 images on ") and len(rest) == 7
+    assert "the photos have 70" in rest[0] and "a step takes" in rest[5]
 
 
 def test_threads_are_measured_where_time_matters(
@@ -234,7 +243,7 @@ def test_few_steps_are_told_what_not_to_hope_for(
 
 def test_where_all_is_labelled_nothing_is_said_of_unlabelled_images(tmp_path: Path) -> None:
     folder = str(dark_and_light(tmp_path / "photos", 3, 0, (8, 8)))
-    assert decide({"data": folder, "steps": 20}).outlook == ""
+    assert decide({"data": folder, "steps": 20}).remarks == ()
     told = decide({"data": folder, "steps": 20, "method": "supervised"}).lines()
     assert not [line for line in told if "unlabelled" in line]
 
@@ -257,8 +266,34 @@ def test_test_images_that_are_learnt_from_are_told(
     folder = dark_and_light(tmp_path / "photos", 3, 2, (8, 8))
     shutil.copy(folder / "train/dark/1.png", folder / "test/dark/copy.png")
     tamatch.train(data=folder, steps=1, size=8, baseline="none", out=tmp_path / "run")
-    told = "1 of 7 test images are labelled images to learn from, too"
+    told = "1 of 7 test images are labelled images to learn from, too: the error will"
     assert told in capsys.readouterr().err
+
+
+def test_validation_images_that_are_learnt_from_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = dark_and_light(tmp_path / "photos", 3, 2, (8, 8))
+    (folder / "test").rename(folder / "validation")
+    shutil.copy(folder / "train/dark/1.png", folder / "validation/dark/copy.png")
+    done = tamatch.train(data=folder, steps=1, size=8, baseline="none", out=tmp_path / "run")
+    told = "1 of 7 validation images are labelled images to learn from, too"
+    assert told in capsys.readouterr().err
+    page = done.report_path.read_text()
+    assert "1 of which were learnt with their labels, so that the figures flatter." in page
+    assert "none of which" not in page
+
+
+def test_copies_of_labelled_images_do_not_validate(tmp_path: Path) -> None:
+    folder = dark_and_light(tmp_path / "photos", 4, 2, (8, 8))
+    shutil.rmtree(folder / "test")
+    for file in [*(folder / "train").glob("*/*.png")]:
+        shutil.copy(file, file.with_stem(f"copy{file.stem}"))
+    options = {"steps": 1, "size": 8, "baseline": "none", "validation_per_class": 3}
+    done = tamatch.train(data=folder, out=tmp_path / "run", **options)
+    hashes = listed_in(done.path / "split.csv", "hash")
+    assert hashes["validation"] and not hashes["validation"] & hashes["labelled"]
+    assert "none of which was learnt with its label" in done.report_path.read_text()
 
 
 def test_options_win(photos: Path, quick: None, tmp_path: Path) -> None:
@@ -269,7 +304,7 @@ def test_options_win(photos: Path, quick: None, tmp_path: Path) -> None:
     run = found.run
     assert (run.size, run.net, run.steps, run.batch, run.log_every) == (40, "wrn_10_1", 70, 4, 3)
     assert (run.unlabelled, run.test_every, run.ema) == (4, 5, 0)
-    assert found.reasons.keys() == {"unlabelled"}
+    assert found.reasons.keys() == {"unlabelled", "flips"}
 
 
 def test_what_is_none_is_left_open(photos: Path, quick: None) -> None:
@@ -292,6 +327,138 @@ def test_a_run_that_goes_on_keeps_its_settings(photos: Path, tmp_path: Path, qui
 def test_named_sets_keep_their_recipes() -> None:
     found = decide({"data": "digits"})
     assert found.lines() == [] and found.run == tamatch.settings.config.configure({})
+
+
+def test_photos_are_mirrored_unless_it_is_refused(photos: Path, quick: None) -> None:
+    found = decide({"data": str(photos)})
+    assert found.run.flips == "horizontal" and "--flips none" in found.reasons["flips"]
+    found = decide({"data": str(photos), "flips": "none"})
+    assert found.run.flips == "none" and "flips" not in found.reasons
+
+
+def views_of(run: tamatch.settings.config.Run) -> Policy:
+    data = data_of(run, run.size)
+    return engine_of(run, data, make_split(data, split_plan(run))).augment.policy
+
+
+@pytest.mark.parametrize("images", ["device", "stream"])
+@pytest.mark.parametrize(
+    ("flips", "mirrored", "turned"),
+    [("none", False, False), ("horizontal", True, False), ("both", True, True)],
+)
+def test_the_views_are_mirrored_as_the_run_says(
+    photos: Path, images: str, flips: str, mirrored: bool, turned: bool
+) -> None:
+    given = {"data": str(photos), "size": 8, "steps": 1, "flips": flips, "images": images}
+    run = tamatch.settings.config.configure(given)
+    for one in (run, baseline_config(run)):
+        policy = views_of(one)
+        assert (policy.horizontal_flip, policy.vertical_flip) == (mirrored, turned)
+
+
+def test_a_run_is_mirrored_as_it_began(photos: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    tamatch.train(data=photos, steps=1, size=8, flips="none", baseline="none", out=out, quiet=True)
+    record = json.loads((out / "run.json").read_text())
+    assert record["config"]["flips"] == "none" and " --flips none " in record["command"]
+    assert stored_config(RunFolder(out)).flips == "none"
+    assert decide({"from_": str(out)}).run.flips == "none"
+    del record["config"]["flips"]  # a run from before there was the option
+    (out / "run.json").write_text(json.dumps(record))
+    assert stored_config(RunFolder(out)).flips == "horizontal"
+
+
+@given(st.integers(1, 10**6))
+def test_a_target_moves_as_far_in_any_run_as_in_the_papers(steps: int) -> None:
+    value = choose.target_momentum(steps).settings["lambda_target"]
+    assert value**steps == pytest.approx(choose.TARGET_LEFT, rel=0.06)
+
+
+def test_the_papers_run_has_the_papers_target() -> None:
+    steps = recipes.PROTOCOLS["cifar10-lt"]["steps"]
+    assert LAMBDA_TARGET**steps == choose.TARGET_LEFT
+    assert choose.target_momentum(steps).settings == {"lambda_target": LAMBDA_TARGET}
+
+
+def test_a_target_that_follows_the_model_follows_it_in_short_runs(
+    photos: Path, quick: None
+) -> None:
+    given = {"data": str(photos), "target": "adaptive"}
+    found = decide({**given, "steps": 1500})
+    assert found.run.options["lambda_target"] == 0.9982539
+    assert "after 1,500 steps, 7 % of the target's uniform start" in found.reasons["lambda_target"]
+    assert any(line.startswith("  lambda_target 0.998") for line in found.lines())
+    by_time = decide(given, limit="60s").run
+    assert by_time.options["lambda_target"] ** by_time.steps == pytest.approx(0.0727, rel=0.01)
+    mine = decide({**given, "lambda_target": 0.9})
+    assert mine.run.options["lambda_target"] == 0.9 and "lambda_target" not in mine.reasons
+
+
+@pytest.mark.parametrize(
+    ("given", "value"),
+    [
+        ({"target": "uniform"}, None), ({"prior": "3,1"}, None), ({"method": "fixmatch"}, "none"),
+        ({"target": "adaptive", "method": "tamatch_no_ema_target"}, 1.0),
+        ({"target": "adaptive", "data": "digits"}, None),
+    ],
+)  # fmt: skip
+def test_other_targets_keep_their_speed(photos: Path, given: dict[str, Any], value: object) -> None:
+    run = decide({"data": str(photos), "steps": 20, **given}).run
+    assert run.options.get("lambda_target", "none") == value
+
+
+def test_a_run_that_goes_on_with_another_target_has_its_speed(
+    photos: Path, tmp_path: Path, quick: None
+) -> None:
+    def after(record: dict[str, Any], limit: str | None = None, **given: Any) -> dict[str, Any]:
+        config = {"data": str(photos), "steps": 1500, "method": "tamatch", **record}
+        (tmp_path / "run.json").write_text(json.dumps({"config": config}))
+        run = decide({"from_": str(tmp_path), **given}, limit=limit).run
+        return {"steps": run.steps, "prior": run.prior, **run.options}
+
+    uniform = {"options": {"target": "uniform", "lambda_target": None}}
+    moving = {"options": {"target": "adaptive", "lambda_target": 0.998}}
+    known = {"prior": [0.5, 0.5], "options": {"target": "prior", "lambda_target": None}}
+    for earlier in (uniform, known):
+        assert after(earlier, target="adaptive")["lambda_target"] == 0.9982539
+    assert after(moving, target="uniform")["lambda_target"] is None
+    assert after(moving)["lambda_target"] == 0.998
+    assert after(moving, lambda_target=0.9)["lambda_target"] == 0.9
+    assert after(moving, prior="3,1")["target"] == after(uniform, prior="3,1")["target"] == "prior"
+    assert after(known)["prior"] == (0.5, 0.5)
+    longer = after(moving, limit="10m")
+    assert longer["lambda_target"] ** longer["steps"] == pytest.approx(0.0727, rel=0.01)
+    never_chosen = {"options": {"target": "adaptive", "lambda_target": None}}
+    assert after(never_chosen)["lambda_target"] == 0.9982539
+
+
+@pytest.mark.parametrize(
+    ("counts", "told"), [((3, 3), False), ((9, 3), False), ((10, 3), True), ((3, 10), True)]
+)
+def test_unequal_labels_are_told_from_three_to_one_on(counts: tuple[int, int], told: bool) -> None:
+    line = choose.unequal(counts, ("cat", "dog"))
+    assert bool(line) is told
+    for option in ("--prior", "--target labelled", "--target adaptive"):
+        assert (option in line) is told
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({}, True), ({"target": "uniform"}, False), ({"target": "labelled"}, False),
+        ({"prior": "7,1"}, False), ({"lambda_target": 0.99}, False),
+        ({"method": "fixmatch"}, False),
+    ],
+)  # fmt: skip
+def test_a_uniform_target_on_unequal_labels_is_told(
+    tmp_path: Path, given: dict[str, Any], told: bool
+) -> None:
+    folder = dark_and_light(tmp_path / "photos", 7, 4, (8, 8))
+    for _ in range(6):
+        next((folder / "train/dark").glob("*.png")).unlink()
+    lines = decide({"data": str(folder), "steps": 10_000, **given}).lines()
+    line = 'There are 7 labels of "light" and 1 of "dark", and the target is uniform'
+    assert any(text.startswith(line) for text in lines) is told
 
 
 def test_a_time_sets_the_steps_and_what_follows_from_them(quick: None) -> None:
@@ -336,7 +503,7 @@ def test_a_run_says_what_was_chosen_and_why(
     assert "Chosen for 30 images" in said and "what fits into 60s" in said
     assert (out / "log.txt").read_text().startswith("Chosen for 30 images")
     record = json.loads((out / "run.json").read_text())
-    assert record["chosen"].keys() == {"unlabelled", "steps", "precision"}
+    assert record["chosen"].keys() == {"unlabelled", "flips", "steps", "precision"}
     steps = record["config"]["steps"]
     assert 50 <= steps <= 75 and f"--steps {steps} " in record["command"]
     assert json.loads((out / "baseline" / "run.json").read_text())["config"]["steps"] == steps

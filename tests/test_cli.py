@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -128,6 +129,12 @@ def test_methods_and_nets_are_listed() -> None:
     rows = json.loads(command("methods", "--json").stdout)
     assert [row["name"] for row in rows] == list(METHODS)
     assert "--tau" in command("methods", "tamatch").stdout
+    fixed, *_ = (
+        line
+        for line in command("methods", "tamatch_no_rescaling").stdout.splitlines()
+        if "fixed" in line
+    )
+    assert fixed.split()[0] == "--generate" and "(fixed at raw)" in fixed
     assert "wrn_28_2" in command("nets").stdout
 
 
@@ -224,10 +231,15 @@ def test_a_method_of_ones_own(tmp_path: Path) -> None:
 def test_a_class_from_python_trains_and_resumes(tmp_path: Path) -> None:
     from examples.own_method import Rising
 
-    options = {"steps": 6, "batch": 4, "unlabelled": 4, "test_every": 3, "save_every": 3}
+    options: dict[str, Any] = {"steps": 6, "batch": 4, "unlabelled": 4, "save_every": 3}
     done = tamatch.train(method=Rising, out=tmp_path / "a", quiet=True, **options)
     assert done.accuracy is not None and done.report_path.exists()
-    assert tamatch.resume(tmp_path / "a", quiet=True).result == done.result
+    again = tamatch.resume(tmp_path / "a", quiet=True)
+    assert again == done and done.baseline is done.baseline_accuracy is None
+    options |= {"method": Rising, "baseline": "supervised", "out": tmp_path / "b", "quiet": True}
+    both = tamatch.train(**options)
+    assert tamatch.resume(tmp_path / "b", quiet=True) == both
+    assert both.baseline_accuracy is not None and both.baseline != both.result
 
 
 def test_pretrained_weights_come_from_a_file(tmp_path: Path, run: Path) -> None:

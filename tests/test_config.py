@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from hypothesis import example, given
@@ -17,7 +18,7 @@ from tamatch.rules import recipes
 from tamatch.runs.build import task_of
 from tamatch.settings.config import RUN_OPTIONS, configure, dump, method_options
 from tamatch.settings.target import in_order
-from tests.tiny import digits
+from tests.tiny import digits, own_method
 
 
 def test_defaults_are_the_demo() -> None:
@@ -68,6 +69,79 @@ def test_a_printed_configuration_reads_back(method: str, tmp_path: Path) -> None
     assert configure({}, tmp_path / "c.yaml") == run
 
 
+def test_none_is_a_value_of_an_option_that_has_another_default(tmp_path: Path) -> None:
+    method = own_method(tmp_path, 'k: Annotated[int | None, "k"] = 3')
+    run = configure({"method": method, "k": None})
+    assert run.options["k"] is None
+    (tmp_path / "c.yaml").write_text(dump(run))
+    assert configure({}, tmp_path / "c.yaml") == run
+
+
+@pytest.mark.parametrize(
+    ("declared", "given", "value"),
+    [
+        ('k: Annotated[int, "k"]', "3", 3),
+        ('k: Annotated[str | None, "k"] = None', "none", None),
+        ('k: Annotated[str | None, "k"] = None', "a b", "a b"),
+        ('k: Annotated[float, "k"] | None = 1.0', "none", None),
+        ('k: Annotated[bool, "k"] = True', "no", False),
+        ('k: Annotated[tuple[float, ...], "k"] = (1, 2)', "3,-4", (3.0, -4.0)),
+        ('k: Annotated[tuple[float, ...], "k"] = [1, 2]', None, (1.0, 2.0)),
+        ('k: Annotated[Literal["a", "b"], "k"] = "a"', "b", "b"),
+        ('ema: Annotated[float, "average"] = 0.5, k: Annotated[int, "k"] = 2', None, 2),
+    ],
+)
+def test_options_of_a_method_of_one_s_own(
+    declared: str, given: str | None, value: Any, tmp_path: Path
+) -> None:
+    said = {} if given is None else {"k": given}
+    assert configure({"method": own_method(tmp_path, declared), **said}).options["k"] == value
+
+
+TYPES = (
+    "Those of options are int, float, bool, str, a Literal of texts and tuple[float, ...], each of "
+    "them also with `| None`."
+)
+
+
+@pytest.mark.parametrize(
+    ("declared", "given", "told"),
+    [
+        ('k: Annotated[list[int], "k"] = (1,)', None,
+         f"Own's option k has the type list[int]. {TYPES}"),
+        ('k: Annotated[tuple[int, ...], "k"] = (1,)', None, "has the type tuple[int, ...]."),
+        ('k: Annotated[Path, "k"] = Path("x")', None, "has the type pathlib.Path."),
+        ('k: Annotated[int | str, "k"] = 1', None, "has the type int | str."),
+        ('k: Annotated[Literal[1, 2], "k"] = 1', None, "has the type Literal[1, 2]."),
+        ('k: Annotated[float, FRACTION, "k"] = 3.0', None,
+         "Own's option k refuses its own default: --k must lie in (0, 1), got 3.0."),
+        ('k: Annotated[float, "k"] = None', None, "refuses its own default: --k needs a value."),
+        ('k: Annotated[int, "k"]', None, "--k needs a value."),
+        ('k: Annotated[tuple[float, ...], "k"] = (1,)', "a=1", "--k takes numbers with commas"),
+        ('gamma: Annotated[float, "focal exponent"] = 2.0', None,
+         "Own's keyword gamma has the name of an option of the run, whose value it would never "
+         "get: call it otherwise."),
+        ("warmup=100", None, "Own's keyword warmup has the name of an option of the run"),
+        ('k: Annotated[Nowhere, "k"] = 1', None,
+         "NameError: name 'Nowhere' is not defined)."),
+    ],
+)  # fmt: skip
+def test_an_option_that_would_be_misread_is_refused(
+    declared: str, given: str | None, told: str, tmp_path: Path
+) -> None:
+    method = own_method(tmp_path, declared)
+    with pytest.raises(UsageError) as error:
+        configure({"method": method, **({} if given is None else {"k": given})})
+    assert told in str(error.value)
+
+
+def test_a_class_may_fix_what_its_parent_leaves_open(tmp_path: Path) -> None:
+    method = own_method(tmp_path, "select=None", parent="tamatch.methods.fixmatch.FixMatch")
+    assert "select" not in method_options(method) and "weigh" in method_options(method)
+    with pytest.raises(UsageError, match="--select is not an option, as"):
+        configure({"method": method, "select": "freematch"})
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -93,13 +167,30 @@ def test_mistakes_are_named(given: dict[str, object], message: str) -> None:
     assert message in str(error.value)
 
 
-@pytest.mark.parametrize("given", [[3, 4, 5], "30,40,50", [0.1, 0.2, 0.7], [1 / 3] * 3])
+@pytest.mark.parametrize(
+    "given", [[3, 4, 5], "30,40,50", [0.1, 0.2, 0.7], [1 / 3] * 3, np.array([1, 2, 1])]
+)
 def test_a_known_prior_becomes_shares_and_stays_as_it_is(given: Any) -> None:
     once = configure({"prior": given}).prior
     numbers = [float(v) for v in (given.split(",") if isinstance(given, str) else given)]
     assert once == pytest.approx([v / sum(numbers) for v in numbers], rel=1e-12)
     assert sum(once) == pytest.approx(1, abs=1e-12)
     assert configure({"prior": once}).prior == once  # as a resumed run reads it
+
+
+@pytest.mark.parametrize("data", ["digits", "cifar10-lt"])
+def test_a_known_prior_is_the_target(data: str) -> None:
+    assert configure({"data": data, "prior": [3, 1]}).options["target"] == "prior"
+    assert (
+        configure({"data": data, "prior": [3, 1], "target": "prior"}).options["target"] == "prior"
+    )
+    assert configure({"data": data, "method": "fixmatch", "prior": [3, 1]}).prior == (0.75, 0.25)
+
+
+def test_an_option_is_heard_by_the_part_it_is_for() -> None:
+    run = configure({"method": "freematch", "select": "fixed", "tau": 0.8})
+    assert run.options["tau"] == 0.8
+    assert configure({"method": "freematch", "tau": 0.95}).options["select"] == "freematch"
 
 
 @pytest.mark.parametrize("given", [[0, 0], [2, -1], [math.nan, 1], [math.inf, 1], []])

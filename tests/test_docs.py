@@ -23,6 +23,7 @@ import tamatch
 from tamatch import cli, nets
 from tamatch.bench.commands import BENCHES
 from tamatch.cli.commands import COMMANDS, top_parser
+from tamatch.errors import UsageError
 from tamatch.methods import METHODS
 from tamatch.rules.choose import Speed
 from tamatch.runs import automatic
@@ -192,6 +193,15 @@ def test_make_targets_exist() -> None:
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = {c.words[1] for c in typed() if c.words[:1] == ["make"]}
     assert {"demo", "test"} <= named <= targets
+
+
+@pytest.mark.usefixtures("workshop")
+def test_the_part_of_one_s_own_takes_no_option_that_it_would_ignore() -> None:
+    ours = method_options("margin.py:Margin")
+    assert method_options("tamatch").keys() - ours.keys() == {"select"}
+    assert ours["tau"].help.startswith("lead of the best class")
+    with pytest.raises(UsageError, match="--select is not an option"):
+        configure({"method": "margin.py:Margin", "select": "freematch"})
 
 
 def known_flags() -> set[str]:

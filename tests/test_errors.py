@@ -25,7 +25,6 @@ from tamatch.cli import main
 from tamatch.data.layout import list_images
 from tamatch.errors import TamatchError
 from tamatch.machine import launch
-from tamatch.nets import vit, wrn
 from tamatch.settings import hardware
 from tamatch.storage.folder import RunFolder
 from tests.shop import furnish
@@ -57,6 +56,20 @@ COMMANDS = [
      "--learning-rate is not an option. Perhaps you meant --lr (learning rate)."),
     ("train --labels 4", 2,
      "--labels takes a table of labels, got 4. Perhaps you meant --labels-per-class 4."),
+    ("train --prior 3,1 --target labelled", 2,
+     "--prior gives class shares, and --target labelled others: choose one."),
+    ("train --method freematch --tau 0.8", 2,
+     "--tau has no effect with --select freematch: it is for --select fixed or relative or "
+     "flexmatch."),
+    ("train --method tamatch_no_weighting --clip none", 2,
+     "--clip has no effect with --weigh even: it is for --weigh class or class*gaussian."),
+    ("train --method tamatch_no_rescaling --generate rescale", 2,
+     "--generate is raw in tamatch_no_rescaling. For --generate rescale, take --method tamatch."),
+    ("train --method tamatch_no_ema_target --lambda-target none", 2,
+     "--lambda-target is 1.0 in tamatch_no_ema_target. For --lambda-target none, take --method "
+     "tamatch."),
+    ("bench report --results resluts", 2,
+     "--results resluts is not a folder. The page stays as it is."),
     ("train --method FixMatch", 2,
      "--method FixMatch is not a method. Perhaps you meant fixmatch."),
     ("export runs/photos --format ONNX", 2, "--format ONNX is unknown. Perhaps you meant onnx."),
@@ -123,10 +136,11 @@ COMMANDS = [
      "'digits' is no option; options are --name value. Perhaps you meant --data digits."),
     ("train --optimizer adamv", 2,
      "--optimizer takes sgd, adamw; got 'adamv'. Perhaps you meant adamw."),
+    ("train --optimizer SGD", 2, "--optimizer takes sgd, adamw; got 'SGD'. Perhaps you meant sgd."),
     ("train --prior a,b", 2, "--prior takes numbers with commas, got 'a,b'."),
     ("train --prior 1=a,2=b", 2, "--prior takes numbers with commas, got '1=a,2=b'."),
     ("train --target named.yaml", 2,
-     "--prior has a share of 'ten', which is no class of digits; without one is '9'."),
+     "--prior or --target has a share of 'ten', which is no class of digits; without one is '9'."),
     ("train --prior=1,-1,1", 2, "--prior: the class shares must be non-negative, not all zero."),
     ("train --method fixmach", 2,
      "--method fixmach is not a method. Perhaps you meant fixmatch or defixmatch or mixmatch."),
@@ -134,12 +148,19 @@ COMMANDS = [
     ("train --method none.py:X", 2, "--method none.py:X: there is no file none.py."),
     ("train --method own.py:Nothing", 2,
      "--method own.py:Nothing: own.py has no class Nothing that is a tamatch.Method."),
+    ("train --method python:X", 2,
+     "the method python:X was handed over in Python, and nothing here has it: give the class "
+     "itself, or --method FILE.py:CLASS."),
+    ("resume runs/half --method own.py:X", 2,
+     "--method is for runs with a method of your own; this one has tamatch."),
     ("train --method mean_teacher --ema 0", 2,
      "--ema 0 leaves Mean Teacher without its teacher: try --ema 0.999."),
     ("train --net wrn_28", 2,
      "--net wrn_28 is not a net. Perhaps you meant wrn_28_8 or wrn_28_2 or wrn_10_2. `tamatch "
      "nets` lists them."),
     ("train --net nothing", 2, "--net nothing is not a net. `tamatch nets` lists them."),
+    ("train --net WRN-28-2 --print-config", 2,
+     "--net WRN-28-2 is not a net. Perhaps you meant wrn_28_2. `tamatch nets` lists them."),
     ("train --net own.py", 2,
      "--net own.py is not a net. Perhaps you meant own.py:NAME, a class or function in that file. "
      "`tamatch nets` lists them."),
@@ -191,7 +212,8 @@ COMMANDS = [
      "--target negative.yaml: the class shares must be non-negative, not all zero."),
     ("train --target words.yaml", 2,
      "--target words.yaml must hold one number a class, as a list or as `class: share` lines."),
-    ("train --target three.yaml", 2, "--prior gives 3 class shares, but digits has 10 classes."),
+    ("train --target three.yaml", 2,
+     "--prior or --target gives 3 class shares, but digits has 10 classes."),
     ("train --target prior", 2,
      "--target prior needs --prior: the class shares of the pool, with commas."),
     ("train --labels-per-class 5000", 3,
@@ -277,6 +299,8 @@ COMMANDS = [
     ("check my holiday photos", 2, "A name with spaces needs quotes: 'my holiday photos'."),
     ("train --data digts", 2,
      "--data digts is neither a data set's name nor a folder. Perhaps you meant digits."),
+    ("train --data CIFAR-10", 2,
+     "--data CIFAR-10 is neither a data set's name nor a folder. Perhaps you meant cifar10."),
     ("train --data nowhere", 2,
      "--data nowhere is neither a data set's name nor a folder. Known: digits, cifar10, "
      "cifar10-lt, cifar100, stl10, eurosat."),
@@ -301,8 +325,12 @@ COMMANDS = [
      "{shop}/columns.csv needs the columns file_name and label in its first line, found name, "
      "class."),
     ("train --data twice.csv", 3,
-     "{shop}/twice.csv, line 3: photos/cat/0.png is listed as \"dog\" and as \"cat\". Keep one of "
-     "the two."),
+     "{shop}/twice.csv, lines 2 and 3: photos/cat/0.png is listed as \"cat\" and as \"dog\". Keep "
+     "one of the two."),
+    ("check mixed", 3,
+     "{shop}/mixed has test, train, named like parts of the data, beside raw. A part has a folder "
+     "for each class in it, and stands beside the classes, or with other parts and unlabelled "
+     "alone. Move what does not belong there, or rename it."),
     ("train --data astray.csv", 3,
      "astray.csv lists no image that is there. Names are looked for in .. cat/0.png: listed in "
      "astray.csv but not there."),
@@ -373,10 +401,14 @@ COMMANDS = [
      "photos has no test part with labels, so there is nothing to measure. Name labelled "
      "images by --data."),
     ("evaluate runs/photos --data others", 3,
-     "others has the classes fox, owl; the model knows cat, dog. They must be the same."),
+     "others has the classes fox, owl, which the model does not know: it knows cat, dog. Rename "
+     "them, or leave them out."),
     ("evaluate runs/photos --data too-high/inner", 3,
-     "inner has the classes photos; the model knows cat, dog. Perhaps you meant "
-     "too-high/inner/photos, which has the classes cat, dog."),
+     "inner has the classes photos, which the model does not know: it knows cat, dog. Perhaps you "
+     "meant too-high/inner/photos, which has the classes cat, dog."),
+    ("evaluate runs/moved", 2,
+     "runs/moved was trained on {shop}/gone, which is no longer there. Bring it back; if only the "
+     "images have moved, `label` and `review` take their new place as --data."),
     ("evaluate runs/no-model", 2,
      "runs/no-model/model holds no model yet: is the run finished? `tamatch resume` goes on "
      "with it."),
@@ -466,8 +498,13 @@ COMMANDS = [
      "--methods takes its values with commas: --methods fixmatch,tamatch."),
     ("bench digits now", 2,
      "now is not an option. `tamatch bench digits --help` tells more."),
-    ("bench digits --seeds a", 2, "--seeds takes whole numbers with commas, got 'a'."),
+    ("bench digits --seeds a", 2,
+     "--seeds takes whole numbers with commas, such as 0,1,2; got 'a'."),
+    ("bench digits --seeds 0,1,0", 2, "--seeds names 0 twice."),
     ("bench digits --abreast 0", 2, "--abreast must be at least 1, got 0."),
+    ("bench digits --minutes -1", 2, "--minutes must be above 0, got -1."),
+    ("bench digits --minutes nan", 2, "--minutes must be above 0, got nan."),
+    ("bench rank --of lt,usb", 2, "--of takes one bench, got 'lt,usb'."),
     ("bench digits --cell 3/2", 2, "--cell takes K/N with K from 1 to N, got '3/2'."),
     ("bench digits --scale x", 2, "--scale takes a fraction such as 1/8, got 'x'."),
     ("bench digits --scale 2", 2, "--scale 2 is not between nothing and the full length of a run."),
@@ -476,7 +513,7 @@ COMMANDS = [
     ("bench speed --steps 0", 2, "--steps must be at least 1, got 0."),
     ("bench toy --trajectories 0", 2, "--trajectories must be at least 1, got 0."),
     ("bench toy --seed -1", 2, "--seed must be at least 0, got -1."),
-    ("bench speed --works nothing", 2, "--works nothing: known are <any>."),
+    ("bench speed --works nothing", 2, "--works nothing is unknown. There is <any>."),
     ("bench speed --reference .", 2,
      "--reference <any>: there is no train.py. Give the folder of a checkout "
      "of the reference benchmark (github.com/microsoft/Semi-supervised-learning)."),
@@ -509,12 +546,6 @@ def test_a_mistake_is_told_in_one_line(
     told = capsys.readouterr().err.splitlines()
     assert re.fullmatch("tamatch: " + pattern(message, shop), told[-1])
     assert not any("Traceback" in line for line in told)
-
-
-class Local:
-    """A class that no file defines, once it says so."""
-
-    __module__ = "nowhere"
 
 
 def one_gpu(name: str) -> None:
@@ -551,9 +582,10 @@ CALLS: list[tuple[Callable[[], object], str]] = [
     (lambda: tamatch.train(data=image(2, 8, 8)),
      "data takes a name or a path. Arrays are for TaMatchClassifier().fit(X, y), or for an .npz "
      "file with `images` and `labels`."),
-    (lambda: tamatch.train(method=Local),
-     "method Local is not defined in a file, so a resumed run could not find it again. Put the "
-     "class into a .py file and import it from there."),
+    (lambda: tamatch.train(method=Path),
+     "method takes a name, FILE.py:CLASS, or a class that is a tamatch.Method; got Path."),
+    (lambda: tamatch.resume("runs/half", method=tamatch.Method),
+     "--method is for runs with a method of your own; this one has tamatch."),
     (lambda: tamatch.train(out=5),  # type: ignore[arg-type]
      "out takes a run folder, as text or Path; got int."),
     (lambda: tamatch.train(out=""), "out takes a run folder, as text or Path; got ''."),
@@ -587,9 +619,13 @@ CALLS: list[tuple[Callable[[], object], str]] = [
      "--time takes a duration such as 90s, 20m, 2h or 1h30m, got 20."),
     (lambda: tamatch.train(graph="maybe"), "--graph takes yes or no, got 'maybe'."),
     (predict(7),
-     "predict takes file names, Pillow images and arrays of pixels, or a list of them; got int."),
+     "a model takes file names, Pillow images, and arrays or tensors of pixels, or a list of them; "
+     "got int."),
     (predict([None]),
-     "predict takes file names, Pillow images and arrays of pixels; got NoneType."),
+     "a model takes file names, Pillow images, and arrays or tensors of pixels; got NoneType."),
+    (predict(torch.zeros(8, 8, 3)),
+     "a tensor to predict must be (1, H, W), (3, H, W) or (4, H, W), or several of these in a row; "
+     "got (8, 8, 3)."),
     (predict(image(2, 4, 4, 5)),
      "an array to predict must be (H, W), (H, W, 1), (H, W, 3) or (H, W, 4), or several of these "
      "in a row; got (4, 4, 5)."),
@@ -600,14 +636,13 @@ CALLS: list[tuple[Callable[[], object], str]] = [
      "GIF."),
     (lambda: export.export("runs/photos", "tflite"),  # type: ignore[arg-type]
      "--format takes onnx, pt2, safetensors; got 'tflite'."),
+    (lambda: export.export("runs/photos", "ONNX"),
+     "--format takes onnx, pt2, safetensors; got 'ONNX'. Perhaps you meant onnx."),
     (lambda: RunFolder(Path("runs/half")).cut_metrics(10**6),
      "runs/half/metrics.jsonl is shorter than its checkpoint says: lines were lost. Start the run "
      "again, or restore the file."),
     (lambda: list_images(Path("gone")),
      "the folder gone cannot be read: No such file or directory."),
-    (lambda: wrn.build("wrn", 10, 32),
-     "'wrn' is not of the form wrn_DEPTH_WIDTH, for example wrn_28_2."),
-    (lambda: vit.build("vit", 10, 32), "'vit' is not of the form vit_small_p2_32."),
     (lambda: tamatch.SSLClassifier(lr=1e39, steps=5).fit(np.eye(8), np.arange(8) % 2),
      "<any> steps gave values that are not finite, near step <any>. Likely the learning rate is "
      "too high: try a smaller lr."),
@@ -646,6 +681,14 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     "was begun with other settings": (
         "bench/test_runner.py::test_a_run_begun_with_other_settings_is_refused"
     ),
+    "was begun from": "bench/test_runner.py::test_a_run_begun_from_other_weights_is_refused",
+    "and this command starts from \0. Give it other": (
+        "bench/test_commands.py::test_results_from_other_weights_are_refused"
+    ),
+    "no table mixes them": "bench/test_tables.py::test_no_table_mixes_starts",
+    "was written by a newer version": (
+        "bench/test_store.py::test_a_newer_file_is_not_called_damaged"
+    ),
     "holds the result of another run": (
         "bench/test_store.py::test_a_renamed_or_damaged_file_is_refused"
     ),
@@ -682,8 +725,13 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     "lies in the data folder": "data/test_labels.py::test_the_table_must_be_there_and_elsewhere",
     "no longer has.": "data/test_splitfile.py::test_a_changed_or_missing_image_is_refused",
     "has changed since": "data/test_splitfile.py::test_a_changed_or_missing_image_is_refused",
-    "is no split.csv": "data/test_splitfile.py::test_what_is_no_split_file",
+    "is no table of a run": "data/test_splitfile.py::test_what_is_no_split_file",
     "--seed must lie in 0": "data/test_splits.py::test_plans_that_make_no_sense",
+    "labelled images can be held out, as": (
+        "data/test_splits.py::test_what_was_learnt_before_never_validates"
+    ),
+    " goes back to ": "test_go_on.py::test_folds_of_a_run_that_goes_on_begin_as_the_first_one_did",
+    "--fold holds labels out": "test_go_on.py::test_contradictions_are_refused",
     "STL-10's publisher": (
         "data/test_stl10.py::test_a_short_file_is_noticed_even_under_its_checksum"
     ),
@@ -703,14 +751,34 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     "must be one number, as a tensor": "test_rehearsal.py::test_a_mistake_is_told_in_one_line",
     "nothing can learn from its loss": "test_rehearsal.py::test_a_mistake_is_told_in_one_line",
     "of its loss must be a tensor": "test_rehearsal.py::test_a_mistake_is_told_in_one_line",
+    "cannot be a part of its loss": "test_rehearsal.py::test_a_mistake_is_told_in_one_line",
+    "views must be": "test_rehearsal.py::test_a_mistake_is_told_in_one_line",
+    "has no shape before": "test_rehearsal.py::test_a_mistake_is_told_in_one_line",
+    "is replaced in a step": "test_rehearsal.py::test_a_mistake_is_told_in_one_line",
+    " changes in a step": "test_rehearsal.py::test_a_mistake_is_told_in_one_line",
+    "is not in each step": "test_meter.py::test_each_step_has_the_same_parts",
     "steps gave values": "faults/test_numbers.py",
     "is not finite after step": "faults/test_numbers.py",
-    "is no part. Perhaps": "methods/test_compose.py::test_a_wrong_name_is_told_with_its_near_miss",
+    "'s option \0 has the type": (
+        "test_config.py::test_an_option_that_would_be_misread_is_refused"
+    ),
+    "refuses its own default": "test_config.py::test_an_option_that_would_be_misread_is_refused",
+    "has the name of an option of the run": (
+        "test_config.py::test_an_option_that_would_be_misread_is_refused"
+    ),
+    "is no part.": "methods/test_compose.py::test_a_wrong_name_is_told_with_its_near_miss",
     "resume_seeds takes the folder": "test_seeds.py::test_no_run_to_resume_is_told",
     "does not say what \0 is": "test_rehearsal.py"
     "::test_a_keyword_that_says_nothing_about_itself_is_no_option",
     "cannot be recorded as a CUDA graph": "test_engine.py"
     "::test_a_step_that_cannot_be_recorded_is_told_with_its_first_cause",
+    "that of this run is your own": (
+        "test_handed_over.py::test_a_class_that_no_file_has_by_name_is_handed_over_again"
+    ),
+    "takes the class, and so does": (
+        "test_handed_over.py::test_where_the_file_is_gone_the_class_can_be_given"
+    ),
+    "starts a run while": "test_handed_over.py::test_a_file_that_starts_a_run_when_imported",
     " is there already": "test_seeds.py::test_without_out_each_has_its_usual_folder",
     "timm \0 has no net": "nets/test_timm.py::test_what_timm_cannot_build_is_told_in_one_line",
     "\0 failed (": "nets/test_own.py::test_a_mistake_is_told_with_its_place",
@@ -739,7 +807,10 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
         "nets/test_recognise.py::test_files_of_other_nets_say_what_was_seen"
     ),
     "but is another net": "nets/test_recognise.py::test_files_that_nearly_fit_are_refused",
-    "weights are for images, and X holds rows": "test_finetune.py::test_rows_take_no_weights",
+    "is for images, and X holds rows": "test_finetune.py::test_rows_take_no_weights",
+    "options takes no": (
+        "test_estimator.py::test_options_neither_contradict_the_parameters_nor_hide_labels"
+    ),
     "is not for this net": (
         "nets/test_weights.py::test_weights_of_another_net_are_refused_and_change_nothing"
     ),
@@ -803,6 +874,23 @@ def sites() -> list[Site]:
                 place = path.relative_to(package).as_posix()
                 found.append(Site(place, node.lineno, template(node.args[0])))
     return found
+
+
+@pytest.mark.parametrize(
+    ("word", "names", "near"),
+    [
+        ("A-b", ["ab", "abc"], ["ab"]),  # only spelled otherwise: the one that was meant
+        ("abd", ["abc", "zzz", "ab"], ["ab", "abc"]),
+        ("Two_Words", ["two-words", "TWO_WORDS"], ["two-words"]),
+        ("abcd", ["abc1", "abc2", "abc3", "abc4"], ["abc4", "abc3", "abc2"]),
+        ("nothing", ["ab"], []),
+    ],
+)
+def test_near_misses(word: str, names: list[str], near: list[str]) -> None:
+    assert errors.nearest(word, names) == near
+    told = f" Perhaps you meant {' or '.join(near)}." if near else ""
+    assert errors.perhaps(word, names) == told
+    assert errors.nearest(word, names, most=1) == near[:1]
 
 
 def test_every_error_of_the_package_is_listed() -> None:

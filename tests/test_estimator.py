@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import pickle
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.datasets import load_digits, make_blobs
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -21,7 +24,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import tamatch
 from tamatch import SSLClassifier, TaMatchClassifier
 from tamatch.augment import Augment, Policy
-from tamatch.estimators.vectors import DROP, STRONG, WEAK, Jitter
+from tamatch.data import make_split
+from tamatch.estimators.estimator import IN_OPTIONS
+from tamatch.estimators.vectors import DROP, STRONG, WEAK, Jitter, data_of, vector_engine
+from tamatch.runs.build import split_plan
 
 QUICK: dict[str, Any] = {"steps": 60, "batch": 16, "unlabelled": 16, "lr": 0.1, "ema": 0.0}
 EXPECTED_TO_FAIL = {
@@ -93,11 +99,147 @@ def test_names_and_minus_one_go_together() -> None:
     assert numbers.score(X, few) == numbers.score(X[few >= 0], few[few >= 0])
 
 
+def named(few: np.ndarray, unlabelled: Any) -> list[Any]:
+    names = ["red", "green", "blue"]
+    return [unlabelled if c < 0 else names[c] for c in few]
+
+
+def test_minus_one_may_be_a_text() -> None:
+    """In a list, NumPy turns the number into one where the other labels are names."""
+    X, _, few = blobs()
+    as_sorted = np.where(few < 0, -1, 2 - few)  # blue is the first class
+    numbers = TaMatchClassifier(**QUICK).fit(X, as_sorted)
+    given = (
+        named(few, -1),
+        np.array(named(few, "-1")),
+        np.array(named(few, "-1"), object),
+        np.array(named(few, -1), object),
+    )
+    for y in given:
+        model = TaMatchClassifier(**QUICK).fit(X, y)
+        assert model.classes_.tolist() == ["blue", "green", "red"]
+        assert np.array_equal(model.predict_proba(X), numbers.predict_proba(X))
+        assert model.score(X, y) == numbers.score(X, as_sorted)
+
+
+@pytest.mark.parametrize("kind", [str, object])
+def test_names_are_searched_and_validated(kind: type) -> None:
+    X, _, few = blobs(known=20)
+    y = np.array(named(few, "-1"), kind)
+    model = TaMatchClassifier(**{**QUICK, "steps": 30})
+    assert cross_val_score(model, X, y, cv=2).min() > 0.8
+    assert GridSearchCV(model, {"tau": [0.6, 0.95]}, cv=2).fit(X, y).best_score_ > 0.8
+
+
+@pytest.mark.parametrize("missing", [None, np.nan])
+@pytest.mark.parametrize("kind", [list, lambda y: np.array(y, object)])
+def test_other_signs_of_a_missing_label_are_refused(missing: Any, kind: Any) -> None:
+    X, _, few = blobs()
+    with pytest.raises(ValueError, match=f"y contains {missing}. Unlabelled rows have -1, or the"):
+        TaMatchClassifier(**QUICK).fit(X, kind(named(few, missing)))
+
+
+def test_class_shares_go_by_the_names_of_the_classes() -> None:
+    rows, _, few = blobs()
+    quick = {**QUICK, "steps": 3, "tau": 0.4, "target": "prior"}
+
+    def fitted(X: np.ndarray, y: Any, prior: Any) -> np.ndarray:
+        net = "wrn_10_1_clean" if X.ndim > 2 else None
+        model = TaMatchClassifier(net=net, options={"prior": prior}, **quick)
+        found: np.ndarray = model.fit(X, y).predict_proba(X)
+        return found
+
+    images = np.random.default_rng(0).integers(0, 256, (len(rows), 8, 8), dtype=np.uint8)
+    for X in (rows, images):
+        in_order = fitted(X, named(few, -1), (0.1, 0.3, 0.6))
+        shares = {"red": 6, "blue": 1, "green": 3}
+        assert np.array_equal(fitted(X, named(few, -1), shares), in_order)
+        numbers = np.where(few < 0, -1, 7 - few)  # 7, 6 and 5 for red, green and blue
+        assert np.array_equal(fitted(X, numbers, {7: 6, 5: 1, 6: 3}), in_order)
+        assert not np.array_equal(fitted(X, numbers, {7: 1, 5: 6, 6: 3}), in_order)
+        with pytest.raises(ValueError, match="share of 'pink', which is no class"):
+            fitted(X, named(few, -1), {"red": 6, "blue": 1, "pink": 3})
+
+
 @pytest.mark.parametrize("method", ["fixmatch", "mixmatch", "vat", "remixmatch", "comatch"])
 def test_methods_made_for_images_take_vectors(method: str) -> None:
     X, y, few = blobs()
     model = SSLClassifier(method, **{**QUICK, "ema": 0.9, "steps": 20}).fit(X, few)
     assert np.isfinite(model.predict_proba(X)).all() and model.score(X, y) > 0.5
+
+
+IMAGES_ONLY = {"head": "zero", "normalise": "half", "images": "stream"}
+
+
+def test_options_of_a_run_are_for_vectors_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of them is dropped in silence."""
+    X, _, few = blobs()
+    told: list[Any] = []
+    monkeypatch.setattr(torch, "set_num_threads", told.append)
+    monkeypatch.setattr(
+        "tamatch.runs.build.prepare", lambda kind, *, deterministic: told.append(deterministic)
+    )
+    SSLClassifier(options={"threads": 3, "deterministic": True}, **QUICK).fit(X, few)
+    assert told == [3, True]
+    for name, value in IMAGES_ONLY.items():
+        with pytest.raises(ValueError, match=f"{name}=… is for images"):
+            SSLClassifier(options={name: value}, **QUICK).fit(X, few)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("net", torch.nn.Linear(4, 3)), ("size", 16), ("flips", "none")]
+)
+def test_parameters_for_images_are_refused_with_rows(name: str, value: Any) -> None:
+    X, _, few = blobs()
+    with pytest.raises(ValueError, match=f"{name}=… is for images, and X holds rows of numbers"):
+        SSLClassifier(**{**QUICK, name: value}).fit(X, few)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "hint"),
+    [
+        ("method", "fixmatch", ""),
+        ("labels_per_class", 3, ""),
+        ("fold", "1/2", ""),
+        ("validation_per_class", 1, ""),
+        ("from", "runs/demo", ""),
+        ("from_", "runs/demo", ""),
+        ("seed", 3, ""),
+        ("steps", 5, " steps is a parameter of its own."),
+    ],
+)
+def test_options_neither_contradict_the_parameters_nor_hide_labels(
+    name: str, value: Any, hint: str
+) -> None:
+    X, _, few = blobs()
+    message = rf"options takes no {name}: it takes the method's own and prior, .*, graph\.{hint}$"
+    with pytest.raises(ValueError, match=message):
+        SSLClassifier(options={name: value}, **QUICK).fit(X, few)
+
+
+def test_the_page_names_the_options_of_a_run() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "scikit-learn.md").read_text()
+    listed = page.partition("`options` takes ")[2].partition(". The")[0]
+    assert re.findall(r"`(\w+)`", listed) == [*IN_OPTIONS]
+
+
+def test_layers_of_the_net_for_vectors_may_learn_at_rates_of_their_own() -> None:
+    X, _, few = blobs()
+    run = SSLClassifier(options={"layer_decay": 0.5}, **QUICK)._run(None, 9)
+    data = data_of(few, ("a", "b", "c"))
+    engine = vector_engine(run, X.astype(np.float32), data, make_split(data, split_plan(run)), 8)
+    names = {id(p): name for name, p in engine.method.net.named_parameters()}
+    rates = {
+        names[id(p)]: group["base_lr"]
+        for group in engine.optimizer.param_groups
+        for p in group["params"]
+    }
+    layers = {"body.0": 0.25, "body.2": 0.5, "head": 1.0}
+    assert rates == {
+        f"{layer}.{kind}": share * run.lr
+        for layer, share in layers.items()
+        for kind in ("weight", "bias")
+    }
 
 
 def test_images_are_classified() -> None:
@@ -112,6 +254,27 @@ def test_images_are_classified() -> None:
     assert np.array_equal(model.predict_proba(colour[..., :1] / 255.0), rows)
     again = pickle.loads(pickle.dumps(model))
     assert np.array_equal(again.predict_proba(X[:50]), rows)
+
+
+@pytest.mark.parametrize(("flips", "able"), [("none", True), ("horizontal", False), (None, False)])
+def test_left_and_right_are_told_apart_where_nothing_is_mirrored(
+    flips: str | None, able: bool
+) -> None:
+    """The classes are mirror images of each other."""
+    X = np.random.default_rng(0).integers(0, 60, (40, 8, 8), dtype=np.uint8)
+    y = np.arange(40) % 2
+    X[y == 0, :, :3] += 180
+    X[y == 1, :, -3:] += 180
+    options = {**QUICK, "net": "wrn_10_1_clean", "steps": 60, "ema": 0.9, "flips": flips}
+    assert (SSLClassifier("supervised", **options).fit(X, y).score(X, y) == 1) is able
+
+
+def test_a_moving_target_moves_by_the_length_of_the_training() -> None:
+    run = TaMatchClassifier(target="adaptive", steps=1500)._run(8, 9)
+    assert run.options["lambda_target"] == 0.9982539
+    given = TaMatchClassifier(target="adaptive", options={"lambda_target": 0.9})._run(8, 9)
+    assert given.options["lambda_target"] == 0.9
+    assert TaMatchClassifier()._run(8, 9).options["lambda_target"] is None
 
 
 def test_a_feature_that_never_changes_says_nothing() -> None:
@@ -186,6 +349,22 @@ def test_the_same_seed_gives_the_same_classifier() -> None:
     assert not np.array_equal(rows(own), rows(own))
     before = torch.get_rng_state()
     rows(None)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_threads_do_not_share_their_draws() -> None:
+    """As joblib's threading backend starts them. MixMatch draws from torch's own generator."""
+    X, _, few = blobs()
+
+    def rows(seed: int) -> np.ndarray:
+        model = SSLClassifier("mixmatch", **{**QUICK, "steps": 40}, random_state=seed)
+        found: np.ndarray = model.fit(X, few).predict_proba(X)
+        return found
+
+    alone, before = [rows(seed) for seed in range(4)], torch.get_rng_state()
+    with ThreadPoolExecutor(4) as threads:
+        together = list(threads.map(rows, range(4)))
+    assert np.array_equal(together, alone)
     assert torch.equal(torch.get_rng_state(), before)
 
 

@@ -68,7 +68,7 @@ def test_the_package_is_asked_for_by_name(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setattr(events, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"pip install 'tamatch\[tensorboard\]'"):
+    with pytest.raises(UsageError, match="pip install tensorboard"):
         events.check_installed()
     assert cli.main(["train", "--tensorboard", "--out", str(tmp_path / "run")]) == 2
     assert "--tensorboard needs the package tensorboard" in capsys.readouterr().err

@@ -82,7 +82,7 @@ def test_a_weight_file_needs_no_options(photos: Path, tiny: str, quick: None) ->
     text = "vit_tiny_p4_32: tiny.safetensors holds a vit_tiny_p16_224, here in 8 × 8 patches"
     assert f"  net        {text}" in lines
     assert "  lr         0.001: that of the last layer; less for each one further down" in lines
-    assert found.outlook == ""
+    assert found.remarks == ()
 
 
 def test_options_win_over_the_file(photos: Path, tiny: str, quick: None) -> None:
@@ -164,5 +164,5 @@ def test_arrays_start_from_weights(tiny: str) -> None:
 
 def test_rows_take_no_weights(tiny: str) -> None:
     model = tamatch.SSLClassifier(weights=tiny)
-    with pytest.raises(ValueError, match="weights are for images, and X holds rows of numbers"):
+    with pytest.raises(ValueError, match="weights=… is for images, and X holds rows of numbers"):
         model.fit(np.eye(4), [0, 1, -1, -1])

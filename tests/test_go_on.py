@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,16 @@ import numpy as np
 import pytest
 
 import tamatch
+from tamatch.apply.label import label
 from tamatch.data import make_split
+from tamatch.data.splitfile import listed_in
 from tamatch.errors import DataError, TamatchError, UsageError
 from tamatch.runs.build import data_of, engine_of, split_plan
+from tamatch.runs.lineage import first_weights
 from tamatch.runs.place import default_folder
 from tamatch.runs.run import baseline_config
 from tamatch.settings.config import configure, dump
+from tamatch.storage.folder import RunFolder
 from tests.faults.runs import DOZEN, crash_at, own_folder
 
 TWELVE: dict[str, Any] = {**DOZEN, "size": 16, "tau": 0.6}
@@ -88,10 +93,114 @@ def test_the_loop_ends_in_a_second_run_beside_the_first(first: Path) -> None:
     assert f"--from {first}" in record["command"] and f"--labels {given}" in record["command"]
     told = tamatch.apply.use.evaluate(done.path)
     assert told.images == 4
-    from tamatch.apply.label import label
-
     made = label(done.path, first.parents[1] / "all.csv")
     assert made.given == 10 and made.pool == 6
+
+
+def roles(run: Path) -> dict[str, set[str]]:
+    """The files of each role."""
+    return listed_in(run / "split.csv", "image")
+
+
+@pytest.fixture
+def validated(tmp_path: Path) -> Path:
+    """A finished run that held one image of each class out."""
+    options = {**TWELVE, "data": str(own_folder(tmp_path / "photos")), "validation_per_class": 1}
+    tamatch.train(out=tmp_path / "runs/first", quiet=True, **options)
+    return tmp_path / "runs/first"
+
+
+def test_what_earlier_runs_have_learnt_is_never_held_out(validated: Path) -> None:
+    """Over three runs: what validated goes on to do so, and only new images join it."""
+    first = roles(validated)
+    new = [f"train/unlabelled/{i}.png" for i in range(4)]
+    given = labelled(validated, *(f"{f},{'light' if i % 2 else 'dark'}" for i, f in enumerate(new)))
+    second = tamatch.train(from_=str(validated), labels=str(given), seed=5, quiet=True).path
+    assert roles(second)["validation"] == first["validation"]
+    assert roles(second)["labelled"] == first["labelled"] | {*new}
+    options = {"validation_per_class": 2, "seed": 6, "quiet": True}
+    with pytest.raises(DataError, match="1 of its 6 labelled images can be held out, as --from"):
+        tamatch.train(from_=str(second), **options)
+    table = given.read_text()
+    for i, kind in ((4, "light"), (5, "dark")):
+        table += f"train/unlabelled/{i}.png,{kind}\n"
+    given.write_text(table)
+    third = tamatch.train(from_=str(second), **options).path
+    late = {f"train/unlabelled/{i}.png" for i in (4, 5)}
+    assert roles(third)["validation"] == first["validation"] | late
+    assert json.loads((third / "run.json").read_text())["seen"] == {"validation": 0, "test": 0}
+
+
+def test_images_are_known_again_at_another_size(validated: Path) -> None:
+    done = tamatch.train(from_=str(validated), size=24, seed=9, quiet=True)
+    assert roles(done.path)["validation"] == roles(validated)["validation"]
+
+
+def test_images_are_known_again_under_other_names(validated: Path, tmp_path: Path) -> None:
+    photos = tmp_path / "photos"
+    for kind in ("dark", "light"):
+        for i in range(4):
+            (photos / "train" / kind / f"{i}.png").rename(photos / "train" / kind / f"n{3 - i}.png")
+    done = tamatch.train(from_=str(validated), seed=9, quiet=True)
+    before = listed_in(validated / "split.csv", "hash")["validation"]
+    assert listed_in(done.path / "split.csv", "hash")["validation"] == before
+
+
+def test_test_images_that_an_earlier_run_has_learnt_are_told(
+    validated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train, test = tmp_path / "photos/train/dark", tmp_path / "photos/test/dark"
+    [known, *_] = sorted(roles(validated)["labelled"])
+    (tmp_path / "photos" / known).rename(test / "9.png")
+    assert len([*train.iterdir()]) == 3
+    done = tamatch.train(from_=str(validated))
+    told = f"1 of 5 test images are labelled images to learn from, too, or were for {validated}"
+    assert told in capsys.readouterr().err
+    assert json.loads((done.path / "run.json").read_text())["seen"]["test"] == 1
+    assert "1 of which were learnt with their labels" in done.report_path.read_text()
+    assert tamatch.apply.use.evaluate(done.path).learnt_from == 1
+
+
+def test_a_baseline_holds_out_what_its_run_does(validated: Path) -> None:
+    """Though there is no earlier baseline to go on from."""
+    done = tamatch.train(from_=str(validated), baseline="supervised", seed=7, quiet=True)
+    split = (done.path / "split.csv").read_bytes()
+    assert (done.path / "baseline/split.csv").read_bytes() == split
+
+
+def test_a_resumed_run_holds_out_what_it_did_without_the_first(
+    validated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"data": str(tmp_path / "photos"), "from_": str(validated), "seed": 8}
+    options |= {"validation_per_class": 1}
+    whole = tamatch.train(out=tmp_path / "whole", quiet=True, **{**TWELVE, **options})
+    crashed = crash_at(6, monkeypatch, tmp_path / "second", **{**TWELVE, **options})
+    validated.rename(validated.with_name("gone"))
+    again = tamatch.resume(crashed, quiet=True)
+    assert {**again.result, "seconds": 0} == {**whole.result, "seconds": 0}
+    assert (crashed / "split.csv").read_bytes() == (whole.path / "split.csv").read_bytes()
+
+
+def test_folds_of_a_run_that_goes_on_begin_as_the_first_one_did(
+    first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the first run has learnt must not judge."""
+    done = tamatch.train(from_=str(first), baseline="none", quiet=True)
+    try_it = partial(label, done.path, precision=0.1, folds=2)
+    monkeypatch.chdir(tmp_path)
+    made = try_it(tmp_path / "sure.csv")
+    assert made.lines()[-1].endswith(", if the pool is like the labelled images.")
+    for k in (1, 2):
+        fold = json.loads((done.path / f"folds/{k}-of-2/run.json").read_text())["config"]
+        assert (fold["from_"], fold["weights"]) == (None, None)
+    gone = first.rename(first.with_name("gone"))
+    with pytest.raises(DataError, match=f"goes back to {first}, which is no longer there"):
+        try_it(tmp_path / "again.csv")
+    gone.rename(first)
+    record = json.loads((first / "run.json").read_text())
+    record["config"]["weights"] = "none.safetensors"
+    (first / "run.json").write_text(json.dumps({**record, "started_in": "/where"}))
+    assert first_weights(RunFolder(done.path)) == "/where/none.safetensors"
 
 
 def test_default_folders_count_on() -> None:
@@ -138,6 +247,8 @@ def test_a_changed_label_file_is_refused(
 def test_contradictions_are_refused(first: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--from and --weights both give the weights"):
         configure({"from_": str(first), "weights": "w.safetensors"})
+    with pytest.raises(UsageError, match="--fold holds labels out that the run of --from has"):
+        configure({"from_": str(first), "fold": "1/5"})
     with pytest.raises(UsageError, match="--labels gives labels, and --labels-per-class hides"):
         configure({"data": "photos", "labels": "l.csv", "labels_per_class": 2})
     with pytest.raises(UsageError, match="holds no run"):

@@ -18,12 +18,16 @@ def switches_as_before() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("device", "able", "expected"), [
-    ("cpu", True, "fp32"), ("cuda", True, "bf16"), ("cuda", False, "fp32"),
+    ("cpu", True, "fp32"), ("cuda:1", True, "bf16"), ("cuda:1", False, "fp32"),
 ])  # fmt: skip
 def test_half_precision_is_for_gpus_that_have_it(
     device: str, able: bool, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: able)
+    def capability(asked: torch.device) -> tuple[int, int]:
+        assert asked == torch.device(device)  # which need not be the current one
+        return (8, 0) if able else (7, 5)
+
+    monkeypatch.setattr(torch.cuda, "get_device_capability", capability)
     assert pick_precision(configure({}), torch.device(device)) == expected
     assert pick_precision(configure({"precision": "tf32"}), torch.device(device)) == "tf32"
 

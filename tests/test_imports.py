@@ -12,6 +12,7 @@ import pytest
     "code",
     [
         "import tamatch",
+        "import tamatch; tamatch.errors.Stopped",
         "from tamatch.cli import main; main([])",
         "from tamatch.cli import main; main(['methods'])",
         "from tamatch.cli import main; main(['methods', '--json'])",
@@ -22,6 +23,7 @@ import pytest
         "import tamatch.report",
         "import tamatch.data",
         "from tamatch.cli import main; main(['train', '--method', 'fixmach'])",
+        "from tamatch.cli import main; main(['train', '--net', 'wrn'])",
         "from tamatch.cli import main; main(['report', 'no-such-run'])",
         "from tamatch.cli import main\ntry: main(['train', '--help'])\nexcept SystemExit: pass",
     ],

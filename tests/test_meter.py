@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import pytest
 import torch
 
+from tamatch.errors import UsageError
 from tamatch.step.meter import Meter
 
 GOOD, BAD = torch.tensor(False), torch.tensor(True)
@@ -32,3 +34,19 @@ def test_a_bad_step_does_not_count() -> None:
     assert meter.read() == {"a": 3.0, "max_w": 2.0}
     meter.add_({"a": torch.tensor(torch.nan), "max_w": torch.tensor(torch.nan)}, BAD)
     assert meter.read() == {}
+
+
+def test_no_gradient_is_kept() -> None:
+    meter = Meter()
+    meter.add_({"a": torch.ones((), requires_grad=True) * 2}, GOOD)
+    assert not meter.total.requires_grad and meter.read() == {"a": 2.0}
+
+
+@pytest.mark.parametrize(
+    "later", [{}, {"a": torch.ones(2)}, {"a": torch.ones(()), "b": torch.ones(())}]
+)
+def test_each_step_has_the_same_parts(later: dict[str, torch.Tensor]) -> None:
+    meter = Meter()
+    meter.add_({"a": torch.ones(())}, GOOD)
+    with pytest.raises(UsageError, match=r"the part '[ab]' of the method's loss is not in each"):
+        meter.add_(later, GOOD)

@@ -35,7 +35,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("model")
     torch.manual_seed(0)
     net = nets.build("wrn_10_1", len(CLASSES), 16)
-    Model(Facts("wrn_10_1", CLASSES, 16, (0.5,) * 3, (0.2,) * 3)).save(folder, net)
+    Model(Facts("wrn_10_1", CLASSES, 16, (0.5,) * 3, (0.2,) * 3), net).save(folder)
     return folder
 
 
@@ -65,6 +65,22 @@ def said(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
 
 def rows_of(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
+
+
+@pytest.mark.parametrize(("size", "batches"), [(16, [256, 4]), (64, [64, 64, 64, 64, 4])])
+def test_answers_come_in_batches_of_so_many_pixels(size: int, batches: list[int]) -> None:
+    """The larger the images, the fewer at once: any number of any size fits in memory."""
+    facts = Facts("wrn_10_1", CLASSES, size, (0.5,) * 3, (0.2,) * 3, temperature=2.0)
+    model = Model(facts, nets.build("wrn_10_1", len(CLASSES), size).eval())
+    images = torch.randint(0, 256, (260, 3, size, size), dtype=torch.uint8)
+    p, features = zip(*model.answers(images), strict=True)
+    assert [*map(len, p)] == [*map(len, features)] == batches and features[0].shape[1] == 64
+    assert torch.equal(torch.cat(p), model.probabilities(images))
+    assert not p[0].requires_grad and model.probabilities(images[:0]).shape == (0, len(CLASSES))
+    seen = ((images[:3] / 255) - 0.5) / 0.2
+    with torch.no_grad():
+        want = (model.net(seen).logits / 2.0).softmax(-1)
+    torch.testing.assert_close(p[0][:3], want)
 
 
 def test_folders_are_walked_in_order(photos: Path) -> None:
@@ -152,6 +168,16 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_written(
     assert lines[1].endswith("gone.png is left out: No such file or directory")
     assert lines[2] == "tamatch: 2 of 3 images could not be read; see above. The rest is written."
     assert [row["path"] for row in rows_of(out.read_text())] == [str(photos / "b.png")]
+
+
+def test_a_pipe_is_told_not_waited_for(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Image.new("RGB", (20, 20)).save(tmp_path / "a.png")
+    os.mkfifo(tmp_path / "pipe.jpg")
+    assert main(["predict", str(model), str(tmp_path)]) == 3
+    told = capsys.readouterr()
+    assert "pipe.jpg is left out: not a file" in told.err and "a.png," in told.out
 
 
 def test_photos_in_a_format_that_is_not_read_are_told_too(
@@ -258,11 +284,36 @@ def test_one_image_or_many_of_any_kind(model: Path, photos: Path) -> None:
     assert len(clf.predict(path for path in [photos / "a.jpg"] * 3)) == 3
 
 
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_tensors_have_their_colours_first(model: Path, channels: int) -> None:
+    clf, pixels = tamatch.load(model), image((2, 16, 20, channels))
+    want = clf.predict(pixels).probabilities
+    tensors = torch.from_numpy(pixels).permute(0, 3, 1, 2)
+    for same in (tensors, [*tensors], tensors / 255, (tensors / 255).requires_grad_()):
+        assert np.allclose(clf.predict(same).probabilities, want, atol=1e-6)
+    assert np.array_equal(
+        clf.predict(tensors[0]).probabilities, clf.predict(pixels[0]).probabilities
+    )
+
+
+def test_features_are_what_the_last_layer_sees(model: Path, photos: Path) -> None:
+    clf = tamatch.load(model)
+    images = [*image((300, 16, 16, 3)), photos / "a.jpg"]  # more than a batch
+    seen = clf.features(images)
+    assert seen.shape == (301, 64) and clf.features([]).shape == (0, 64)
+    logits = torch.from_numpy(seen) @ clf.net.head.weight.T + clf.net.head.bias
+    p = logits.detach().softmax(-1).numpy()
+    assert np.allclose(p, clf.predict(images).probabilities, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (7, "predict takes file names, Pillow images and arrays of pixels, or a list .* got int"),
-        ([None], "predict takes file names, Pillow images and arrays of pixels; got NoneType"),
+        (7, "a model takes file names, Pillow images, .* of pixels, or a list .* got int"),
+        ([None], "a model takes file names, Pillow images, .* tensors of pixels; got NoneType"),
+        (torch.zeros(16, 16, 3), r"must be \(1, H, W\), .* got \(16, 16, 3\)"),
+        (torch.zeros(2, 16, 16, 3), r"must be \(1, H, W\), .* got \(16, 16, 3\)"),
+        (torch.zeros(3, 16, 16, dtype=torch.int64), "must be bytes .* got int64"),
         ([image((4, 4, 5))], r"must be \(H, W\), .* got \(4, 4, 5\)"),
         (image((4, 4, 3)).astype(np.int64), "must be bytes .* got int64"),
         (image((4, 4, 3), np.float64) * 255, "floats in 0 … 1; got float64"),

@@ -41,6 +41,19 @@ def recipe(data: str, method: str) -> Run:
     return configure({"data": data, "method": method})
 
 
+@pytest.mark.parametrize(
+    ("data", "flips"),
+    [
+        ("digits", "none"), ("eurosat", "both"), ("cifar10", "horizontal"),
+        ("cifar10-lt", "horizontal"), ("cifar100", "horizontal"), ("stl10", "horizontal"),
+        ("some/folder", "horizontal"),
+    ],
+)  # fmt: skip
+def test_what_is_mirrored(data: str, flips: str) -> None:
+    assert configure({"data": data}).flips == flips
+    assert configure({"data": data, "flips": "none"}).flips == "none"
+
+
 @pytest.mark.parametrize("method", VIT)
 def test_method_values_of_the_transformer_protocol(method: str) -> None:
     assert recipe("cifar100", method).options.items() >= OPTIONS[method].items()

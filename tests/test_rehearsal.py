@@ -12,10 +12,11 @@ from tamatch import methods
 from tamatch.cli import main
 from tamatch.runs.build import engine_of
 from tamatch.settings.config import configure
+from tamatch.storage.folder import RunFolder
 from tests.tiny import digits
 
 HEAD = """
-import tamatch
+import tamatch, torch
 from tamatch.losses import each_ce
 from tamatch.types import Loss
 
@@ -31,6 +32,17 @@ CONSTRUCTOR = """
     def __init__(self, net, task, *, tau=0.5):
         super().__init__(net, task)
 """
+STATE = """
+    def __init__(self, net, task, **base):
+        super().__init__(net, task, **base)
+        self.seen = 0
+        self.register_buffer("shares", torch.tensor(0.1).expand(10))
+        self.head = torch.nn.Linear(net.width, 2)
+
+    def after_step(self):
+        super().after_step()
+"""
+GOOD = FORWARD.replace("RETURNED", "Loss(sup, {})")
 TINY = ("--steps", "2", "--net", "wrn_10_1", "--baseline", "none")
 
 
@@ -51,8 +63,29 @@ TINY = ("--steps", "2", "--net", "wrn_10_1", "--baseline", "none")
         (CONSTRUCTOR + FORWARD.replace("RETURNED", "Loss(sup, {})"),
          "building it failed (TypeError: Mine.__init__() got an unexpected keyword argument "
          "'ema')."),
+        (FORWARD.replace("RETURNED", "Loss(sup, {'count': sup})"),
+         "'count' cannot be a part of its loss, as lines of the log have that name for something "
+         "else. Choose another."),
+        ("    views = (['weak'], ['weak', 'strong'])" + GOOD,
+         "views must be tamatch.types.Views(x=(…), u=(…)), not tuple."),
+        (STATE + "        self.rows += 1" + GOOD,
+         "a first step failed (mine.py, line 16: AttributeError: 'Mine' object has no attribute "
+         "'rows')."),
+        (STATE + "        self.seen += 1" + GOOD,
+         "its number seen changes in a step. It is not saved, and stands still where steps are "
+         "recorded: make it a buffer and write into that, as in `self.seen.add_(1)`."),
+        (STATE + "        self.shares = 0.9 * self.shares" + GOOD,
+         "its buffer shares is replaced in a step. Averages, checkpoints and recorded steps hold "
+         "on to the tensor that __init__ registers: write into that one, with "
+         "`self.shares.copy_(…)` or as in `self.shares.mul_(0.9).add_(…)`."),
+        (STATE.replace("Linear(net.width,", "LazyLinear(") + GOOD,
+         "its head.weight has no shape before the first step, and the optimizer needs it. The "
+         "features of the net have the width net.width."),
+        (FORWARD.replace("RETURNED", "Loss((x.logits.exp() * x.logits.exp().zero_()).mean(), {})"),
+         "a first step failed (RuntimeError: one of the variables needed for gradient "),
     ],
-    ids=["no forward", "tensor", "vector", "no gradient", "float", "name", "constructor"],
+    ids=["no forward", "tensor", "vector", "no gradient", "float", "name", "constructor",
+         "log's name", "views", "after_step", "number", "buffer", "lazy", "way back"],
 )  # fmt: skip
 def test_a_mistake_is_told_in_one_line(
     body: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
@@ -62,8 +95,22 @@ def test_a_mistake_is_told_in_one_line(
     Path("mine.py").write_text(HEAD + body)
     assert main(["train", "--method", "mine.py:Mine", *TINY, "--out", "run"]) == 2
     said = capsys.readouterr().err.splitlines()
-    assert said[-1] == f"tamatch: --method mine.py:Mine: {told}"
+    assert said[-1].startswith(f"tamatch: --method mine.py:Mine: {told}")
     assert not Path("run").exists()
+
+
+def test_what_harms_nothing_is_no_mistake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts with a gradient, buffers by `expand`, what one function leaves for another."""
+    monkeypatch.chdir(tmp_path)
+    used = FORWARD.replace("(x,) =", "self.rows = len(batch.y)\n        (x,) =")
+    used = used.replace("RETURNED", "Loss(sup, {'sup': sup, 'shares': self.shares})")
+    written = "        self.shares.add_(self.rows)"
+    Path("mine.py").write_text(HEAD + STATE + written + used)
+    tamatch.train(method="mine.py:Mine", net="wrn_10_1", steps=2, baseline="none", batch=8,
+                  log_every=1, quiet=True, out="run")  # fmt: skip
+    rows = [row for row in RunFolder(Path("run")).rows() if row["kind"] == "train"]
+    assert [row["sup"] for row in rows] == [row["total"] for row in rows]
+    assert [row["shares"] for row in rows] == [pytest.approx([0.1 + 8 * i] * 10) for i in (1, 2)]
 
 
 def test_a_file_that_has_changed_is_read_again(
@@ -75,9 +122,16 @@ def test_a_file_that_has_changed_is_read_again(
         assert methods.get("mine.py:Mine").title == title  # type: ignore[attr-defined]
 
 
-def test_the_trial_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    example = Path(__file__).parents[1] / "examples/own_method.py"
-    run = configure({"method": f"{example}:Rising", "net": "wrn_10_1", "steps": 2})
+@pytest.mark.parametrize("name", ["examples/own_method.py:Rising", "mine.py:Mine"])
+def test_the_trial_leaves_nothing_behind(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.py").write_text(
+        HEAD + STATE + "        self.head.weight.data.add_(self.shares.add_(1).mean())" + GOOD
+    )
+    (tmp_path / "examples").symlink_to(Path(__file__).parents[1] / "examples")
+    monkeypatch.chdir(tmp_path)
+    run = configure({"method": name, "net": "wrn_10_1", "steps": 2})
     data, split = digits()
     states = []
     for tried in (True, False):
@@ -86,6 +140,7 @@ def test_the_trial_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> Non
         before = torch.get_rng_state()
         engine = engine_of(run, data, split)
         assert torch.equal(torch.get_rng_state(), before)
+        assert all(weight.grad is None for weight in engine.method.parameters())
         states.append(engine.method.state_dict())
     assert states[0].keys() == states[1].keys()
     assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())

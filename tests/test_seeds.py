@@ -14,9 +14,8 @@ import pytest
 
 import tamatch
 from tamatch import cli
-from tamatch.errors import StorageError, UsageError
+from tamatch.errors import Stopped, StorageError, UsageError
 from tamatch.machine.room import NoRoom
-from tamatch.machine.signals import Stopped
 from tamatch.rules.choose import Speed
 from tamatch.runs import automatic, run, seeds, shelf
 from tamatch.runs.progress import Progress
@@ -196,7 +195,9 @@ def test_the_figures_are_summed_up(tmp_path: Path, capsys: pytest.CaptureFixture
     assert record["seeds"] == [0, 1, 2] and record["ddof"] == 1
     assert [row["error"] for row in record["runs"]] == pytest.approx(errors)
     assert record["error"] == pytest.approx({"mean": mean(errors), "std": stdev(errors)})
-    assert record["baseline_error"]["mean"] > 0 and 0 <= record["utilization"]["mean"] <= 1
+    based = [100 - (f.baseline_accuracy or 0) for f in made]
+    assert [row["baseline_error"] for row in record["runs"]] == pytest.approx(based)
+    assert based != pytest.approx(errors) and 0 <= record["utilization"]["mean"] <= 1
     assert cli.main(["resume", str(tmp_path / "all")]) == 0  # all of it is finished
     shown = capsys.readouterr().out
     assert f"{mean(errors):.2f} ± {stdev(errors):.2f} %" in shown and "supervised" in shown

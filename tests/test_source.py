@@ -24,7 +24,7 @@ from tamatch.settings import hardware
 from tamatch.settings.config import configure
 from tamatch.step.engine import Engine
 from tamatch.step.exam import Exam
-from tamatch.step.source import BLOCK, Draw, Resident, Source, Streamed, to_device
+from tamatch.step.source import BLOCK, Draw, OnHost, Resident, Source, Streamed, to_device
 from tests.contract.test_contract import assert_equal
 from tests.processes import fingerprint
 from tests.tiny import digits, tiny_engine
@@ -184,6 +184,16 @@ def test_an_exam_on_the_host_has_the_marks_of_one_on_the_device() -> None:
     there, here = Exam(data, test, CPU), Exam(data, test)
     assert isinstance(there.images, torch.Tensor) and not isinstance(here.images, torch.Tensor)
     assert torch.equal(engine.probabilities(there.images), engine.probabilities(here.images))
+
+
+def test_images_on_the_host_lie_as_on_the_device_or_as_they_are_stored() -> None:
+    """The last bits of what a net says depend on it."""
+    data, split = digits()
+    there = to_device(data.images, split.test, CPU)[3:9]
+    for layout, stored in {torch.contiguous_format: False, torch.channels_last: True}.items():
+        rows = OnHost(data.images, split.test, channels_last=stored)
+        assert len(rows) == len(split.test) and torch.equal(rows[3:9], there)
+        assert rows[3:9].is_contiguous(memory_format=layout)
 
 
 def test_images_are_sent_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:

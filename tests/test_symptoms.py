@@ -34,7 +34,7 @@ def test_nobody_worries_early() -> None:
 
 @pytest.mark.parametrize(("used", "fires"), [(0.0, True), (0.0099, True), (0.01, False)])
 def test_unused_images_are_noticed(used: float, fires: bool) -> None:
-    found = unused(used, 2000, Reached(0.61, 0.95, 0.6))
+    found = unused(used, 2000, lambda: Reached(0.61, 0.95, 0.6))
     assert (found is not None) == fires
     if found:
         text = str(found)
@@ -43,8 +43,14 @@ def test_unused_images_are_noticed(used: float, fires: bool) -> None:
 
 
 def test_a_method_without_a_threshold_is_not_told_to_lower_it() -> None:
-    found = unused(0.0, 300, Reached(0.4, None, 0.3))
+    found = unused(0.0, 300, lambda: Reached(0.4, None, 0.3))
     assert found is not None and "tau" not in str(found) and "τ" not in str(found)
+
+
+def test_no_threshold_is_advised_that_is_not_lower() -> None:
+    """As after a resume: the pool is sure by now, and the average of the use is not."""
+    found = unused(0.0, 300, lambda: Reached(0.99, 0.95, 0.95))
+    assert found is not None and found.cure.startswith("Try a smaller --lr")
 
 
 def test_a_class_that_is_never_predicted_is_named() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,6 +21,28 @@ from tamatch.types import Task
 
 NET = "wrn_10_1_clean"
 BATCH, UNLABELLED, STEPS = 8, 12, 40
+OWN_METHOD = """
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tamatch
+import tamatch.methods.fixmatch
+from tamatch.kinds import FRACTION
+
+
+class Own({parent}):
+    def __init__(self, net, task, *, {declared}, **options):
+        super().__init__(net, task, **options)
+"""
+
+
+def own_method(folder: Path, declared: str, parent: str = "tamatch.Method") -> str:
+    """The name of a user's method with these keywords, in a file of its own."""
+    file = folder / "own.py"
+    file.write_text(OWN_METHOD.format(parent=parent, declared=declared))
+    return f"{file}:Own"
 
 
 @cache

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..errors import NumericError, UsageError
+from ..errors import NumericError, UsageError, perhaps
 from ..report import model_card
 from ..runs.model import Model
 from ..storage.files import write_bytes
@@ -51,7 +51,6 @@ class Deployed(nn.Module):
 
     def __init__(self, model: Model) -> None:
         super().__init__()
-        assert model.net is not None
         self.net, self.temperature = model.net, model.facts.temperature
         self.register_buffer("scale", model.normalise.scale)
         self.register_buffer("shift", model.normalise.shift)
@@ -76,7 +75,8 @@ def export(
     more than `TOLERANCE`, that is an error and no ONNX or .pt2 file is left behind.
     """
     if format not in FORMATS:
-        raise UsageError(f"--format takes {', '.join(FORMATS)}; got {format!r}.")
+        hint = perhaps(str(format), FORMATS, most=1)
+        raise UsageError(f"--format takes {', '.join(FORMATS)}; got {format!r}.{hint}")
     folder = RunFolder(path_of(path, "export takes a run folder"))
     folder.read()  # says what is wrong where this is no run
     model = load(folder.path, net)
@@ -144,8 +144,7 @@ def to_pt2(model: Model, place: Path) -> Exported:
 
 def to_folder(model: Model, place: Path, card: str, net: AnyNet | None = None) -> Exported:
     """Weights, facts and a model card; `tamatch.load` reads the folder."""
-    assert model.net is not None
-    model.save(place, model.net)
+    model.save(place)
     write_bytes(place / "README.md", card.encode())
     again = load(place, net)
 
@@ -201,12 +200,12 @@ def try_out(size: int) -> list[np.ndarray]:
 
 
 def needed(package: str) -> Any:
-    """A package of the `onnx` extra, or an error that says how to get it."""
+    """A package of the extra `onnx`, or an error that says how to get it."""
     try:
         return import_module(package)
     except ImportError:
         raise UsageError(
-            f"--format onnx needs the package {package}: `pip install 'tamatch[onnx]'`."
+            f"--format onnx needs the package {package}: `pip install onnx onnxscript onnxruntime`."
         ) from None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import math
 from dataclasses import dataclass
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from .. import nets
 from ..data import DataSet, Split, read_split
@@ -18,22 +16,20 @@ from ..data.dataset import UNKNOWN
 from ..errors import DataError, UsageError
 from ..judge.cut import RISK, Cut, choose_cut, least_images
 from ..kinds import FRACTION, SHARE
-from ..runs.build import data_of
 from ..runs.folds import countable, trained_without
 from ..runs.model import Model
 from ..runs.progress import Progress
-from ..runs.run import stored_config
 from ..settings.config import Run
+from ..step.source import OnHost
 from ..storage.folder import RunFolder
 from ..storage.paths import path_of
-from ..storage.spreadsheet import restore, write_table
-from .use import load
+from ..storage.spreadsheet import read_rows, write_table
+from .use import load, own_data
 
 if TYPE_CHECKING:
     from ..nets import AnyNet
 
 COLUMNS = ("file_name", "label", "confidence", "second", "accepted")
-BATCH = 256  # images predicted together
 
 
 @dataclass(frozen=True)
@@ -46,7 +42,7 @@ class Labelled:
     given: int  # images that had their label before; they are in the table, too
     confidence: float
     cut: Cut | None  # where it was chosen for a precision
-    judged_by: str = "validation images"  # what the cut was chosen on
+    folds: int | None = None  # of the labelled images, where these judged the cut
 
     @property
     def coverage(self) -> float:
@@ -64,11 +60,13 @@ class Labelled:
         if self.confidence:
             lines.append(f"Labels with a confidence below {self.confidence:.4f} are left empty.")
         if self.cut is not None:
+            judges = "labelled images" if self.folds else "validation images"
+            how = ", each held out once," if self.folds else ""
             lines.append(
-                f"{self.cut.right:,} of {self.cut.images:,} {self.judged_by} at or above that are "
+                f"{self.cut.right:,} of {self.cut.images:,} {judges}{how} at or above that are "
                 f"right. With {100 * (1 - RISK):.0f} % certainty, at least "
                 f"{100 * self.cut.precision:.1f} % of such labels are, if the pool is like the "
-                f"{self.judged_by}."
+                f"{judges}."
             )
         return lines
 
@@ -83,12 +81,14 @@ def label(
     overwrite: bool = False,
     quiet: bool = True,
     net: AnyNet | None = None,
+    data: str | None = None,
 ) -> Labelled:
     """Write the label of every image of a run's pool; below the cut it stays empty.
 
     The cut is `min_confidence`, or is chosen such that at least the share `precision` of the
     labels is right. The run's validation images judge that; or, with `folds`, its labelled images
     do, each by one of so many models that are trained without it, which takes as many runs.
+    `data` is where the run's images lie now, if they were moved.
     """
     check_options(min_confidence, precision, folds)
     place = path_of(out, "out takes a CSV file to write")
@@ -97,34 +97,33 @@ def label(
         raise UsageError(f"--out {place} is a folder; give a file.")
     if place.exists() and not overwrite:
         raise UsageError(f"{place} exists already. Use another --out, or --overwrite.")
-    run, model = stored_config(folder), load(folder.path, net)
+    folder.read()  # says what is wrong where this is no run
+    model = load(folder.path, net)
+    run, images = own_data(folder, model, data=data)
     nets.stand_in(run.net, net)
-    data = data_of(run, model.facts.size)
-    if data.classes != model.facts.classes:
-        raise DataError(f"{data.name} no longer has the classes that the model was trained on.")
-    split = read_split(folder.split, data)
+    split = read_split(folder.split, images)
 
-    cut, kind = None, "validation images"
+    cut = None
     if precision and folds:
-        progress, kind = Progress(folder.log, quiet=quiet), "labelled images, each held out once,"
-        cut = cut_by_folds(model, run, data, split, folder, (precision, folds), progress)
+        progress = Progress(folder.log, quiet=quiet)
+        cut = cut_by_folds(model, run, images, split, folder, (precision, folds), progress)
     elif precision:
-        cut = cut_by_validation(model, data, split, precision, folder)
+        cut = cut_by_validation(model, images, split, precision, folder)
     level = cut.confidence if cut else min_confidence or 0.0
-    given = np.concatenate([split.labelled, split.validation])
-    pool = split.unlabelled[~np.isin(split.unlabelled, given)]
-    p_given, p_pool = (probabilities(model, data, part) for part in (given, pool))
+    given, pool = split.known, split.unknown
+    p_given, p_pool = (probabilities(model, images, part) for part in (given, pool))
     used = accepted(folder)
     sure = p_pool.max(-1) >= level
     rows = [
-        line(data, i, p, int(data.labels[i]), "given") for i, p in zip(given, p_given, strict=True)
+        line(images, i, p, int(images.labels[i]), "given")
+        for i, p in zip(given, p_given, strict=True)
     ]
     rows += [
-        line(data, i, p, int(p.argmax()), used.get(data.files[i], ""), named=bool(keep))
+        line(images, i, p, int(p.argmax()), used.get(images.files[i], ""), named=bool(keep))
         for i, p, keep in zip(pool, p_pool, sure, strict=True)
     ]
     write_table(place, COLUMNS, rows)
-    return Labelled(place, len(pool), int(sure.sum()), len(given), level, cut, kind)
+    return Labelled(place, len(pool), int(sure.sum()), len(given), level, cut, folds)
 
 
 def check_options(min_confidence: float | None, precision: float | None, folds: int | None) -> None:
@@ -151,10 +150,9 @@ def line(
 
 def probabilities(model: Model, data: DataSet, indices: np.ndarray) -> np.ndarray:
     """(n, C) of these images."""
-    parts = [indices[i : i + BATCH] for i in range(0, len(indices), BATCH)]
-    pixels = (torch.from_numpy(data.images[part]).permute(0, 3, 1, 2) for part in parts)
-    empty = np.empty((0, len(data.classes)), np.float32)
-    return np.concatenate([empty, *(model.probabilities(p).numpy() for p in pixels)])
+    images = OnHost(data.images, indices, channels_last=True)
+    found: np.ndarray = model.probabilities(images).numpy()
+    return found
 
 
 def cut_by_validation(
@@ -206,7 +204,7 @@ def cut_by_folds(
             "the cut yourself: --min-confidence."
         )
     confidence, right = [], []
-    for other, images in trained_without(folder, run, data, split.labelled, folds, progress):
+    for other, images in trained_without(folder, run, data, split, folds, progress):
         facts = dataclasses.replace(other.facts, temperature=model.facts.temperature)
         p = probabilities(Model(facts, other.net), data, images)
         confidence.append(p.max(-1))
@@ -222,8 +220,8 @@ def accepted(folder: RunFolder) -> dict[str, str]:
     Empty for methods without such a rule, and where the run's own table is gone.
     """
     try:
-        with (folder.path / "predictions" / "pool.csv").open(newline="", encoding="utf-8") as file:
-            times = {restore(row["image"]): row["accepted"] for row in csv.DictReader(file)}
-    except (OSError, KeyError, UnicodeDecodeError, csv.Error):
+        rows = read_rows(folder.path / "predictions" / "pool.csv", "image", "accepted")
+        times = {row["image"]: row["accepted"] for row in rows}
+    except DataError:
         return {}
     return {image: "no" if n == "0" else "yes" for image, n in times.items() if n}

@@ -1,31 +1,31 @@
-"""Using a trained run: its model, its marks on other data."""
+"""Using a trained run: its model, its data, its marks on these and on others."""
 
 from __future__ import annotations
 
 import dataclasses
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
-from ..data import DataSet, make_split
+from ..data import DATASETS, UNKNOWN, DataSet, Progress
 from ..data import load as load_data
-from ..data.splitfile import image_hashes, learnt_from
+from ..data.splitfile import still_there
 from ..errors import DataError, UsageError
 from ..judge.trust import LEVEL, Trust, measure
-from ..runs.build import data_of, split_plan
+from ..runs.build import data_of
+from ..runs.lineage import learnt_by, lineage
 from ..runs.model import Model
 from ..runs.run import stored_config
+from ..settings.config import Run
 from ..step.exam import Exam, Marks
 from ..storage.folder import RunFolder, what_to_name
 from ..storage.paths import path_of
 
 if TYPE_CHECKING:
     from ..nets import AnyNet
-
-BATCH = 256  # images evaluated at once
 
 
 def load(path: str | Path, net: AnyNet | None = None) -> Model:
@@ -42,6 +42,44 @@ def load(path: str | Path, net: AnyNet | None = None) -> Model:
     return Model.load(folder, net)
 
 
+def own_data(
+    folder: RunFolder,
+    model: Model,
+    *,
+    data: str | None = None,
+    root: str | None = None,
+    progress: Progress | None = None,
+) -> tuple[Run, DataSet]:
+    """What a run was trained on, and its settings with the paths by which that is found now.
+
+    `data` and `root` say where, if it is neither where it was nor below where the run was started.
+    """
+    run = stored_config(folder)
+    began = str(folder.read().get("started_in", ""))
+    run = dataclasses.replace(
+        run,
+        data=data or (run.data if run.data in DATASETS else found_again(run.data, began, folder)),
+        root=root or run.root,
+        labels=run.labels and found_again(run.labels, began, folder),
+    )
+    found = data_of(run, model.facts.size, progress)
+    if found.classes != model.facts.classes:
+        raise DataError(f"{found.name} no longer has the classes that the model was trained on.")
+    return run, found
+
+
+def found_again(path: str, began: str, folder: RunFolder) -> str:
+    """A path as a run was given it, seen from here; an error if it leads nowhere."""
+    there = os.path.join(began, path)
+    for place in (path, there):
+        if os.path.exists(place):
+            return place
+    raise UsageError(
+        f"{folder.path} was trained on {there}, which is no longer there. Bring it back; if only "
+        "the images have moved, `label` and `review` take their new place as --data."
+    )
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """Marks of a model on a data set's held-out part."""
@@ -52,6 +90,7 @@ class Evaluation:
     marks: Marks
     trust: Trust
     learnt_from: int = 0  # of the images, those that the run saw with their labels
+    gone: int = 0  # of the run's own held-out images, those that are not there as they were
 
     def lines(self) -> list[str]:
         """The same in words."""
@@ -73,6 +112,11 @@ class Evaluation:
                 f"{self.learnt_from:,} of these images are among those that the run learnt from "
                 "with their labels: the figures flatter it."
             )
+        if self.gone:
+            lines.append(
+                f"{self.gone:,} of the {self.gone + self.images:,} images that the run held out "
+                "are gone, or have changed since: they are left out here."
+            )
         return lines
 
 
@@ -88,35 +132,47 @@ def evaluate(
     net: AnyNet | None = None,
 ) -> Evaluation:
     """Test a run's model on its own held-out images, or on all labelled images of other data."""
-    model = load(path, net)
-    run = stored_config(RunFolder(Path(path)))
-    size = model.facts.size
-    if root:
-        run = dataclasses.replace(run, root=root)
-    found = load_data(data, Path(root) if root else None, size) if data else data_of(run, size)
-    if found.classes != model.facts.classes:
-        raise DataError(
-            f"{found.name} has the classes {', '.join(found.classes)}; "
-            f"the model knows {', '.join(model.facts.classes)}. "
-            f"{found.perhaps or 'They must be the same.'}"
-        )
-    split = make_split(found, split_plan(run)) if not data else None
-    indices = held_out(found) if split is None else split.test
-    if split is not None and not len(indices):
-        indices = split.validation
+    model, folder, gone = load(path, net), RunFolder(Path(path)), 0
+    if data:
+        found = load_data(data, Path(root) if root else None, model.facts.size)
+        found = in_classes_of(model, found)
+        indices = held_out(found)
+    else:
+        _, found = own_data(folder, model, root=root)
+        indices, gone = own_held_out(folder, found)
     if not len(indices):
+        lost = f", and of those that the run held out none is there as it was ({gone:,})"
         raise DataError(
-            f"{found.name} has no test part with labels, so there is nothing to "
-            "measure. Name labelled images by --data."
+            f"{found.name} has no test part with labels{lost if gone else ''}, so there is nothing "
+            "to measure. Name labelled images by --data."
         )
     exam = Exam(found, indices)
-    starts = range(0, len(exam), BATCH)
-    p = torch.cat([model.probabilities(exam.images[i : i + BATCH]) for i in starts])
+    p = model.probabilities(exam.images)
     trust = measure(p.numpy(), exam.labels.numpy())
-    known = learnt_from(RunFolder(Path(path)).split)
-    hashes = image_hashes(found)
-    again = sum(hashes[i] in known for i in indices)
-    return Evaluation(found.name, len(exam), found.classes, exam.mark(p), trust, again)
+    learnt = learnt_by(lineage(str(path)), found, stored_config(folder).size)
+    again = int(learnt[indices].sum())
+    return Evaluation(found.name, len(exam), found.classes, exam.mark(p), trust, again, gone)
+
+
+def in_classes_of(model: Model, data: DataSet) -> DataSet:
+    """The data with the classes of the model, of which they may have some alone, in any order."""
+    classes = model.facts.classes
+    if strange := [name for name in data.classes if name not in classes]:
+        raise DataError(
+            f"{data.name} has the classes {', '.join(strange)}, which the model does not know: it "
+            f"knows {', '.join(classes)}. {data.perhaps or 'Rename them, or leave them out.'}"
+        )
+    numbers = np.array([classes.index(name) for name in data.classes] + [UNKNOWN])  # -1: the last
+    return dataclasses.replace(data, classes=classes, labels=numbers[data.labels])
+
+
+def own_held_out(folder: RunFolder, data: DataSet) -> tuple[np.ndarray, int]:
+    """The images that a run tested on, or else validated with, and how many of them are gone."""
+    for role in ("test", "validation"):
+        found, listed = still_there(folder.split, data, role)
+        if listed:
+            break
+    return found, listed - len(found)
 
 
 def held_out(data: DataSet) -> np.ndarray:

@@ -16,6 +16,7 @@ import triton.language as tl
 from torch import Tensor
 
 from .curves import LEVELS
+from .policy import CUTOUT_FILL
 from .stream import keys
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ _GOLDEN = tl.constexpr(0x9E3779B9)
 _LEVELS = tl.constexpr(LEVELS)
 _ONE = tl.constexpr(1 << 16)  # one pixel in fixed point
 _RED, _GREEN, _BLUE = (tl.constexpr(w / 65536) for w in (19595, 38470, 7471))
+_FILL_RED, _FILL_GREEN, _FILL_BLUE = (tl.constexpr(float(level)) for level in CUTOUT_FILL)
 
 
 @triton.jit
@@ -113,7 +115,7 @@ def _blend(x, towards, keep):
     return tl.floor((x - towards) * keep + towards)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["key", "second_key"])  # or some seeds would compile it once more
 def _render(
     images, out, scratch, step, slot, key, second_key, base, slope, low, span, curves, scale, shift,
     height, width,
@@ -206,9 +208,9 @@ def _render(
         right = tl.minimum(left + side, SIZE).to(tl.int32)
         bottom = tl.minimum(top + side, SIZE).to(tl.int32)
         erased = (x >= left.to(tl.int32)) & (x <= right) & (y >= top.to(tl.int32)) & (y <= bottom)
-        red = tl.where(erased, 125.0, red)
-        green = tl.where(erased, 123.0, green)
-        blue = tl.where(erased, 114.0, blue)
+        red = tl.where(erased, _FILL_RED, red)
+        green = tl.where(erased, _FILL_GREEN, green)
+        blue = tl.where(erased, _FILL_BLUE, blue)
     out += n.to(tl.int64) * 3 * PIXELS + at * 3
     tl.store(out, tl.load(shift) + red * tl.load(scale), inside)
     tl.store(out + 1, tl.load(shift + 1) + green * tl.load(scale + 1), inside)

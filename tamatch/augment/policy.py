@@ -26,6 +26,7 @@ RANGES: dict[str, tuple[float, float]] = {
 fraction of the image. Operations without a magnitude have an empty range."""
 
 OPERATIONS: tuple[str, ...] = tuple(RANGES)
+CUTOUT_FILL = (125, 123, 114)  # red, green and blue of the erased square
 
 Triple = tuple[float, float, float]
 

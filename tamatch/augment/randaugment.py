@@ -8,10 +8,9 @@ from torch import Tensor, nn
 from .curves import curve_table
 from .geometry import Grid
 from .pixels import operate
-from .policy import Policy
+from .policy import CUTOUT_FILL, Policy
 from .settings import SettingsTable
 
-CUTOUT_FILL = (125, 123, 114)
 PILLOW_ABOVE = 32  # side in pixels above which Pillow is faster than the batched path on one core
 
 

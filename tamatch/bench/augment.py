@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import time
 from argparse import ArgumentParser, Namespace
@@ -16,7 +15,7 @@ import numpy as np
 
 from ..augment import Policy
 from ..errors import UsageError
-from ..storage.files import write_bytes
+from ..storage.files import write_json
 
 if TYPE_CHECKING:
     import torch
@@ -81,7 +80,7 @@ def run(arguments: Namespace) -> int:
             "processor": platform.processor(), "threads": torch.get_num_threads(), "gpu": gpu,
             "torch": torch.__version__, "speeds": [asdict(speed) for speed in found],
         }  # fmt: skip
-        write_bytes(arguments.out, json.dumps(facts, indent=1).encode() + b"\n")
+        write_json(arguments.out, facts)
     return 0
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -14,6 +16,7 @@ from .variants import Variant
 
 RECIPE = 1  # raised by every change to the package that alters results; no table mixes two
 SEEDS = (0, 1, 2)
+MACHINE = ("root", "device", "weights")  # options of the machine that makes a run, not of the run
 
 
 @dataclass(frozen=True)
@@ -47,9 +50,10 @@ class Cell:
         short = shortened(data, self.method, self.scale)
         return {**named, **self.setting.options, **short, **other}
 
-    @property
-    def command(self) -> str:
-        return " ".join(["tamatch train", *(flag(k, v) for k, v in self.options.items())])
+    def command(self, machine: Mapping[str, Any]) -> str:
+        """What makes this run, with the options of MACHINE that were given."""
+        options = {**self.options, **machine}
+        return " ".join(["tamatch train", *(flag(k, v) for k, v in options.items())])
 
 
 def length_name(scale: Fraction) -> str:
@@ -70,7 +74,7 @@ def flag(name: str, value: Any) -> str:
     words = name.replace("_", "-")
     if isinstance(value, bool):
         return f"--{words}" if value else f"--no-{words}"
-    return f"--{words} {value}"
+    return f"--{words} {shlex.quote(str(value))}"
 
 
 @dataclass(frozen=True)
@@ -94,9 +98,7 @@ class Plan:
         own = {method: METHODS[method].title for method in self.methods}
         return own | {variant.name: variant.title for variant in self.variants}
 
-    def cells(
-        self, bench: str, seeds: tuple[int, ...] = SEEDS, scale: Fraction = FULL
-    ) -> list[Cell]:
+    def cells(self, bench: str, seeds: Sequence[int] = SEEDS, scale: Fraction = FULL) -> list[Cell]:
         """One seed after the other, so that the first full table comes early."""
         rows: list[tuple[str, Variant | None]] = [
             *((method, None) for method in self.methods),

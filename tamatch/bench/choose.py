@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from argparse import Namespace
-from collections.abc import Iterable
+from collections.abc import Collection
 from fractions import Fraction
 
-from ..errors import UsageError
+from ..errors import UsageError, perhaps
 from .cells import Cell, Plan
 from .plans import PLANS
 from .scale import FULL, checked, full_steps, parse_scale
 
 
-def near_miss(what: str, name: str, known: Iterable[str]) -> UsageError:
+def near_miss(what: str, name: str, known: Collection[str]) -> UsageError:
     """The error for an unknown name, with what it may have been meant to be."""
-    known, small = list(known), name.lower().replace("-", "_")
-    near = [small] if small in known else difflib.get_close_matches(small, known, n=3)
-    hint = f"Perhaps you meant {' or '.join(near)}." if near else f"There is {', '.join(known)}."
-    return UsageError(f"{what} {name} is unknown. {hint}")
+    hint = perhaps(name, known) or f" There is {', '.join(known)}."
+    return UsageError(f"{what} {name} is unknown.{hint}")
 
 
 def names(flag: str, text: str | None, known: tuple[str, ...]) -> tuple[str, ...]:
@@ -31,13 +28,6 @@ def names(flag: str, text: str | None, known: tuple[str, ...]) -> tuple[str, ...
         if word not in known:
             raise near_miss(flag, word, known)
     return tuple(name for name in known if name in wanted)
-
-
-def seeds(text: str) -> tuple[int, ...]:
-    words = [word.strip() for word in text.split(",")]
-    if not all(word.isdecimal() for word in words):
-        raise UsageError(f"--seeds takes whole numbers with commas, got {text!r}.")
-    return tuple(dict.fromkeys(map(int, words)))
 
 
 def share(text: str | None, cells: list[Cell]) -> list[Cell]:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from ..report.bias import kl
 
 POINTS = 64  # of a curve that is only drawn
-RATIO_EPS = 1e-6  # as in training, where a class may never be predicted
+RATIO_EPS = 1e-6  # in training, unless an option says otherwise: a class may never be predicted
 NUMBERS = 1280  # of a curve of vectors: fewer points where there are many classes
 
 Point = TypeVar("Point")
@@ -55,7 +55,7 @@ def thinned(points: Sequence[Point], most: int | None) -> Sequence[Point]:
     return [points[round(i * gap)] for i in range(most)]
 
 
-def course(rows: Sequence[dict[str, Any]], classes: int) -> dict[str, Any]:
+def course(rows: Sequence[dict[str, Any]], classes: int, eps: float = RATIO_EPS) -> dict[str, Any]:
     """How the learning status, the weights and the accuracy of each class went, where logged."""
     trained = [row for row in rows if row["kind"] == "train"]
     tests = [(row["step"], row["per_class"]) for row in rows if row["kind"] == "test"]
@@ -67,7 +67,7 @@ def course(rows: Sequence[dict[str, Any]], classes: int) -> dict[str, Any]:
     curves = {
         "kl_target": [(step, kl(p, q)) for step, p, q in pairs],
         "r_max": [(step, bound(p, q)) for step, p, q in pairs],
-        "largest_ratio": [(step, largest_ratio(p, q)) for step, p, q in pairs],
+        "largest_ratio": [(step, largest_ratio(p, q, eps)) for step, p, q in pairs],
         **{
             name: [(row["step"], row[name]) for row in trained if name in row]
             for name in ("weight", "max_weight")
@@ -90,6 +90,6 @@ def bound(p: Sequence[float], q: Sequence[float]) -> float:
     return 1 + len(p) * kl(p, q) / max(entropy, 1e-12)
 
 
-def largest_ratio(p: Sequence[float], q: Sequence[float]) -> float:
+def largest_ratio(p: Sequence[float], q: Sequence[float], eps: float) -> float:
     """The largest scaling factor r(c) = p_target(c) / p_model(c)."""
-    return max((b + RATIO_EPS) / (a + RATIO_EPS) for a, b in zip(p, q, strict=True))
+    return max((b + eps) / (a + eps) for a, b in zip(p, q, strict=True))

@@ -13,7 +13,7 @@ from .record import Result
 EIGHTHS = 8
 NOTES = [
     "The error is the median over the tests of each eighth, KL the mean over the points of its "
-    "curve. Where the error rises again, the best test and the end differ by as much."
+    "curve. Where the error rises again, the best test lies before the end."
 ]
 
 

@@ -16,7 +16,6 @@ from . import published
 from .curves import Curve
 from .record import Result
 from .settings import TITLES
-from .toy import READINGS, Amplification
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,9 +42,7 @@ def require() -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        raise UsageError(
-            "figures need matplotlib: `pip install tamatch[figures]` brings it."
-        ) from None
+        raise UsageError("figures need matplotlib: `pip install matplotlib`.") from None
 
 
 def save(draw: Callable[[Data], Figure], data: Data, folder: Path, name: str) -> list[Path]:
@@ -69,21 +66,6 @@ def canvas(panels: int) -> tuple[Figure, list[Axes]]:
 
     figure = Figure(figsize=(4.2 * panels, 3.4), layout="constrained")
     return figure, list(figure.subplots(1, panels, squeeze=False)[0])
-
-
-def toy(found: Sequence[Amplification]) -> Figure:
-    """Figure 1, by both readings of "amplification"."""
-    figure, axes = canvas(2)
-    titles = {"step": "(a) in a single step", "end": "(b) from the start to the end"}
-    for panel, reading in zip(axes, READINGS, strict=True):
-        for colour, one in zip(COLOURS, found, strict=True):
-            panel.plot(
-                one.starts, one.shares[reading], "o-", ms=3, color=colour, label=f"n = {one.batch}"
-            )
-        panel.set(title=titles[reading], xlabel="initial $p_1$", ylim=(0.45, 1.02))
-    axes[0].set_ylabel("probability of bias amplification")
-    axes[0].legend(ncols=2, loc="center", bbox_to_anchor=(0.5, 0.45))
-    return figure
 
 
 def bias(results: Sequence[Result]) -> Figure:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -56,35 +57,44 @@ def markdown(page: Page) -> str:
     return "\n\n".join([*parts, *page.notes]) + "\n"
 
 
-SYMBOLS = {
+SYMBOLS = str.maketrans({
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "$": r"\$",
     "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    "±": r"$\pm$", "→": r"$\to$", "×": r"$\times$", "‖": r"$\Vert$", "≤": r"$\le$", "–": "--",
+    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "–": r"\textendash{}",
+    "±": r"$\pm$", "→": r"$\to$", "×": r"$\times$", "‖": r"$\Vert$", "≤": r"$\le$",
     "γ": r"$\gamma$", "ε": r"$\varepsilon$", "λ": r"$\lambda$", "η": r"$\eta$", "π": r"$\pi$",
     "Π": r"$\Pi$",
-}  # fmt: skip
+})  # fmt: skip
+
+
+def in_latex(text: str) -> str:
+    """Text without meaning of its own to LaTeX; `words` in quotes as code, `--` as two signs."""
+    plain = text.translate(SYMBOLS).replace("--", "-{}-")
+    return re.sub("`([^`]*)`", r"\\texttt{\1}", plain)
 
 
 def latex(page: Page) -> str:
-    """A `table` with booktabs for each grid."""
-    code = str.maketrans(SYMBOLS)
+    """A `table` with booktabs for each grid; the notes stay with the last one."""
+    small = r"\par\smallskip\raggedright\footnotesize"
 
     def line(cells: Row) -> str:
-        return " & ".join(cell.translate(code) for cell in cells) + r" \\"
+        return " & ".join(map(in_latex, cells)) + r" \\"
 
     parts = [f"% {page.title}"]
     for grid in page.grids:
         columns = "l" + "r" * (len(grid.header) - 1)
+        notes = page.notes if grid is page.grids[-1] else []
         parts.append(
             "\n".join(
                 [
-                    r"\begin{table}", r"\centering", rf"\caption{{{grid.title.translate(code)}}}",
+                    r"\begin{table}", r"\centering", rf"\caption{{{in_latex(grid.title)}}}",
                     rf"\begin{{tabular}}{{{columns}}}", r"\toprule", line(grid.header), r"\midrule",
-                    *map(line, grid.rows), r"\bottomrule", r"\end{tabular}", r"\end{table}",
+                    *map(line, grid.rows), r"\bottomrule", r"\end{tabular}",
+                    *(f"{small} {in_latex(note)}" for note in notes), r"\end{table}",
                 ]
             )
         )  # fmt: skip
-    return "\n\n".join([*parts, *(f"% {note}" for note in page.notes)]) + "\n"
+    return "\n\n".join(parts) + "\n"
 
 
 STYLE = (

@@ -12,9 +12,7 @@ from torch import Tensor
 
 from ..augment import Policy
 from ..augment.pillow_path import OPERATIONS
-from ..augment.policy import RANGES
-
-GREY = (125, 123, 114)  # of a cut-out square
+from ..augment.policy import CUTOUT_FILL, RANGES
 
 
 def pillow_loop(view: str, images: Tensor, policy: Policy) -> list[Tensor]:
@@ -49,5 +47,5 @@ def changed(picture: Image.Image, policy: Policy, draw: np.random.Generator) -> 
     side = draw.uniform(0, policy.cutout) * picture.width
     left, top = (max(0.0, at - side / 2) for at in draw.uniform(0, picture.size).tolist())
     square = (left, top, min(picture.width, left + side), min(picture.height, top + side))
-    ImageDraw.Draw(picture).rectangle(square, GREY)
+    ImageDraw.Draw(picture).rectangle(square, CUTOUT_FILL)
     return picture

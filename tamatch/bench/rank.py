@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
+from ..errors import UsageError
 from ..methods import METHODS
 from .cells import SEEDS, Cell, Plan
 from .choose import names, scale_of
@@ -16,8 +17,9 @@ from .formats import FORMATS, Grid, Page
 from .plans import PLANS
 from .published import TABLE_1, TABLE_2
 from .record import Result
+from .settings import Setting
 from .store import Store
-from .tables import SCORES, other_lengths
+from .tables import SCORES, about, other_lengths, refuse_two_starts, titled
 
 Errors = Mapping[str, Mapping[str, float]]  # by method, then by setting
 
@@ -25,7 +27,8 @@ UNRANKED = ("supervised", "fully_supervised")  # for reference only, as in the p
 RULE = (
     "In each setting the methods are ranked from the lowest error, 1; equal errors share the mean "
     "of their ranks. Where a method has no value (N/A), the others are ranked without it, and its "
-    "own rank and mean are over the settings it has."
+    "own rank and mean are over the settings it has. Our own results are ranked in the settings "
+    "where every ranked method has some."
 )
 
 
@@ -110,27 +113,76 @@ def own_errors(plan: Plan, results: Mapping[Cell, Result], score: str) -> Errors
     return errors
 
 
+def lacking(plan: Plan, errors: Errors) -> dict[Setting, list[str]]:
+    """The settings that yield no ranks, and which of the methods have no result there.
+
+    A method without any result is not ranked at all, and holds up no setting.
+    """
+    holes = {
+        setting: [
+            method
+            for method, row in errors.items()
+            if setting.name not in row and (setting.data, method) not in plan.absent
+        ]
+        for setting in plan.settings
+    }
+    return {setting: methods for setting, methods in holes.items() if methods}
+
+
+def left_out(plan: Plan, errors: Errors, holes: Mapping[Setting, list[str]]) -> list[str]:
+    """What the ranks are not of, in words."""
+
+    def titles(methods: Iterable[str]) -> str:
+        return ", ".join(METHODS[method].title for method in methods)
+
+    without = [m for m in plan.methods if m not in errors and m not in UNRANKED]
+    return [
+        *([f"Not ranked, as no result is in: {titles(without)}."] if without else []),
+        *(
+            f"{setting.title} is left out: no result of {titles(methods)}."
+            for setting, methods in holes.items()
+        ),
+    ]
+
+
 def page(arguments: Namespace) -> Page:
     printed = standings(printed_errors())
-    wrong = disagreements(printed) or ["The printed Table 1 yields all of Table 2."]
+    notes = disagreements(printed) or ["The printed Table 1 yields all of Table 2."]
     grids = [grid("From the printed Table 1", printed)]
     plan, store = PLANS[arguments.of], Store(arguments.results)
-    cells = plan.cells(arguments.of, SEEDS, scale_of(plan, arguments.scale, arguments.steps))
+    scale = scale_of(plan, arguments.scale, arguments.steps)
+    cells = plan.cells(arguments.of, SEEDS, scale)
     results = store.found(cells)
+    refuse_two_starts(results, store)
     count = f"{len(results)} of {len(cells)} cells in"
     if ours := own_errors(plan, results, arguments.score):
-        title = f"From our results of `bench {arguments.of}`, {SCORES[arguments.score]}: {count}"
-        grids.append(grid(title, standings(ours), beside=arguments.of == "usb"))
+        holes = lacking(plan, ours)
+        missing = left_out(plan, ours, holes)
+        skipped = {setting.name for setting in holes}
+        ranked = {m: {s: e for s, e in row.items() if s not in skipped} for m, row in ours.items()}
+        title = f"From our results of `bench {arguments.of}`, {SCORES[arguments.score]}"
+        beside = arguments.of == "usb" and not missing  # else it is another comparison
+        if found := standings(ranked):
+            grids.append(grid(f"{titled(title, scale)}: {count}", found, beside=beside))
+        notes += [*missing, *about(plan, cells, results)]
     else:
-        wrong.append(f"No results of our own yet in {arguments.results} ({count}).")
-        wrong += other_lengths(cells, store)
-    return Page("Table 2: Friedman rank and mean error (%)", grids, [*wrong, RULE])
+        notes.append(f"No results of our own yet in {arguments.results} ({count}).")
+        notes += other_lengths(cells, store)
+    return Page("Table 2: Friedman rank and mean error (%)", grids, [*notes, RULE])
+
+
+def one_table(text: str) -> str:
+    """`--of BENCH`: a bench with a table of methods."""
+    tables = tuple(name for name, plan in PLANS.items() if not (plan.figure or plan.variants))
+    chosen = names("--of", text, tables)
+    if len(chosen) > 1:
+        raise UsageError(f"--of takes one bench, got {text!r}.")
+    return chosen[0]
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    tables = tuple(name for name, plan in PLANS.items() if not (plan.figure or plan.variants))
     parser.add_argument(
-        "--of", default="usb", metavar="BENCH", type=lambda t: names("--of", t, tables)[0],
+        "--of", default="usb", metavar="BENCH", type=one_table,
         help="whose results to rank (default: usb)",
     )  # fmt: skip
     parser.add_argument(

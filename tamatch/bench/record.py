@@ -14,7 +14,7 @@ from ..report.bias import kl
 from ..storage.files import read_json
 from ..storage.folder import RunFolder
 from .cells import RECIPE, Cell
-from .curves import POINTS, Curve, Vectors, course
+from .curves import POINTS, RATIO_EPS, Curve, Vectors, course
 
 PACKAGE = Path(__file__).parents[1]
 
@@ -63,7 +63,7 @@ def record(cell: Cell, folder: RunFolder) -> Result:
     truth = shares or [1 / len(classes)] * len(classes)
     config = {k: v for k, v in run["config"].items() if k != "root"}  # a path of that machine
     if config.get("weights"):
-        config["weights"] = Path(config["weights"]).name
+        config["weights"] = start(config["weights"])
     scores = ("error_last", "error_median20", "error_best", "best_step", "per_class_accuracy")
     return Result(
         bench=cell.bench, setting=cell.setting.name, method=cell.method, seed=cell.seed,
@@ -76,8 +76,14 @@ def record(cell: Cell, folder: RunFolder) -> Result:
         ),
         truth="pool" if shares else "uniform",
         seconds=found["seconds"], made=origin(run), config=config,
-        variant=cell.variant.name if cell.variant else None, **course(rows, len(classes)),
+        variant=cell.variant.name if cell.variant else None,
+        **course(rows, len(classes), config["options"].get("eps", RATIO_EPS)),
     )  # fmt: skip
+
+
+def start(weights: str | None) -> str:
+    """What a net starts from: the name of its file, which machines keep in different folders."""
+    return Path(weights).name if weights else "random weights"
 
 
 def origin(run: dict[str, Any]) -> dict[str, Any]:

@@ -12,19 +12,16 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from ..errors import NumericError, StorageError, UsageError
-from ..machine.signals import Stopped
+from ..errors import NumericError, Stopped, StorageError, UsageError
 from ..runs.progress import Progress, Screen
 from ..runs.run import Finished, Job, begin, complete_all, stored_config
 from ..settings.config import Run, configure
 from ..storage.folder import RunFolder
 from ..storage.lock import Locked, locked
 from .budget import Budget
-from .cells import Cell
-from .record import record
+from .cells import MACHINE, Cell
+from .record import record, start
 from .store import Store
-
-MACHINE = ("root", "device", "weights")  # names and files of the machine that makes a run
 
 
 @dataclass(frozen=True)
@@ -142,6 +139,12 @@ def begun_like(folder: RunFolder, wanted: Run) -> Run:
         {k: v for k, v in dataclasses.asdict(run).items() if k not in MACHINE}
         for run in (begun, wanted)
     )
+    one, two = start(begun.weights), start(wanted.weights)
+    if one != two:
+        raise UsageError(
+            f"{folder.path} was begun from {one}, and this command starts from {two}. Give it "
+            "another folder (--runs), or delete this one to start that run again."
+        )
     other = [name for name in asked if there[name] != asked[name]]
     if other:
         raise UsageError(

@@ -14,6 +14,7 @@ FULL = Fraction(1)
 LAMBDA_TARGET = 0.99999  # of TaMatch where the target moves
 LAMBDA_MODEL = 0.999
 MEMORY_AFTER = {"comatch": 1024, "simmatch": 1024}  # steps before the memory counts
+DASH = {"rho_period": (10_240, 20), "supervised_steps": (2_048, 100)}  # at most steps, 1/share
 INTERVALS = ("log_every", "test_every")  # a checkpoint costs as much in a short run: they stay
 
 
@@ -63,7 +64,14 @@ def shortened(data: str, method: str, scale: Fraction) -> dict[str, Any]:
         options["lambda_target"] = momentum ** float(1 / scale)
     if method in MEMORY_AFTER:
         options["memory_after"] = shrink(memory_after(data, method), scale, 0)
+    if method == "dash":
+        options |= {name: shrink(count, scale, 1) for name, count in dash_counts(data).items()}
     return options
+
+
+def dash_counts(data: str) -> dict[str, int]:
+    """Dash's period and supervised steps in the full-length recipe."""
+    return {name: min(most, full_steps(data) // share) for name, (most, share) in DASH.items()}
 
 
 def memory_after(data: str, method: str) -> int:
@@ -94,5 +102,11 @@ def explain(pairs: Iterable[tuple[str, str]], scale: Fraction) -> list[str]:
     for delay in sorted({memory_after(*pair) for pair in pairs if pair[1] in MEMORY_AFTER}):
         fewer = shrink(delay, scale, 0)
         lines.append(f"CoMatch and SimMatch: memory after {delay:,} → {fewer:,} steps.")
+    for data in sorted({data for data, method in pairs if method == "dash"}):
+        moved_counts = [
+            f"{name.replace('_', ' ')} {count:,} → {shrink(count, scale, 1):,}"
+            for name, count in dash_counts(data).items()
+        ]
+        lines.append(f"Dash on {data}: {', '.join(moved_counts)}.")
     kept = "Unchanged: weight average (EMA), λ_model, learning rate, lengths of banks and queues."
     return [*lines, kept]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import platform
 import tempfile
 import time
@@ -22,8 +21,9 @@ from ..errors import UsageError
 from ..methods import METHODS
 from ..settings.config import configure
 from ..step.timing import timed, wait
-from ..storage.files import write_bytes
+from ..storage.files import write_json
 from . import reference
+from .choose import near_miss
 
 if TYPE_CHECKING:
     from ..step.engine import Engine
@@ -58,8 +58,8 @@ class Speed:
     images_per_second: float  # every view counted
     ms_augment: float  # gathering and augmenting alone, in its own graph
     seconds_to_first_steps: float  # compile, warm-up and capture
-    peak_gib: float
-    busy: float | None  # share of a step in which a kernel runs; None on a CPU
+    peak_gib: float | None  # None on a CPU, as the next
+    busy: float | None  # share of a step in which a kernel runs
     ms_reference: float | None = None  # a step of the reference benchmark's FixMatch
 
 
@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
     works = list(WORKS) if arguments.works == "all" else arguments.works.split(",")
     methods = list(METHODS) if arguments.methods == "all" else arguments.methods.split(",")
     if unknown := [w for w in works if w not in WORKS]:
-        raise UsageError(f"--works {unknown[0]}: known are {', '.join(WORKS)}.")
+        raise near_miss("--works", unknown[0], WORKS)
     if arguments.steps < 1:
         raise UsageError(f"--steps must be at least 1, got {arguments.steps}.")
     if arguments.reference:
@@ -105,9 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.out:
         name = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.processor()
         facts = {"machine": name, "torch": torch.__version__, "switches": switches}
-        rows = [asdict(speed) for speed in found]
-        content = json.dumps({**facts, "speeds": rows}, indent=1)
-        write_bytes(arguments.out, content.encode() + b"\n")
+        write_json(arguments.out, {**facts, "speeds": [asdict(speed) for speed in found]})
     return 0
 
 
@@ -116,12 +114,13 @@ def heading() -> str:
 
 
 def line(speed: Speed) -> str:
+    peak = f"{'–':>9}" if speed.peak_gib is None else f"{speed.peak_gib:9.2f}"
     busy = "    –" if speed.busy is None else f"{speed.busy:5.0%}"
     beside = "" if speed.ms_reference is None else f"  reference {speed.ms_reference:.1f} ms/step"
     return (
         f"{speed.work:22} {speed.method:22} {speed.ms_per_step:7.3f} "
         f"{speed.images_per_second:9,.0f} {speed.ms_augment:11.3f} "
-        f"{speed.seconds_to_first_steps:14.1f} {speed.peak_gib:9.2f} {busy}{beside}"
+        f"{speed.seconds_to_first_steps:14.1f} {peak} {busy}{beside}"
     )
 
 
@@ -147,7 +146,7 @@ def measure(name: str, method: str, steps: int, switches: dict[str, Any]) -> Spe
         first = timed(engine, 5)
         blocks = [timed(engine, max(1, steps // 20)) for _ in range(20)]
         ms_augment = augment_alone(engine, max(1, steps // 10))
-        peak = torch.cuda.max_memory_allocated() / 2**30 if cuda else float("nan")
+        peak = torch.cuda.max_memory_allocated() / 2**30 if cuda else None
         working = ms_of_kernels(engine, 10) if cuda else None
     ms = 1000 * float(np.median(blocks)) / max(1, steps // 20)
     views = engine.method.views

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from ..errors import DataError
 from ..storage.files import read_json, write_bytes
@@ -16,11 +17,11 @@ from .cells import RECIPE, Cell, named_length
 from .curves import Curve, Vectors
 from .record import Result
 
-KINDS: dict[str, type[Curve] | type[Vectors]] = {
-    **dict.fromkeys(("error", "utilization", "kl_truth", "kl_target", "r_max"), Curve),
-    **dict.fromkeys(("largest_ratio", "weight", "max_weight"), Curve),
-    **dict.fromkeys(("per_class", "p_model", "p_target"), Vectors),
-}
+FIELDS = {record: get_type_hints(record) for record in (Result, Curve, Vectors)}
+
+
+class UnknownField(Exception):
+    """A file says more than this version understands."""
 
 
 class Store:
@@ -44,8 +45,13 @@ class Store:
         """The stored result; an error if the file is not what its name says."""
         path = self.path(cell)
         try:
-            result = from_json(read_json(path))
-        except (ValueError, TypeError, KeyError):
+            result: Result = parsed(read_json(path), Result)
+        except UnknownField as field:
+            raise DataError(
+                f"{path} was written by a newer version of tamatch: this one knows no {field}. "
+                "Update tamatch to read it."
+            ) from None
+        except (ValueError, TypeError):
             raise DataError(f"{path} is damaged: delete it, and the run is made again.") from None
         said = (
             result.setting, result.method, result.variant, result.seed, result.scale, result.recipe
@@ -70,8 +76,24 @@ class Store:
         return {scale: count for scale, count in found.items() if count}
 
 
-def from_json(content: dict[str, Any]) -> Result:
-    fields: dict[str, Any] = {
-        k: KINDS[k](**v) if k in KINDS and v is not None else v for k, v in content.items()
-    }
-    return Result(**fields)
+def parsed(value: Any, kind: Any) -> Any:
+    """A value of JSON as what an annotation says; TypeError if it is anything else."""
+    outer, inner = get_origin(kind), get_args(kind)
+    if outer is UnionType:  # with None, as no field is of two kinds
+        return None if value is None else parsed(value, inner[0])
+    if not isinstance(value, accepted(outer or kind)):
+        raise TypeError(f"{value!r} is no {kind}")
+    if outer is list:
+        return [parsed(item, inner[0]) for item in value]
+    if kind in FIELDS:
+        if unknown := sorted(value.keys() - FIELDS[kind].keys()):
+            raise UnknownField(", ".join(unknown))
+        return kind(**{name: parsed(inside, FIELDS[kind][name]) for name, inside in value.items()})
+    return value
+
+
+def accepted(kind: Any) -> Any:
+    """How JSON holds a kind of value: a record by its fields, a number with or without a point."""
+    if kind in FIELDS:
+        return dict
+    return int | float if kind is float else kind

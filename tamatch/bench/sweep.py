@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ..errors import UsageError
+from ..settings.seeds import read_seeds
 from . import figures
-from .cells import Cell, Plan
-from .choose import restricted, scale_of, seeds, share
+from .cells import MACHINE, Cell, Plan
+from .choose import restricted, scale_of, share
 from .formats import FORMATS
 from .plans import PLANS
+from .record import start
 from .scale import explain
 from .store import Store
 from .tables import table
@@ -55,25 +58,42 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     plan = restricted(arguments)
     scale = scale_of(plan, arguments.scale, arguments.steps)
-    cells = plan.cells(arguments.bench, seeds(arguments.seeds), scale)
+    cells = plan.cells(arguments.bench, read_seeds(arguments.seeds), scale)
     mine = share(arguments.cell, cells)
     store = Store(arguments.results)
+    given = {name: getattr(arguments, name, None) for name in MACHINE}
+    machine = {name: value for name, value in given.items() if value is not None}
+    makes_runs = not arguments.show and not all(store.has(cell) for cell in mine)
+    if makes_runs or "weights" in machine:
+        refuse_other_start(cells, store, machine.get("weights"))
     if arguments.list:
-        print("\n".join(listing(mine, store)))
+        print("\n".join(listing(mine, store, machine)))
         return 0
     if plan.figure:
         figures.require()
-    status = 0 if arguments.show else make(mine, store, arguments)
+    status = 0 if arguments.show else make(mine, store, machine, arguments)
     sys.stdout.write(FORMATS[arguments.format](table(plan, cells, store)))
     if plan.figure:
         draw(plan, cells, store, arguments)
     return status
 
 
-def listing(cells: Sequence[Cell], store: Store) -> list[str]:
+def refuse_other_start(cells: Sequence[Cell], store: Store, weights: str | None) -> None:
+    """A run's name does not say what it started from, so a result may be that of another start."""
+    asked = start(weights)
+    for cell, result in store.found(cells).items():
+        there = start(result.config.get("weights"))
+        if there != asked:
+            raise UsageError(
+                f"{store.path(cell)} started from {there}, and this command starts from {asked}. "
+                "Give it other folders (--results, --runs), or the weights of the results there."
+            )
+
+
+def listing(cells: Sequence[Cell], store: Store, machine: Mapping[str, Any]) -> list[str]:
     """The exact runs, those that are in marked, and what a scale does to them."""
     lines = [
-        f"{number:4}  {'in     ' if store.has(cell) else 'missing'}  {cell.command}"
+        f"{number:4}  {'in     ' if store.has(cell) else 'missing'}  {cell.command(machine)}"
         for number, cell in enumerate(cells, 1)
     ]
     done = sum(store.has(cell) for cell in cells)
@@ -84,16 +104,16 @@ def about_scale(cells: Sequence[Cell]) -> list[str]:
     return explain(((c.setting.data, c.method) for c in cells), cells[0].scale) if cells else []
 
 
-def make(cells: Sequence[Cell], store: Store, arguments: Namespace) -> int:
+def make(cells: Sequence[Cell], store: Store, machine: dict[str, Any], arguments: Namespace) -> int:
     if arguments.abreast < 1:
         raise UsageError(f"--abreast must be at least 1, got {arguments.abreast}.")
+    if arguments.minutes is not None and not arguments.minutes > 0:  # nan neither
+        raise UsageError(f"--minutes must be above 0, got {arguments.minutes:g}.")
     if all(store.has(cell) for cell in cells):
         return 0
-    from .runner import MACHINE, Workshop
+    from .runner import Workshop
 
     print("\n".join(about_scale(cells)), file=sys.stderr)
-    given = {name: getattr(arguments, name, None) for name in MACHINE}
-    machine = {name: value for name, value in given.items() if value is not None}
     workshop = Workshop(
         store, arguments.runs, machine, keep=arguments.keep_runs, abreast=arguments.abreast
     )

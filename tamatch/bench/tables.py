@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from statistics import mean, stdev
 
+from ..errors import DataError
 from .cells import RECIPE, Cell, Plan
 from .formats import Grid, Page, Row
-from .record import Result
+from .record import Result, start
 from .scale import FULL, explain
 from .settings import Setting
 from .store import Store
@@ -39,34 +41,55 @@ def spread(values: Sequence[float]) -> str:
 def table(plan: Plan, cells: Sequence[Cell], store: Store) -> Page:
     """The page for the cells of a plan, which share one scale and one recipe version."""
     results = store.found(cells)
-    scale = cells[0].scale if cells else FULL
+    refuse_two_starts(results, store)
     notes = [
         f"{len(results)} of {len(cells)} cells in; recipe {RECIPE}. {RULE}",
+        *plan.notes,
+        *about(plan, cells, results),
+        *([] if results else other_lengths(cells, store)),
+    ]
+    others = {replace(c, method=plan.against, variant=None) for c in cells if plan.against}
+    compared = store.found(others) | results
+    grids = [grid(plan, setting, cells, results, compared) for setting in plan.settings]
+    return Page(plan.title, grids, notes)
+
+
+def about(plan: Plan, cells: Sequence[Cell], results: Mapping[Cell, Result]) -> list[str]:
+    """What runs these are: how long, from which start, and made by whom."""
+    scale = common_scale(cells)
+    return [
         *(explain(((c.setting.data, c.method) for c in cells), scale) if scale != FULL else []),
         *few_tests(results.values()),
         *(started(results.values()) if plan.pretrained else []),
-        *plan.notes,
         *made_by(results.values()),
-        *([] if results else other_lengths(cells, store)),
     ]
-    grids = [grid(plan, setting, cells, results, scale) for setting in plan.settings]
-    return Page(plan.title, grids, notes)
+
+
+def common_scale(cells: Sequence[Cell]) -> Fraction:
+    return cells[0].scale if cells else FULL
+
+
+def length(scale: Fraction) -> str:
+    return "runs of full length" if scale == FULL else f"runs of {scale} of the full length"
+
+
+def titled(title: str, scale: Fraction) -> str:
+    """A table's title, which goes where its notes may not: what is shortened says so."""
+    return title if scale == FULL else f"{title}, {length(scale)}"
 
 
 def grid(
     plan: Plan,
     setting: Setting,
     cells: Sequence[Cell],
-    results: dict[Cell, Result],
-    scale: Fraction,
+    results: Mapping[Cell, Result],
+    compared: Mapping[Cell, Result],
 ) -> Grid:
+    """One setting; `compared` has the results that the others' differences are to, shown or not."""
+    scale = common_scale(cells)
     paper = ("paper" if scale == FULL else "paper (full length)",) if plan.printed else ()
-    moves = ("moves",) if plan.against else ()
-    last = {
-        (cell.row, cell.seed): result.error_last
-        for cell, result in results.items()
-        if cell.setting == setting
-    }
+    moves = {"error_last": "moves last", "error_best": "moves best"} if plan.against else {}
+    here = {(c.row, c.seed): result for c, result in compared.items() if c.setting == setting}
     rows: list[Row] = []
     for name, title in plan.rows.items():
         own = [cell for cell in cells if (cell.setting, cell.row) == (setting, name)]
@@ -75,21 +98,21 @@ def grid(
         count = f"{len(scored[0])}/{len(own)}" if own else "–"
         printed = (plan.printed or {}).get(name, {}).get(setting.name)
         theirs = (printed.text if printed else "",) * len(paper)
-        moved = (difference(name, plan.against, last),) * len(moves)
+        moved = (difference(name, plan.against, here, score) for score in moves)
         rows.append((title, *ours, *moved, *theirs, count))
-    return Grid(setting.title, ("method", *SCORES.values(), *moves, *paper, "n"), rows)
+    header = ("method", *SCORES.values(), *moves.values(), *paper, "n")
+    return Grid(titled(setting.title, scale), header, rows)
 
 
-def difference(row: str, other: str, last: Mapping[tuple[str, int], float | None]) -> str:
-    """The mean difference of two rows over the seeds that both have."""
+def difference(row: str, other: str, results: Mapping[tuple[str, int], Result], score: str) -> str:
+    """The mean difference of two rows by one score, over the seeds that both have."""
     pairs = [
-        (mine, theirs)
-        for (name, seed), mine in last.items()
-        if name == row and mine is not None and (theirs := last.get((other, seed))) is not None
+        (getattr(result, score), getattr(results[other, seed], score))
+        for (name, seed), result in results.items()
+        if name == row and (other, seed) in results
     ]
-    if row == other or not pairs:
-        return ""
-    return f"{mean(mine - theirs for mine, theirs in pairs):+.2f}"
+    known = [mine - theirs for mine, theirs in pairs if None not in (mine, theirs)]
+    return "" if row == other or not known else f"{mean(known):+.2f}"
 
 
 def row_scores(results: Iterable[Result], name: str) -> list[float]:
@@ -104,9 +127,22 @@ def few_tests(results: Iterable[Result]) -> list[str]:
     return [f"Tests in a run: {least}; the median is over all of them, early ones too."]
 
 
+def refuse_two_starts(results: Mapping[Cell, Result], store: Store) -> None:
+    """Errors from different weights have no common mean."""
+    first: dict[Setting, Cell] = {}
+    for cell, result in results.items():
+        other = first.setdefault(cell.setting, cell)
+        one, two = (start(r.config.get("weights")) for r in (results[other], result))
+        if one != two:
+            raise DataError(
+                f"{store.path(other)} started from {one}, {store.path(cell)} from {two}: no table "
+                "mixes them. Keep the results of each start in a folder of its own (--results)."
+            )
+
+
 def started(results: Iterable[Result]) -> list[str]:
     """From which weights the nets of these runs started."""
-    counts = Counter(result.config.get("weights") or "random weights" for result in results)
+    counts = Counter(start(result.config.get("weights")) for result in results)
     told = ", ".join(f"{name} ({count} runs)" for name, count in sorted(counts.items()))
     return [f"Started from: {told}."] if told else []
 

@@ -12,14 +12,19 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import UsageError
 from ..storage.files import write_json
+from . import figures
 from .formats import FORMATS, Grid, Page
+from .record import commit, source_digest
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Shares = npt.NDArray[np.float64]
 Values = npt.NDArray[np.floating[Any]]  # θ is float32
@@ -157,8 +162,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    from . import figures
-
     figures.require()
     for name, least in (("trajectories", 1), ("steps", 1), ("seed", 0)):
         if (number := getattr(arguments, name)) < least:
@@ -169,16 +172,29 @@ def run(arguments: Namespace) -> int:
     told = f"{STARTS} starts × {size['trajectories']:,} trajectories × {size['steps']:,} steps"
     table = page(found, time.perf_counter() - began, told)
     sys.stdout.write(FORMATS[arguments.format](table))
-    figures.save(figures.toy, found, arguments.out, "toy")
+    figures.save(figure, found, arguments.out, "toy")
     if arguments.results:
         write_json(arguments.results / FILE, kept(found, told, arguments.seed))
     return 0
 
 
+def figure(found: list[Amplification]) -> Figure:
+    """Figure 1, by both readings of "amplification"."""
+    drawn, axes = figures.canvas(2)
+    titles = {"step": "(a) in a single step", "end": "(b) from the start to the end"}
+    for panel, reading in zip(axes, READINGS, strict=True):
+        for colour, one in zip(figures.COLOURS, found, strict=True):
+            panel.plot(
+                one.starts, one.shares[reading], "o-", ms=3, color=colour, label=f"n = {one.batch}"
+            )
+        panel.set(title=titles[reading], xlabel="initial $p_1$", ylim=(0.45, 1.02))
+    axes[0].set_ylabel("probability of bias amplification")
+    axes[0].legend(ncols=2, loc="center", bbox_to_anchor=(0.5, 0.45))
+    return drawn
+
+
 def kept(found: list[Amplification], size: str, seed: int) -> dict[str, Any]:
     """The numbers behind the figure, and the code they come from."""
-    from .record import commit, source_digest
-
     return {
         "size": size, "seed": seed, "claims": claims(found),
         "starts": found[0].starts.round(6).tolist(),

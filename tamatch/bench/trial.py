@@ -6,7 +6,6 @@ needed. The errors mean nothing; that the losses are finite and fall, and that n
 
 from __future__ import annotations
 
-import json
 import math
 import platform
 import time
@@ -21,7 +20,7 @@ from ..data import DataSet, make_split
 from ..errors import TamatchError
 from ..settings.config import Run, configure
 from ..step.timing import wait
-from ..storage.files import write_bytes
+from ..storage.files import write_json
 from .cells import Cell
 from .choose import names, scale_of
 from .plans import PLANS
@@ -41,10 +40,10 @@ class Trial:
     method: str
     net: str
     steps: int
-    ms_per_step: float
+    ms_per_step: float | None  # None if no step was timed
     seconds: float  # with building, compiling and capturing
-    first_loss: float  # mean over the first steps
-    last_loss: float
+    first_loss: float | None  # mean over the first steps; None if it is not finite
+    last_loss: float | None
     fault: str | None  # in words; None if all went well
 
 
@@ -76,8 +75,7 @@ def run(arguments: Namespace) -> int:
         gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
         facts = {"machine": gpu or platform.processor(), "torch": torch.__version__}
         rows = [asdict(trial) for trial in found]
-        content = json.dumps({**facts, "switches": switches, "trials": rows}, indent=1)
-        write_bytes(arguments.out, content.encode() + b"\n")
+        write_json(arguments.out, {**facts, "switches": switches, "trials": rows})
     return 4 if faults else 0
 
 
@@ -103,11 +101,13 @@ def attempt(cell: Cell, switches: dict[str, Any]) -> Trial:
     """Train one row; a fault is told, and the next row has its turn."""
     began = time.perf_counter()
     run = configure({**cell.options, **switches})
+    losses: list[float] = []
+    ms: float | None = None
     try:
         losses, ms = train(cell, run)
         fault = None if all(map(math.isfinite, losses)) else "the loss is not finite"
     except (TamatchError, RuntimeError, ValueError) as error:
-        losses, ms, fault = [math.nan], math.nan, f"{type(error).__name__}: {error}"
+        fault = f"{type(error).__name__}: {error}"
     few = max(1, min(FEWEST, len(losses) // 2))
     return Trial(
         setting=cell.setting.name, method=cell.method, net=run.net, steps=run.steps, ms_per_step=ms,
@@ -116,8 +116,9 @@ def attempt(cell: Cell, switches: dict[str, Any]) -> Trial:
     )  # fmt: skip
 
 
-def mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+def mean(values: Sequence[float]) -> float | None:
+    found = sum(values) / len(values) if values else math.nan
+    return found if math.isfinite(found) else None
 
 
 @cache

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from ..errors import TamatchError, UsageError
+from ..errors import Stopped, TamatchError, UsageError
 from ..machine import launch
 from .commands import top_parser
 
@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments.extra = extra
         status: int = arguments.run(arguments)
         return status
-    except TamatchError as error:
+    except (TamatchError, Stopped) as error:
         if launch.place() == 0 or not error.alike:
             print(f"tamatch: {error}", file=sys.stderr)
         return error.exit_code

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError
-from ..settings.config import RUN_OPTIONS, without_rivals
+from ..rules.recipes import PROTOCOLS
+from ..settings.config import RUN_OPTIONS, filled_in
 from .shared import add_json, add_option
+
+if TYPE_CHECKING:
+    from ..data import SplitPlan
 
 SPLIT = (
     "labels_per_class", "head_labelled", "head_unlabelled", "gamma", "gamma_unlabelled",
@@ -26,7 +30,6 @@ def add_arguments(sub: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    from ..data import DATASETS, SplitPlan
     from ..data.check import check
     from ..data.download import download
     from ..runs.progress import counting
@@ -36,15 +39,21 @@ def run(arguments: Namespace) -> int:
     if arguments.download:
         with counting("downloading") as progress:
             download(arguments.data, root, progress)
-    wanted = {k: v for k, v in given.items() if k in SPLIT}
-    if "labelled_in_pool" in wanted:
-        wanted["labelled_in_pool"] = wanted["labelled_in_pool"] == "yes"
-    entry = DATASETS.get(arguments.data)
-    preset = without_rivals(dataclasses.asdict(entry.plan), wanted) if entry else {}
-    plan = SplitPlan(**{**preset, **wanted}) if wanted or entry else None
+    plan = plan_of(arguments.data, given)
     with counting("reading images") as progress:
         found = check(arguments.data, root, plan, given.get("size"), progress, labels)
     print(json.dumps(found.to_json(), indent=1) if arguments.json else "\n".join(found.lines()))
     if found.problems:
         raise DataError(found.problems[0])
     return 0
+
+
+def plan_of(data: str, given: dict[str, Any]) -> SplitPlan | None:
+    """The split that training draws with these options; None if nothing says how."""
+    from ..data import SplitPlan
+
+    options = filled_in(given, PROTOCOLS.get(data, {}))
+    split = {name: options[name] for name in SPLIT if name in options}
+    if "labelled_in_pool" in split:
+        split["labelled_in_pool"] = split["labelled_in_pool"] == "yes"
+    return SplitPlan(**split) if split else None

@@ -27,6 +27,7 @@ def run(arguments: Namespace) -> int:
         row |= {"accuracy": found.trust.accuracy, "interval": found.trust.interval}
         row |= {"balanced_accuracy": found.trust.balanced_accuracy}
         row |= {"ece": found.trust.calibration.before.ece, "learnt_from": found.learnt_from}
+        row |= {"gone": found.gone}
         print(json.dumps({**row, "per_class_accuracy": per_class}))
         return 0
     print("\n".join(found.lines()))

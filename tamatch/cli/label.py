@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from .shared import add_run
+from .shared import add_moved, add_run
 
 
 def add_arguments(sub: ArgumentParser) -> None:
@@ -21,6 +21,7 @@ def add_arguments(sub: ArgumentParser) -> None:
         "--folds", type=int, metavar="K",
         help="judge the cut by the labelled images: train K runs, each without a part of them",
     )  # fmt: skip
+    add_moved(sub)
     sub.add_argument("--overwrite", action="store_true", help="replace an older file")
 
 
@@ -30,7 +31,7 @@ def run(arguments: Namespace) -> int:
     made = label(
         arguments.path, arguments.out, min_confidence=arguments.min_confidence,
         precision=arguments.precision, folds=arguments.folds, overwrite=arguments.overwrite,
-        quiet=False, net=arguments.net,
+        quiet=False, net=arguments.net, data=arguments.data,
     )  # fmt: skip
     print("\n".join(made.lines()))
     return 0

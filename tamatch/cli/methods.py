@@ -30,11 +30,16 @@ def run(arguments: Namespace) -> int:
 def show_one(name: str, *, as_json: bool) -> int:
     row, options = entry(name), method_options(name)
     if as_json:
-        own = {k: {"default": o.default, "help": o.help} for k, o in options.items()}
+        own = {
+            k: {"default": o.default, "fixed": k in row.options, "help": o.help}
+            for k, o in options.items()
+        }
         print(json.dumps({"name": name, "title": row.title, "options": own}, ensure_ascii=False))
         return 0
     print(f"{row.title}: {row.summary}\n")
     for option in options.values():
         takes = " | ".join(option.choices) or (f"must {option.bounds}" if option.bounds else "")
-        print(f"  {option.flag:18} {option.help} (default {option.default}); {takes}")
+        state = "fixed at" if option.name in row.options else "default"
+        value = "needs a value" if option.required else f"{state} {option.default}"
+        print(f"  {option.flag:18} {option.help} ({value}); {takes}")
     return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import os
 import re
 import shlex
@@ -12,7 +11,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any, NoReturn
 
-from ..errors import UsageError
+from ..errors import UsageError, perhaps
 
 PLAIN = {  # what argparse says, in our words
     r"argument ([^:/]+)(/[^:]+)?: expected (one|at least one) argument": r"\1 needs a value",
@@ -57,21 +56,18 @@ class Parser(argparse.ArgumentParser):
         action = self._option_string_actions.get(flag)
         return action is not None and "," in str(action.metavar)
 
-    def near(self, word: str) -> str | None:
-        """The option that a word is nearly."""
-        flags = self._option_string_actions
-        close = difflib.get_close_matches("--" + word.lstrip("-"), flags, n=1, cutoff=0.7)
-        return close[0] if close else None
+    def near(self, word: str) -> str:
+        """A hint at the option that a word nearly is."""
+        return perhaps(word.partition("=")[0], self._option_string_actions, most=1)
 
     def not_an_option(self, word: str) -> UsageError:
         """The error for a word that is left over."""
-        near = self.near(word)
+        hint = self.near(word) or f" `{self.prog} --help` tells more."
         bare = word.lstrip("-").partition("=")[0].lower()
         for action in self._get_positional_actions():
             if bare in (action.dest, str(action.metavar).lower()):
-                near = f"{action.metavar} by itself, without {word}"
-        hint = f"Perhaps you meant {near}." if near else f"`{self.prog} --help` tells more."
-        return UsageError(f"{word} is not an option of `{self.prog}`. {hint}")
+                hint = f" Perhaps you meant {action.metavar} by itself, without {word}."
+        return UsageError(f"{word} is not an option of `{self.prog}`.{hint}")
 
     def error(self, message: str) -> NoReturn:
         for pattern, plain in PLAIN.items():
@@ -82,10 +78,9 @@ class Parser(argparse.ArgumentParser):
         if action.choices is None or value in action.choices:
             return
         known = [*map(str, action.choices)]
-        near = difflib.get_close_matches(str(value).lower(), known, n=1)
         what = "command" if action.dest == "command" else action.option_strings[0]
-        hint = f"Perhaps you meant {near[0]}." if near else f"There is {', '.join(known)}."
-        raise UsageError(f"{what} {value} is unknown. {hint}")
+        hint = perhaps(str(value), known, most=1) or f" There is {', '.join(known)}."
+        raise UsageError(f"{what} {value} is unknown.{hint}")
 
 
 def torn_name(words: list[str], extra: list[str]) -> str | None:

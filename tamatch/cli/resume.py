@@ -7,6 +7,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from ..errors import UsageError
+from ..methods import is_own
 from ..settings.config import RUN_OPTIONS
 from ..storage.seedfolder import SeedFolder
 from .endings import show_group, show_run
@@ -19,6 +20,9 @@ def add_arguments(sub: ArgumentParser) -> None:
         "paths", metavar="RUN", nargs="+", type=Path,
         help="run folder, or the --out of several seeds; several runs go on abreast",
     )  # fmt: skip
+    sub.add_argument(
+        "--method", metavar="FILE.py:CLASS", help="the method, if it is code of your own"
+    )
     add_net(sub)
 
 
@@ -29,9 +33,11 @@ def run(arguments: Namespace) -> int:
     path, *more = arguments.paths
     if arguments.extra:
         raise not_here(arguments.extra, path, arguments.parser)
+    if arguments.method is not None and not is_own(arguments.method):
+        raise not_here(["--method", arguments.method], path, arguments.parser)
     if more or SeedFolder(path).exists():
-        return show_group(go_on(arguments.paths, net=arguments.net))
-    return show_run(resume(path, net=arguments.net).path)
+        return show_group(go_on(arguments.paths, method=arguments.method, net=arguments.net))
+    return show_run(resume(path, method=arguments.method, net=arguments.net).path)
 
 
 def not_here(words: list[str], path: Path, parser: Parser) -> UsageError:

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from ..errors import UsageError
-from .shared import add_run
+from .shared import add_moved, add_run
 
 
 def add_arguments(sub: ArgumentParser) -> None:
@@ -15,6 +15,7 @@ def add_arguments(sub: ArgumentParser) -> None:
         "--labels", type=Path, metavar="FILE",
         help="CSV that the labels go to (default: the run's own, or labels.csv)",
     )  # fmt: skip
+    add_moved(sub)
     sub.add_argument("--port", type=int, metavar="N", default=0, help="port (default: a free one)")
     sub.add_argument("--no-browser", action="store_true", help="only print the address")
 
@@ -26,6 +27,6 @@ def run(arguments: Namespace) -> int:
         raise UsageError(f"--port must lie in 0 … 65535, got {arguments.port}.")
     review(
         arguments.path, labels=arguments.labels, port=arguments.port,
-        browser=not arguments.no_browser, net=arguments.net,
+        browser=not arguments.no_browser, net=arguments.net, data=arguments.data,
     )  # fmt: skip
     return 0

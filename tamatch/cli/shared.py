@@ -25,6 +25,10 @@ def add_net(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--net", metavar="FILE.py:NAME", help="the net, if it is code of your own")
 
 
+def add_moved(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--data", metavar="DIR", help="where the run's images lie now, if moved")
+
+
 def add_json(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--json", action="store_true", help="print JSON")
 

@@ -12,14 +12,14 @@ from ..errors import UsageError
 from ..rules.choose import parse_time
 from ..rules.recipes import PROTOCOLS
 from ..settings.config import RUN_OPTIONS, configure, dump
-from ..storage.seedfolder import read_seeds
+from ..settings.seeds import read_seeds
 from .endings import show_group, show_run
 from .plainwords import Parser
 from .shared import add_option
 
 COMMON = (
-    "data", "root", "labels", "from_", "method", "net", "labels_per_class", "steps", "seed", "lr",
-    "batch", "unlabelled", "ema", "baseline", "device", "precision",
+    "data", "root", "labels", "flips", "from_", "method", "net", "labels_per_class", "steps",
+    "seed", "lr", "batch", "unlabelled", "ema", "baseline", "device", "precision",
 )  # fmt: skip
 
 OUT = ("output", "output-dir", "out-dir", "outdir", "save-dir")  # what other programs call it
@@ -95,5 +95,4 @@ def hint_at(word: str, parser: Parser) -> str:
     """What was perhaps meant by a word that is no option."""
     if word in PROTOCOLS or os.path.exists(word):
         return f" Perhaps you meant --data {shlex.quote(word)}."
-    near = parser.near(word) if word.startswith("-") else None
-    return f" Perhaps you meant {near}." if near else ""
+    return parser.near(word) if word.startswith("-") else ""

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import difflib
 import os
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
-from ..errors import UsageError
+from ..errors import UsageError, perhaps
 from ..storage.paths import path_of
 from .dataset import UNKNOWN, DataSet, Progress, Split, shares
 from .splitfile import read_split, write_split
-from .splits import SplitPlan, make_split
+from .splits import Past, SplitPlan, make_split, make_split_again
 
 __all__ = [
     "DATASETS",
     "UNKNOWN",
-    "DataEntry",
     "DataSet",
+    "Past",
     "Progress",
     "Split",
     "SplitPlan",
     "load",
     "make_split",
+    "make_split_again",
     "own_path",
     "read_split",
     "shares",
@@ -33,46 +32,13 @@ __all__ = [
 ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
 
 
-@dataclass(frozen=True)
-class DataEntry:
-    """A named data set: what it is, who reads it, and the split used when none is asked for."""
-
-    summary: str
-    reader: str  # "module:function" of this package, called with (root, size, progress)
-    plan: SplitPlan
-
-
-DATASETS: dict[str, DataEntry] = {
-    "digits": DataEntry(
-        "1,797 handwritten digits, 8×8, embedded in scikit-learn",
-        "digits:read",
-        SplitPlan(labels_per_class=4),
-    ),
-    "cifar10": DataEntry(
-        "CIFAR-10: 60,000 photographs of 10 things, 32×32",
-        "cifar:read10",
-        SplitPlan(labels_per_class=4),
-    ),
-    "cifar10-lt": DataEntry(
-        "CIFAR-10 with long-tailed classes, γ = 100",
-        "cifar:read10",
-        SplitPlan(head_labelled=1500, head_unlabelled=3000, gamma=100, labelled_in_pool=False),
-    ),
-    "cifar100": DataEntry(
-        "CIFAR-100: 60,000 photographs of 100 things, 32×32",
-        "cifar:read100",
-        SplitPlan(labels_per_class=2),
-    ),
-    "stl10": DataEntry(
-        "STL-10: 113,000 photographs, 13,000 of them of 10 known things, 96×96",
-        "stl10:read",
-        SplitPlan(labels_per_class=4),
-    ),
-    "eurosat": DataEntry(
-        "EuroSAT: 27,000 satellite images of 10 land uses, 64×64 read at 32×32",
-        "eurosat:read",
-        SplitPlan(labels_per_class=2),
-    ),
+DATASETS = {  # "module:function" of this package that reads it, called with (root, size, progress)
+    "digits": "digits:read",
+    "cifar10": "cifar:read10",
+    "cifar10-lt": "cifar:read10",
+    "cifar100": "cifar:read100",
+    "stl10": "stl10:read",
+    "eurosat": "eurosat:read",
 }
 
 
@@ -93,9 +59,9 @@ def load(
         from .labels import apart, with_labels
 
         apart(labels, Path(name))
-        return with_labels(load(name, root, size, progress), labels)
+        return with_labels(load(name, root, size, progress), labels, Path(name))
     if str(name) in DATASETS:
-        module, function = DATASETS[str(name)].reader.split(":")
+        module, function = DATASETS[str(name)].split(":")
         reader = getattr(import_module(f"{__name__}.{module}"), function)
         data: DataSet = reader(root, size, progress)
         return data
@@ -113,8 +79,7 @@ def own_path(name: str | Path) -> Path:
     """Where a person's own images lie; an error if that is neither a place nor a data set."""
     path = path_of(name, "data takes a name, a folder or a file")
     if not os.path.exists(path):  # unlike Path.exists, false for a name no file can have
-        near = difflib.get_close_matches(str(name), DATASETS, n=1)
-        hint = f" Perhaps you meant {near[0]}." if near else f" Known: {', '.join(DATASETS)}."
+        hint = perhaps(str(name), DATASETS, most=1) or f" Known: {', '.join(DATASETS)}."
         raise UsageError(f"--data {name} is neither a data set's name nor a folder.{hint}")
     from .astray import refuse_run
     from .decode import SUFFIXES  # and with it Pillow, which not every command needs

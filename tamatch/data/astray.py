@@ -8,7 +8,8 @@ from pathlib import Path
 
 from ..errors import DataError, UsageError
 from ..storage.folder import SEEDS, RunFolder
-from .layout import TABLES, UNLABELLED, Listing, folders_in, holds_images, list_images
+from .layout import Listing, folders_in, holds_images, list_images, table_of
+from .partnames import UNLABELLED
 
 DEEPEST = 8  # folders that are entered in search of the classes; links may lead round
 SHOWN = 100  # characters of a list of classes
@@ -22,7 +23,7 @@ def refuse_run(place: Path) -> None:
             f"--data {place} is the folder of a run, not of images. `tamatch report {path}` tells "
             f"what came of it, `tamatch resume {path}` goes on with it."
         )
-    if has_table(place):
+    if table_of(place):
         return  # which lists the images, so that a run may lie beside them
     for record in sorted(place.glob("*/run.json")):
         if RunFolder(record.parent).holds_run():
@@ -34,14 +35,9 @@ def refuse_run(place: Path) -> None:
 
 def perhaps(place: Path, listing: Listing) -> str:
     """A hint where a folder, listed here, has no two classes; empty if there is none to give."""
-    if len(listing.labels) > 1 or has_table(place):
+    if len(listing.labels) > 1 or table_of(place):
         return ""
     return perhaps_inside(place) if listing.labels else perhaps_above(place)
-
-
-def has_table(place: Path) -> bool:
-    """Are the images listed, and not told by their folders?"""
-    return place.is_file() or any((place / table).is_file() for table in TABLES)
 
 
 def perhaps_inside(place: Path) -> str:

@@ -13,10 +13,12 @@ import numpy as np
 from ..errors import DataError
 from . import load
 from .checktext import Counts, counted, listed, table
-from .dataset import NO_CHECKSUMS, PARTS, UNKNOWN, DataSet, Indices, Progress, Sizes, Split
+from .dataset import NO_CHECKSUMS, PARTS, UNKNOWN, DataSet, Indices, Pixels, Progress, Sizes, Split
 from .duplicates import equal_images
 from .splitfile import ROLES
 from .splits import SplitPlan, make_split
+
+ALIKE = 8  # of 255: colours that differ by less look the same
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,9 @@ class CheckReport:
     skipped: tuple[tuple[str, str], ...]  # (file, reason)
     notes: tuple[str, ...]
     duplicates: tuple[tuple[str, ...], ...]  # groups of files with equal pixels
-    leaks: tuple[tuple[str, ...], ...]  # those of them that are both in training and in test
+    leaks: tuple[tuple[str, ...], ...]  # those of them that are both in training and held out
     contradictions: tuple[tuple[str, ...], ...]  # those with different labels
+    one_colour: tuple[str, ...]  # files that show nothing, or nearly so, as they are trained on
     roles: Counts | None  # what a run with this split would use
     labelled_in_pool: bool | None
     problems: tuple[str, ...]  # why it cannot be trained on as it is
@@ -58,6 +61,9 @@ class CheckReport:
             *self.notes,
             *listed(unusable, "files cannot be used", one="file cannot be used"),
             *self._duplicate_lines(),
+            *listed(
+                [*self.one_colour], "images of almost one colour", one="image of almost one colour"
+            ),
             *self._role_lines(),
         ]
 
@@ -70,7 +76,7 @@ class CheckReport:
     def _duplicate_lines(self) -> list[str]:
         """Each group once, those that spoil a run first."""
         faults = {
-            "in training and in test": {*self.leaks},
+            "in training and held out": {*self.leaks},
             "different labels": {*self.contradictions},
         }
         found = {
@@ -112,8 +118,9 @@ def check(
         except DataError as error:
             problems.append(str(error))
     groups = equal_images(data.image_digests())
-    in_test = np.zeros(len(data.images), bool)
-    in_test[data.part("test")] = True
+    held_out = np.zeros(len(data.images), bool)
+    for part in ("validation", "test"):
+        held_out[data.part(part)] = True
     return CheckReport(
         name=data.name,
         classes=data.classes,
@@ -126,8 +133,9 @@ def check(
         skipped=data.skipped,
         notes=data.notes,
         duplicates=_named(data, groups),
-        leaks=_named(data, [g for g in groups if in_test[g].any() and not in_test[g].all()]),
+        leaks=_named(data, [g for g in groups if held_out[g].any() and not held_out[g].all()]),
         contradictions=_named(data, [g for g in groups if _disagree(data.labels[g])]),
+        one_colour=tuple(data.files[i] for i, im in enumerate(data.images) if _is_one_colour(im)),
         roles=None if split is None else _roles(data, split),
         labelled_in_pool=None if split is None else _overlap(split),
         problems=tuple(problems),
@@ -150,6 +158,13 @@ def _roles(data: DataSet, split: Split) -> Counts:
 
 def _overlap(split: Split) -> bool:
     return bool(np.isin(split.labelled, split.unlabelled).any())
+
+
+def _is_one_colour(image: Pixels) -> bool:
+    """Is no pixel far from the colour of the first?"""
+    values = image.reshape(-1)
+    first = np.tile(image[0, 0], len(values) // 3)
+    return bool((np.maximum(values, first) - np.minimum(values, first)).max() <= ALIKE)
 
 
 def _extremes(sizes: Sizes) -> dict[str, tuple[int, int]]:

@@ -33,7 +33,6 @@ class DataSet:
     files: Sequence[str]  # (N,) file name relative to the root, or "train/17"
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
-    flips: tuple[str, ...] = ("horizontal",)  # of "horizontal", "vertical": what keeps the class
     skipped: tuple[tuple[str, str], ...] = ()  # (file, reason) of the unreadable ones
     given_labels: bool = False  # True: train on the labels as they are (a person's own folder)
     shuffled_first: bool = False  # the benchmark draws from a shuffled order (EuroSAT)
@@ -78,6 +77,21 @@ class Split:
     unlabelled: Indices
     validation: Indices = field(default_factory=lambda: np.empty(0, np.int64))
     test: Indices = field(default_factory=lambda: np.empty(0, np.int64))
+
+    @property
+    def known(self) -> Indices:
+        """The images whose labels the run is given, to learn from or to judge by."""
+        return np.concatenate([self.labelled, self.validation])
+
+    @property
+    def unknown_places(self) -> Indices:
+        """Positions in the pool of the images that are not `known` at the same time."""
+        return np.flatnonzero(~np.isin(self.unlabelled, self.known))
+
+    @property
+    def unknown(self) -> Indices:
+        """These images themselves, in the pool's order."""
+        return self.unlabelled[self.unknown_places]
 
 
 def shares(labels: Indices, classes: int) -> tuple[float, ...]:

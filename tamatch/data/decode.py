@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import stat
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,7 +32,8 @@ UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # Windows would translate line ends
+# Windows would translate line ends; a pipe that nobody writes to would be waited for
+READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
 SLURP = 1 << 26  # bytes; larger files are read piece by piece
 DRAFT = 2  # a JPEG may be decoded at a smaller scale, if still this many times the wanted size
 _TOO_LARGE = f"more than {MAX_PIXELS // 1_000_000} megapixels"
@@ -117,7 +119,10 @@ def _in_memory(file: File) -> File:
         return file
     handle = os.open(file, READ)
     try:
-        length = os.fstat(handle).st_size
+        state = os.fstat(handle)
+        if not stat.S_ISREG(state.st_mode):
+            raise Unreadable("not a file")
+        length = state.st_size
         content = os.read(handle, length) if length <= SLURP else b""
     finally:
         os.close(handle)

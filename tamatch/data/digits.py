@@ -16,7 +16,7 @@ SIDE = 8
 def read(
     root: Path | None = None, size: int | None = None, progress: Progress | None = None
 ) -> DataSet:
-    """The 8×8 grey digits as RGB. They must not be flipped: a mirrored 2 is no digit."""
+    """The 8×8 grey digits as RGB."""
     from sklearn.datasets import load_digits  # type: ignore[import-untyped]
 
     bunch = load_digits()
@@ -35,5 +35,4 @@ def read(
         files=[f"digits/{i}" for i in range(len(labels))],
         mean=(0.305, 0.305, 0.305),  # of the training part, as is std
         std=(0.376, 0.376, 0.376),
-        flips=(),
     )

@@ -72,7 +72,6 @@ def read(root: Path | None, size: int | None, progress: Progress | None = None) 
         files=["/".join(PurePosixPath(file).parts[-2:]) for file in files],
         mean=(0.5, 0.5, 0.5),
         std=(0.5, 0.5, 0.5),
-        flips=("horizontal", "vertical"),
         shuffled_first=True,
         digests=decoded.digests,
         original_sizes=decoded.sizes,

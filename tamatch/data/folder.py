@@ -13,7 +13,7 @@ from .astray import perhaps
 from .bulk import decode_all
 from .dataset import PARTS, UNKNOWN, DataSet, Progress
 from .decode import header_size
-from .layout import Found, list_images
+from .layout import Found, list_images, table_of
 from .statistics import mean_std
 
 SAMPLE = 200  # files whose headers decide the size
@@ -74,8 +74,8 @@ def _median_side(files: Sequence[str]) -> float | None:
 
 
 def _no_images(place: Path, hint: str) -> str:
-    if place.is_file():
-        return f"{place} lists no image that is there. Names are looked for in {place.parent}."
+    if table := table_of(place):
+        return f"{table} lists no image that is there. Names are looked for in {table.parent}."
     expected = (
         f"Expected: {place}/<class>/*.jpg and {place}/unlabelled/*.jpg, or a labels.csv with the "
         "columns file_name,label."

@@ -3,97 +3,91 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
+import os
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
-from ..errors import DataError, UsageError
-from .dataset import PARTS, UNKNOWN, DataSet
+from ..errors import DataError, UsageError, perhaps
+from .dataset import PARTS, DataSet
 from .layout import TABLES, printable
-from .table import Row, read_table
+from .partnames import PART_NAMES
+from .table import Row, known_label, notes_on, read_table, refuse_contradiction
 
 NEAR = 3  # names that an error suggests
 
 
-def with_labels(data: DataSet, table: Path) -> DataSet:
-    """The data with the labels of a table, which win over those of the folder.
+def with_labels(data: DataSet, table: Path, place: Path) -> DataSet:
+    """The data, which lie at `place`, with the labels of a table: these win over the folder's.
 
-    An image that gets its first label moves from the unlabelled part to the training part. An
-    empty label says nothing: the image stays as it is. A file that cannot be used may be named.
+    An image that gets its first label moves from the unlabelled part to the training part, unless
+    the table says to which. An empty label says nothing: the image stays as it is. A file that
+    cannot be used may be named.
     """
-    labels = data.labels.copy()
-    for i, label in known_labels(data, table).items():
-        labels[i] = label
-    moved = data.part("unlabelled")[labels[data.part("unlabelled")] != UNKNOWN]
-    parts = dict(zip(PARTS, data.parts, strict=True))
-    parts["train"] = np.union1d(parts["train"], moved)
-    parts["unlabelled"] = np.setdiff1d(parts["unlabelled"], moved, assume_unique=True)
-    return dataclasses.replace(data, labels=labels, parts=tuple(parts.values()))
+    labels, part_of = data.labels.copy(), np.empty(len(data.labels), np.int64)
+    for p, images in enumerate(data.parts):
+        part_of[images] = p
+    rows = known_rows(data, table, place)
+    for i, row in rows.items():
+        if label := known_label(row.label, data.classes):
+            labels[i] = data.classes.index(printable(label))
+            first_label = part_of[i] == PARTS.index("unlabelled")
+            if part := row.part or ("train" if first_label else None):
+                part_of[i] = PARTS.index(part)
+    parts = tuple(np.flatnonzero(part_of == p) for p in range(len(PARTS)))
+    notes = (*data.notes, *notes_on(rows.values(), data.classes))
+    return dataclasses.replace(data, labels=labels, parts=parts, notes=notes)
 
 
 def apart(table: Path, data: Path) -> None:
     """A table of labels inside the data folder would replace its class folders: refuse it."""
-    where = table.absolute().parent.resolve()
-    if table.name in TABLES and data.resolve() in (where, where.parent) and data.is_dir():
+    where, root = table.absolute().parent.resolve(), data.resolve()
+    of_a_part = where.parent == root and where.name.lower() in PART_NAMES
+    if table.name in TABLES and (where == root or of_a_part) and data.is_dir():
         raise UsageError(
             f"--labels {table} lies in the data folder, where a {table.name} replaces the class "
             "folders. Put it elsewhere, or give it another name."
         )
 
 
-def known_labels(data: DataSet, table: Path) -> dict[int, int]:
-    """Image and class of every line that says something; each must be one of the data's."""
+def known_rows(data: DataSet, table: Path, place: Path) -> dict[int, Row]:
+    """Image and line of every line about one that can be used; each must fit the data."""
     if not data.given_labels:
         raise UsageError(
             f"--labels adds to the labels of your own images, and {data.name} has all of its own. "
             "How many of them a run sees is set by --labels-per-class."
         )
     images = {name: i for i, name in enumerate(data.files)}
-    classes = {name: c for c, name in enumerate(data.classes)}
     unusable = {name for name, _ in data.skipped}
     found: dict[int, Row] = {}
-    for row in read_table(table):
-        name, label = plain(row.name), printable(row.label)
+    for row in read_table(table, folder_of(place)):
+        name, label = printable(row.name), printable(known_label(row.label, data.classes))
         if name in unusable:
             continue
         if name not in images:
             raise DataError(f"{table}, line {row.line}: {_no_image(data, name, images)}")
-        if not label:
-            continue
-        if label not in classes:
+        if label and label not in data.classes:
             raise DataError(f"{table}, line {row.line}: {_no_class(data, label)}")
-        first = found.setdefault(images[name], row)
-        if first.label != row.label:  # the same file under two spellings
-            raise DataError(
-                f'{table}, lines {first.line} and {row.line}: {name} is listed as "{first.label}" '
-                f'and as "{row.label}". Keep one of the two.'
-            )
-    return {i: classes[printable(row.label)] for i, row in found.items()}
+        refuse_contradiction(table, found.setdefault(images[name], row), row)
+    return found
 
 
-def plain(name: str) -> str:
-    """A file's name as `DataSet.files` spells it."""
-    return posixpath.normpath(printable(name))
+def folder_of(place: Path) -> str:
+    """What the names of the images are relative to."""
+    return os.fspath(place if place.is_dir() else place.parent)
 
 
 def _no_image(data: DataSet, name: str, images: Mapping[str, int]) -> str:
     """The likeliest mistake is a name without its folder."""
     alike = [file for file in images if posixpath.basename(file) == posixpath.basename(name)]
-    return f"{data.name} has no image {name}.{_perhaps(alike)} Names are relative to {data.name}."
+    hint = f" Perhaps you meant {' or '.join(alike[:NEAR])}." if alike else ""
+    return f"{data.name} has no image {name}.{hint} Names are relative to {data.name}."
 
 
 def _no_class(data: DataSet, label: str) -> str:
-    folded = {c.casefold(): c for c in reversed(data.classes)}
-    near = difflib.get_close_matches(label.casefold(), folded, n=NEAR, cutoff=0.5)
     return (
-        f'"{label}" is no class of {data.name}.{_perhaps([folded[c] for c in near])} '
+        f'"{label}" is no class of {data.name}.{perhaps(label, data.classes, NEAR)} '
         f"A new class needs a folder of its own; known: {', '.join(data.classes)[:200]}."
     )
-
-
-def _perhaps(names: Iterable[str]) -> str:
-    some = list(names)[:NEAR]
-    return f" Perhaps you meant {' or '.join(some)}." if some else ""

@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from difflib import SequenceMatcher
-from itertools import combinations
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import DataError
 from .decode import SUFFIXES
-from .table import read_table
+from .partnames import PART_NAMES, PART_OF, UNLABELLED, like_a_part, nearly_equal
+from .table import known_label, notes_on, read_table
 
 LONGEST = max(map(len, SUFFIXES))
-UNLABELLED = ("unlabelled", "unlabeled", "_unlabelled", "_unlabeled")
-PART_FOLDERS = {
-    "train": "train",
-    "training": "train",
-    "val": "validation",
-    "valid": "validation",
-    "validation": "validation",
-    "test": "test",
-    "testing": "test",
-}
 TABLES = ("labels.csv", "metadata.csv")
-MANY = 100  # classes whose names are compared
-ALIKE = 0.92  # "forest" and "forrest" are, "healthy" and "unhealthy" are not
+SHOWN = 100  # characters of a list of folders
 FOREIGN = (".heic", ".heif", ".avif", ".jp2", ".jxl", ".psd", ".svg", ".cr2", ".nef", ".dng")
 
 
@@ -48,9 +35,12 @@ class Listing:
     root: str
     images: list[Found] = field(default_factory=list)
     labels: set[str] = field(default_factory=set)  # also of classes without an image
+    class_folders: set[str] = field(default_factory=set)
+    remarks: list[str] = field(default_factory=list)  # on what the tables say
     skipped: list[tuple[str, str]] = field(default_factory=list)
     loose: int = 0  # images in no class folder
-    unlisted: int = 0  # images that the table does not name
+    pooled: int = 0  # images that the table does not name, in the training part
+    unlisted: int = 0  # such images elsewhere
     other: int = 0  # files that are no images
 
     def name(self, path: str) -> str:
@@ -61,12 +51,21 @@ class Listing:
     def notes(self) -> tuple[str, ...]:
         counted = (
             ("images in no class folder, left out", self.loose),
+            ("images that the table of labels does not list, used without a label", self.pooled),
             ("images that the table of labels does not list, left out", self.unlisted),
             ("files that are no images, ignored", self.other),
         )
-        told = [f"{what}: {count:,}" for what, count in counted if count]
+        told = [*self.remarks, *(f"{what}: {count:,}" for what, count in counted if count)]
         pairs = ", ".join(f'"{a}" and "{b}"' for a, b in nearly_equal(sorted(self.labels)))
-        return (*told, f"classes with nearly the same name: {pairs}") if pairs else (*told,)
+        if pairs:
+            told.append(f"classes with nearly the same name: {pairs}")
+        if doubtful := ", ".join(f'"{n}"' for n in sorted(self.class_folders) if like_a_part(n)):
+            told.append(
+                f"classes that are named like a part of the data: {doubtful}. Where that is no "
+                "class: images without a label lie in unlabelled; a part is called train, val or "
+                "test, and has a folder for each class in it"
+            )
+        return (*told,)
 
 
 def printable(name: str) -> str:
@@ -76,52 +75,71 @@ def printable(name: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
 
 
-def nearly_equal(names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Pairs of names that differ by capitals or signs alone, or by a letter: likely a typing error.
-
-    Names with digits are not compared letter by letter, nor those of so many classes.
-    """
-    plain = [re.sub(r"[\W_]", "", name.casefold()) for name in names]
-    for (a, first), (b, second) in combinations(zip(names[:MANY], plain, strict=False), 2):
-        letters = min(len(first), len(second)) >= 5 and (first + second).isalpha()
-        alike = letters and SequenceMatcher(None, first, second).ratio() > ALIKE
-        if alike or first == second != "":
-            yield a, b
-
-
 def list_images(place: Path) -> Listing:
     """Find the images of a folder, or those that a CSV file lists."""
     if place.is_file():
         listing = Listing(os.fspath(place.parent))
-        _from_table(listing, os.fspath(place), "train")
-        return listing
-    listing = Listing(os.fspath(place))
-    folders = [(name.lower(), path) for name, path in folders_in(listing.root)]
-    names = {name for name, _ in folders}
-    # a class may be called "train": only a folder with nothing but parts is split into parts
-    if names & {"train", "training"} and names <= {*PART_FOLDERS, *UNLABELLED}:
-        for name, path in folders:
-            if name in UNLABELLED:
-                _add(listing, path, "unlabelled", None)
-            else:
-                _scan(listing, path, PART_FOLDERS[name])
+        _from_table(listing, place, None, alone=True)
     else:
+        listing = Listing(os.fspath(place))
         _scan(listing, listing.root, "train")
     return listing
 
 
+def table_of(place: Path | str) -> Path | None:
+    """The table that lists the images of a place: this itself, or one in the folder."""
+    paths = (os.fspath(place), *(os.path.join(place, table) for table in TABLES))
+    return next((Path(path) for path in paths if os.path.isfile(path)), None)
+
+
 def _scan(listing: Listing, folder: str, part: str) -> None:
-    """One part: by its table where it has one, else by class folders."""
-    for table in TABLES:
-        if os.path.isfile(path := os.path.join(folder, table)):
-            _from_table(listing, path, part)
-            return
+    """The whole folder, or one part: by its table where it has one, else by class folders."""
+    whole = folder == listing.root
+    if table := table_of(folder):
+        _from_table(listing, table, None if whole else part)
+        return
+    parts = _parts_in(folder) if whole else {}
     for name, path in folders_in(folder):
-        if name.lower() in UNLABELLED:
+        if name in parts:
+            _scan(listing, path, parts[name])
+        elif name.lower() in UNLABELLED:
             _add(listing, path, "unlabelled" if part == "train" else part, None)
         else:
+            listing.class_folders.add(printable(name))
             _add(listing, path, part, printable(name))
     listing.loose += sum(_is_image(path) for path, _ in _files(listing, folder, deep=False))
+
+
+def _parts_in(folder: str) -> dict[str, str]:
+    """Which folders are parts, and not classes: a class, too, may be called "train".
+
+    They are if there are no others, and else by what is in them: a table, or folders that are
+    named like the classes beside them.
+    """
+    folders = {name: path for name, path in folders_in(folder) if name.lower() not in UNLABELLED}
+    named = {name: PART_NAMES[name.lower()] for name in folders if name.lower() in PART_NAMES}
+    others = folders.keys() - named.keys()
+    if not others:
+        return named
+    classes = {name.casefold() for name in others}
+    parts = {
+        name: part
+        for name, part in named.items()
+        if table_of(folders[name])
+        or any(inner.casefold() in classes for inner, _ in folders_in(folders[name]))
+    }
+    if len(named) - len(parts) > 1:
+        raise DataError(
+            f"{folder} has {_in_words(named.keys() - parts.keys())}, named like parts of the data, "
+            f"beside {_in_words(others)}. A part has a folder for each class in it, and stands "
+            "beside the classes, or with other parts and unlabelled alone. Move what does not "
+            "belong there, or rename it."
+        )
+    return parts
+
+
+def _in_words(names: Collection[str]) -> str:
+    return printable(", ".join(sorted(names)))[:SHOWN]
 
 
 def _add(listing: Listing, folder: str, part: str, label: str | None) -> None:
@@ -148,26 +166,63 @@ def _judge(listing: Listing, path: str, is_file: bool, part: str, label: str | N
     listing.skipped.append((listing.name(path), reason))
 
 
-def _from_table(listing: Listing, table: str, part: str) -> None:
-    folder, own_name = os.path.split(table)
+def _from_table(listing: Listing, table: Path, part: str | None, alone: bool = False) -> None:
+    """The images that a table lists, and those beside it, unless it is to be read alone.
+
+    A `part` has a table of its own. One table for all has no part: its folders tell them.
+    """
+    folder = os.fspath(table.parent)
+    rows = read_table(table, folder)
+    listing.remarks += notes_on(rows)
+    parts = {} if part else _parts_beside(folder, {row.label.lower() for row in rows})
     named: set[str] = set()
-    for name, label, _ in read_table(Path(table)):
-        path = os.path.join(folder, os.path.normpath(name))
-        if os.path.isabs(name) or os.path.normpath(name).split(os.sep)[0] == os.pardir:
-            listing.skipped.append((printable(name), f"lies outside {folder}"))
+    for row in rows:
+        path, label = os.path.join(folder, row.name), printable(known_label(row.label))
+        first = row.name.split(os.sep, 1)[0]
+        if os.path.isabs(row.name) or first == os.pardir:
+            listing.skipped.append((printable(row.name), f"lies outside {folder}"))
             continue
         named.add(path)
         if label:
-            listing.labels.add(printable(label))
+            listing.labels.add(label)
         if not os.path.lexists(path):
-            listing.skipped.append((listing.name(path), f"listed in {own_name} but not there"))
+            listing.skipped.append((listing.name(path), f"listed in {table.name} but not there"))
         elif not path.lower().endswith((*SUFFIXES, *FOREIGN)):
             listing.skipped.append((listing.name(path), "no image by its name"))
         else:
-            role = part if label or part != "train" else "unlabelled"
-            _judge(listing, path, os.path.isfile(path), role, printable(label) or None)
-    below = _files(listing, folder)
-    listing.unlisted += sum(_is_image(path) and path not in named for path, _ in below)
+            role = row.part or parts.get(first, part or "train")
+            role = "unlabelled" if role == "train" and not label else role
+            _judge(listing, path, os.path.isfile(path), role, label or None)
+    if alone:
+        _unlisted(listing, _files(listing, folder), named, None)
+        return
+    _unlisted(listing, _files(listing, folder, deep=False), named, part)
+    for name, path in folders_in(folder):
+        of_its_own = name in parts and name.lower() not in UNLABELLED
+        if of_its_own and not any(file.startswith(os.path.join(path, "")) for file in named):
+            _scan(listing, path, parts[name])
+        else:
+            _unlisted(listing, _files(listing, path), named, parts.get(name, part))
+
+
+def _unlisted(
+    listing: Listing, files: Iterator[tuple[str, bool]], named: set[str], part: str | None
+) -> None:
+    """Images that a table could list and does not: in the training part they have no label."""
+    for path, is_file in files:
+        if path in named or not _is_image(path):
+            continue
+        if part == "train":
+            listing.pooled += is_file
+            _judge(listing, path, is_file, "unlabelled", None)
+        else:
+            listing.unlisted += 1
+
+
+def _parts_beside(folder: str, labels: Collection[str]) -> dict[str, str]:
+    """The part that each folder beside a table is; one that is named like a label is none."""
+    names = {name: name.lower() for name, _ in folders_in(folder)}
+    return {n: PART_OF[low] for n, low in names.items() if low in PART_OF and low not in labels}
 
 
 def _is_image(path: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import DataError
-from ..storage.spreadsheet import restore, write_table
+from ..storage.spreadsheet import read_rows, write_table
 from .dataset import UNKNOWN, DataSet, Indices, Split
 
 COLUMNS = ("image", "hash", "role", "label")
@@ -43,28 +42,37 @@ def read_split(path: Path, data: DataSet) -> Split:
     position = {file: i for i, file in enumerate(data.files)}
     found: dict[str, list[int]] = defaultdict(list)
     hashes = image_hashes(data)
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file):
-                name = restore(row["image"])
-                i = position.get(name)
-                if i is None:
-                    raise DataError(f"{path} lists {name}, which {data.name} no longer has.")
-                if hashes[i] != row["hash"]:
-                    raise DataError(f"{path}: the image {name} has changed since.")
-                found[row["role"]].append(i)
-    except (OSError, KeyError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path} is no split.csv: {error!r}") from None
+    for row in read_rows(path, "image", "hash", "role"):
+        name = row["image"]
+        i = position.get(name)
+        if i is None:
+            raise DataError(f"{path} lists {name}, which {data.name} no longer has.")
+        if hashes[i] != row["hash"]:
+            raise DataError(f"{path}: the image {name} has changed since.")
+        found[row["role"]].append(i)
     return Split(**{role: _indices(found[role]) for role in ROLES})
 
 
-def learnt_from(path: Path) -> set[str]:
-    """The hashes of the labelled images in a split.csv; none if it cannot be read."""
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            return {row["hash"] for row in csv.DictReader(file) if row["role"] == "labelled"}
-    except (OSError, KeyError, UnicodeDecodeError, csv.Error):
-        return set()
+def still_there(path: Path, data: DataSet, role: str) -> tuple[Indices, int]:
+    """The images of a role that have a label and the same pixels today, and how many there were."""
+    position = {file: i for i, file in enumerate(data.files)}
+    hashes = image_hashes(data)
+    found, listed = [], 0
+    for row in read_rows(path, "image", "hash", "role"):
+        if row["role"] == role:
+            listed += 1
+            i = position.get(row["image"])
+            if i is not None and hashes[i] == row["hash"] and data.labels[i] != UNKNOWN:
+                found.append(i)
+    return _indices(found), listed
+
+
+def listed_in(path: Path, column: str) -> dict[str, set[str]]:
+    """The `image` or the `hash` of all images of each role."""
+    found: dict[str, set[str]] = {role: set() for role in ROLES}
+    for row in read_rows(path, column, "role"):
+        found.setdefault(row["role"], set()).add(row[column])
+    return found
 
 
 def _indices(rows: Iterable[int]) -> Indices:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import DataError, UsageError
 from .dataset import UNKNOWN, DataSet, Indices, Split
+
+Mask = npt.NDArray[np.bool_]
 
 SEEDS = 2**32  # what RandomState accepts
 
@@ -57,6 +59,17 @@ class SplitPlan:
                 raise UsageError(f"--{option} must be at least {least}, got {count}.")
 
 
+@dataclass(frozen=True)
+class Past:
+    """What the runs that a run goes on from did with the images of a data set."""
+
+    learnt: Mask  # with their labels: the net knows them, so they are never held out
+    held_out: Mask  # and not learnt by any: they are held out again, before others
+
+    def of(self, images: Indices) -> Past:
+        return Past(self.learnt[images], self.held_out[images])
+
+
 def long_tail(head: int, gamma: float, classes: int) -> list[int]:
     """n_c = floor(head · μ^c) with μ = |γ|^(-1/(C-1)), the last one floor(head / |γ|)."""
     if classes == 1:
@@ -67,13 +80,39 @@ def long_tail(head: int, gamma: float, classes: int) -> list[int]:
     return counts if gamma > 0 else counts[::-1]
 
 
-def make_split(data: DataSet, plan: SplitPlan) -> Split:
+def make_split(data: DataSet, plan: SplitPlan, past: Past | None = None) -> Split:
     """Draw each class's labelled images from the training part, and the pool from the rest.
 
     For each class in order, its ascending indices are shuffled; the first n_c are labelled and
     the following ones unlabelled. This consumes a fresh `RandomState(seed)` exactly as the
-    reference benchmark does, so that our 40 labels are its 40 labels.
+    reference benchmark does, so that our 40 labels are its 40 labels. What validates is then taken
+    out of the labelled images; equal ones stay together, so that none of them is learnt from.
     """
+    drawn = _drawn(data, plan)
+    if not plan.validation_per_class and plan.fold is None:
+        return drawn
+    labels = data.labels[drawn.labelled]
+    alike = _numbered(data, drawn.labelled)
+    classes = np.bincount(np.unique([alike, labels], axis=1)[0])  # of each number
+    apart = classes[alike] == 1  # what has a copy in another class is not held out
+    held = np.zeros(len(labels), bool)
+    for c, name in enumerate(data.classes):
+        own = np.flatnonzero(labels == c)
+        before = past and past.of(drawn.labelled[own])
+        held[own] = _validating(name, plan.validation_per_class, alike[own], apart[own], before)
+        own = own[~held[own]]
+        held[own] = apart[own] & _folded(plan.fold, alike[own])
+    return _without(drawn, held)
+
+
+def make_split_again(data: DataSet, plan: SplitPlan, held_out: Mask) -> Split:
+    """The same, but that exactly these of the labelled images are held out, as they were before."""
+    drawn = _drawn(data, plan)
+    return _without(drawn, held_out[drawn.labelled])
+
+
+def _drawn(data: DataSet, plan: SplitPlan) -> Split:
+    """Nothing is held out yet."""
     _check_classes(data)
     labelled_counts, pool_counts = _counts(data, plan)
     random = np.random.RandomState(plan.seed)
@@ -84,7 +123,6 @@ def make_split(data: DataSet, plan: SplitPlan) -> Split:
         train = train[order]
 
     labelled: list[Indices] = []
-    validation: list[Indices] = []
     rest: list[Indices] = []
     for c, (count, pool) in enumerate(zip(labelled_counts, pool_counts, strict=True)):
         own = train[data.labels[train] == c]
@@ -92,28 +130,69 @@ def make_split(data: DataSet, plan: SplitPlan) -> Split:
         end = len(own) if pool is None else taken + pool
         _check_supply(data, plan, c, len(own), taken, end)
         random.shuffle(own)
-        kept = taken - plan.validation_per_class
-        away = _held_out(kept, plan.fold)
-        labelled.append(own[:kept][~away])
-        validation.append(np.concatenate([own[kept:taken], own[:kept][away]]))
+        labelled.append(own[:taken])
         rest.append(own[taken:end])
 
-    chosen, carved = np.concatenate(labelled), np.concatenate(validation)
-    hidden = _hidden(data, np.concatenate(rest), chosen, carved, plan.labelled_in_pool)
+    chosen = np.concatenate(labelled)
+    hidden = _hidden(data, np.concatenate(rest), chosen, plan.labelled_in_pool)
     return Split(
         labelled=chosen,
         unlabelled=np.concatenate([chosen, hidden]) if plan.labelled_in_pool else hidden,
-        validation=np.concatenate([data.part("validation"), carved]),
+        validation=data.part("validation"),
         test=data.part("test"),
     )
 
 
-def _held_out(count: int, fold: tuple[int, int] | None) -> npt.NDArray[np.bool_]:
+def _without(split: Split, held: Mask) -> Split:
+    """These of the labelled images validate instead; they leave the pool, too."""
+    away = split.labelled[held]
+    return replace(
+        split,
+        labelled=split.labelled[~held],
+        unlabelled=split.unlabelled[~np.isin(split.unlabelled, away)],
+        validation=np.concatenate([split.validation, away]),
+    )
+
+
+def _numbered(data: DataSet, images: Indices) -> Indices:
+    """A number for each of these images; equal ones have the same."""
+    _, numbers = np.unique(data.image_digests()[images], axis=0, return_inverse=True)
+    return numbers.reshape(-1)
+
+
+def _validating(name: str, count: int, alike: Indices, apart: Mask, past: Past | None) -> Mask:
+    """So many images of a class, the last ones; a few more where equal ones come with them.
+
+    Those that were held out before are taken first, and then those with the fewest copies.
+    """
+    none = np.zeros(len(alike), bool)
+    learnt, before = (past.learnt, past.held_out) if past else (none, none)
+    numbers, from_end, copies = np.unique(alike[::-1], return_index=True, return_counts=True)
+    order = np.lexsort((from_end, copies, ~np.isin(numbers, alike[before])))
+    held, away = 0, []
+    for i in order[~np.isin(numbers[order], alike[learnt | ~apart])]:
+        if held < count and held + copies[i] < len(alike):
+            held += copies[i]
+            away.append(numbers[i])
+    if held < count:
+        why, cure = (
+            ("--from has learnt the others", "label more, or train without --from")
+            if learnt.any()
+            else ("the others have copies to learn from", "or label more")
+        )
+        raise DataError(
+            f'class "{name}": {held} of its {len(alike)} labelled images can be held out, as '
+            f"{why}, and --validation-per-class asks for {count}. Ask for fewer, {cure}."
+        )
+    return np.isin(alike, away)
+
+
+def _folded(fold: tuple[int, int] | None, alike: Indices) -> Mask:
     """Which of a class's labelled images a fold holds out; a single one always stays."""
-    away = np.zeros(count, bool)
-    if fold is not None and count > 1:
-        away[fold[0] - 1 :: fold[1]] = True
-    return away
+    numbers = [*dict.fromkeys(alike.tolist())]
+    if fold is None or len(numbers) < 2:
+        return np.zeros(len(alike), bool)
+    return np.isin(alike, numbers[fold[0] - 1 :: fold[1]])
 
 
 def _counts(data: DataSet, plan: SplitPlan) -> tuple[list[int | None], list[int | None]]:
@@ -184,9 +263,7 @@ def _unlabelled_images(data: DataSet) -> Indices:
     return np.concatenate([train[data.labels[train] == UNKNOWN], data.part("unlabelled")])
 
 
-def _hidden(
-    data: DataSet, rest: Indices, labelled: Indices, validation: Indices, labelled_in_pool: bool
-) -> Indices:
+def _hidden(data: DataSet, rest: Indices, labelled: Indices, labelled_in_pool: bool) -> Indices:
     """The pool without the labelled images that `labelled_in_pool` puts in front of it.
 
     STL-10's benchmark pool is the publisher's unlabelled images and then the whole training
@@ -194,6 +271,6 @@ def _hidden(
     """
     if not data.train_in_pool:
         return np.concatenate([rest, _unlabelled_images(data)])
-    out = validation if labelled_in_pool else np.concatenate([labelled, validation])
     train = data.part("train")
-    return np.concatenate([data.part("unlabelled"), train[~np.isin(train, out)]])
+    again = train if labelled_in_pool else train[~np.isin(train, labelled)]
+    return np.concatenate([data.part("unlabelled"), again])

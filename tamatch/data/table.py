@@ -1,32 +1,40 @@
-"""A table of labels: CSV with the columns file_name and label."""
+"""A table of labels: CSV with the columns file_name and label, and split where it has one."""
 
 from __future__ import annotations
 
 import csv
+import os
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import DataError
 from ..storage.spreadsheet import restore
+from .partnames import PART_OF, UNLABELLED
 
 NAME = "file_name"
 LABEL = "label"
+SPLIT = "split"
+# how programs write that there is nothing; "none" is not among them, a person may mean it
+MISSING = ("nan", "NaN", "None", "null", "NULL", "<NA>")
 
 
 class Row(NamedTuple):
     """One image of the table; an empty label means unlabelled."""
 
-    name: str
+    name: str  # relative to the folder of the images, where it lies in it
     label: str
+    part: str | None  # one of dataset.PARTS, if the table says so
     line: int  # where it is named first
 
 
-def read_table(path: Path) -> list[Row]:
-    """The images that a table names, each once.
+def read_table(path: Path, folder: str | None = None) -> list[Row]:
+    """The images that a table names, each once; `folder` is theirs, by default the table's own.
 
     Commas, semicolons and tabs separate; other columns are ignored. Apostrophes that protect a
     spreadsheet from formulas are taken off.
     """
+    images = os.path.abspath(folder or path.parent)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             heading = file.readline()
@@ -40,18 +48,63 @@ def read_table(path: Path) -> list[Row]:
                     f"found {', '.join(columns) or 'nothing'}."
                 )
             found: dict[str, Row] = {}
-            for row in rows:
-                name = restore((row[columns[NAME]] or "").strip())
-                label = restore((row[columns[LABEL]] or "").strip())
-                first = found.setdefault(name, Row(name, label, rows.line_num))
-                if name and first.label != label:
-                    raise DataError(
-                        f'{path}, line {rows.line_num}: {name} is listed as "{label}" and as '
-                        f'"{first.label}". Keep one of the two.'
-                    )
-            return [row for row in found.values() if row.name]
+            for cells in rows:
+                name, label, split = (
+                    restore((cells[columns[c]] or "").strip()) if c in columns else ""
+                    for c in (NAME, LABEL, SPLIT)
+                )
+                if name:
+                    row = _row(path, _below(images, name), label, split, rows.line_num)
+                    refuse_contradiction(path, found.setdefault(row.name, row), row)
+            return list(found.values())
     except UnicodeDecodeError:
         raise DataError(f"{path} is not in UTF-8. Save it as CSV in UTF-8.") from None
     except (OSError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"{path} cannot be read as CSV: {reason}.") from None
+
+
+def known_label(label: str, classes: Collection[str] = ()) -> str:
+    """Empty if a program wrote that there is none; a class may have such a name."""
+    return "" if label in MISSING and label not in classes else label
+
+
+def notes_on(rows: Iterable[Row], classes: Collection[str] = ()) -> tuple[str, ...]:
+    """What the user should know of these labels."""
+    missing = [row.label for row in rows if row.label != known_label(row.label, classes)]
+    said = " or ".join(f'"{label}"' for label in sorted({*missing}))
+    return (f"images with the label {said}, taken for none: {len(missing):,}",) if missing else ()
+
+
+def _row(path: Path, name: str, label: str, split: str, line: int) -> Row:
+    part = split.lower()
+    if part and part not in PART_OF:
+        raise DataError(
+            f'{path}, line {line}: the {SPLIT} "{split}" is not known. It may be train, val, test '
+            "or unlabelled; give the column another name if it is about something else."
+        )
+    without = label.lower() in UNLABELLED or part in UNLABELLED
+    return Row(name, "" if without else label, PART_OF.get(part), line)
+
+
+def _below(folder: str, name: str) -> str:
+    """A file's name below a folder, one spelling for each file; those outside stay as they are."""
+    slashed = name.replace("\\", "/")  # as Windows writes it, where no file has that very name
+    if slashed != name and not os.path.lexists(os.path.join(folder, name)):
+        name = slashed if os.path.lexists(os.path.join(folder, slashed)) else name
+    name = os.path.normpath(name)
+    if os.path.isabs(name):
+        for base in (folder, os.path.realpath(folder)):
+            if name.startswith(os.path.join(base, "")):
+                return os.path.relpath(name, base)
+    return name
+
+
+def refuse_contradiction(path: Path, first: Row, row: Row) -> None:
+    """Two lines about one image must say the same."""
+    for one, other in ((first.label, row.label), (first.part or "", row.part or "")):
+        if one != other:
+            raise DataError(
+                f'{path}, lines {first.line} and {row.line}: {row.name} is listed as "{one}" and '
+                f'as "{other}". Keep one of the two.'
+            )

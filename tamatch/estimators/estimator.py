@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from numbers import Integral, Real
@@ -24,7 +25,7 @@ from ..errors import DataError, UsageError
 from ..kinds import AT_LEAST_ONE
 from ..rules import choose, finetune
 from ..rules.choose import averages
-from ..settings.config import Run, configure
+from ..settings.config import RUN_OPTIONS, Run, configure, target_follows
 from ..settings.hardware import pick_device
 from ..settings.options import Option
 from ..settings.start import start_of
@@ -32,31 +33,40 @@ from .learners import ImageLearner, Learner, VectorLearner
 
 Array = npt.NDArray[Any]
 TRAINING = (
-    "net", "weights", "size", "steps", "batch", "unlabelled", "optimizer", "lr", "weight_decay",
-    "ema", "device",
+    "net", "weights", "size", "flips", "steps", "batch", "unlabelled", "optimizer", "lr",
+    "weight_decay", "ema", "device",
+)  # fmt: skip
+FOR_IMAGES = ("net", "weights", "size", "head", "normalise", "flips", "images")
+IN_OPTIONS = (  # of a run; the others are parameters, hide labels, or are for its folder
+    "prior", "labelled_in_pool", "warmup", "replacement", "layer_decay", "norm_momentum", "head",
+    "normalise", "images", "threads", "precision", "deterministic", "compile", "graph",
 )  # fmt: skip
 FRESH = {"net": "wrn_16_1_clean", "batch": 32, "unlabelled": 96, "optimizer": "sgd", "lr": 0.03}
 HIDDEN = Option("hidden", int, default=None, bounds=AT_LEAST_ONE)  # no option of a run
 LEARNERS: dict[str, type[Learner]] = {"images": ImageLearner, "vectors": VectorLearner}
+FITTING = threading.RLock()  # threads share torch's generator, which the draws of a fit come from
 
 
 class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Semi-supervised classification of images or of rows of numbers by any method.
 
     X of shape (N, H, W) or (N, H, W, 1 or 3) are images, bytes or floats in 0 … 1, for one of the
-    nets. X of shape (N, F) are vectors, for a net of two hidden layers. In y, -1 means unlabelled.
-    The remaining classes may be numbers or names.
+    nets. X of shape (N, F) are vectors, for a net of two hidden layers. In y, -1 means unlabelled,
+    and so does the text "-1". The remaining classes may be numbers or names.
 
     Parameters
     ----------
     method : a name; `tamatch methods` lists them
-    options : the method's own, such as {"tau": 0.9}; None for its defaults
+    options : the method's own, such as {"tau": 0.9}, and some of a run, such as
+        {"prior": {"cat": 3, "dog": 1}}; None for the defaults
     net : for images: a name (`tamatch nets` lists them), FILE.py:NAME, an nn.Module, or a class or
         function that makes one; a module is copied, and its weights are the start. None for
         "wrn_16_1_clean", or for the net of the weights
     weights : for images, a file of pre-trained weights to start from
     size : for images, the side in pixels that they are scaled to; None for their own, or for what
         suits the weights
+    flips : for images, how they are mirrored at random in training: "none", "horizontal" or "both";
+        None for "horizontal"
     hidden : for vectors, units in each of the two hidden layers
     steps : training steps
     batch, unlabelled : labelled and unlabelled samples in a step; None for 32 and 96, or for fewer
@@ -66,7 +76,8 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         from pre-trained weights
     ema : momentum of the averaged weights that predict; 0 for none
     device : "auto", "cpu", "cuda" or "cuda:N"
-    random_state : seed of everything random; the same seed gives the same classifier
+    random_state : seed of everything random; the same seed gives the same classifier. Threads fit
+        one after the other
 
     Attributes
     ----------
@@ -87,6 +98,7 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         net: str | nn.Module | Callable[..., nn.Module] | None = None,
         weights: str | None = None,
         size: int | None = None,
+        flips: str | None = None,
         hidden: int = 64,
         steps: int = 1000,
         batch: int | None = None,
@@ -103,6 +115,7 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.net = net
         self.weights = weights
         self.size = size
+        self.flips = flips
         self.hidden = hidden
         self.steps = steps
         self.batch = batch
@@ -117,6 +130,7 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from all rows of X and from those labels in y that are not -1."""
         images = are_images(X)
+        check_none_missing(y)
         X, y = validate_data(self, X, y, **_accepted(images))
         known = ~is_unlabelled(y)
         check_classification_targets(y[known])
@@ -128,12 +142,13 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         labels = np.full(len(y), UNKNOWN)
         labels[known] = codes
-        with _errors_of_values(), torch.random.fork_rng(devices=[]):
+        names = tuple(str(c) for c in classes)
+        with FITTING, _errors_of_values(), torch.random.fork_rng(devices=[]):
             run = self._run(min(X.shape[1:3]) if images else None, int(known.sum()))
             self.learner_, self.history_ = (
-                ImageLearner.learn(run, X, labels, self.net)
+                ImageLearner.learn(run, X, labels, names, self.net)
                 if images
-                else VectorLearner.learn(run, X, labels, HIDDEN.parse(self.hidden))
+                else VectorLearner.learn(run, X, labels, names, HIDDEN.parse(self.hidden))
             )
         self.classes_ = classes
         return self
@@ -168,6 +183,7 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _run(self, side: int | None, labelled: int) -> Run:
         """What to train, on so many labels and on images of this side; None if X are vectors."""
         method, options = self._method()
+        check_options(options)
         seed = self.random_state
         if not isinstance(seed, Integral):
             seed = check_random_state(seed).randint(2**31 - 1)
@@ -175,14 +191,16 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         # a compiled net pays off after minutes only
         fixed = {"data": "arrays", "compile": False, "baseline": "none"}
         values = {**fixed, "method": method, "seed": int(seed), **given, **options}
-        if self.weights is None:
+        for name in FOR_IMAGES if side is None else ():
+            if name in values:
+                raise UsageError(f"{name}=… is for images, and X holds rows of numbers.")
+        if side is None or self.weights is None:
             chosen = FRESH
-        elif side is None:
-            raise UsageError("weights are for images, and X holds rows of numbers.")
         else:
             chosen = pretrained(configure(values), values, side, labelled)
-        steps = configure(values, chosen=chosen).steps
-        return configure(values, chosen={**averages(steps), **chosen})
+        run = configure(values, chosen=chosen)
+        target = choose.target_momentum(run.steps).settings if target_follows(run) else {}
+        return configure(values, chosen={**averages(run.steps), **target, **chosen})
 
     def __getstate__(self) -> dict[str, Any]:
         """Plain values and, for the weights, the bytes of a safetensors file."""
@@ -210,7 +228,8 @@ class TaMatchClassifier(SSLClassifier):
     Parameters
     ----------
     tau : confidence from which a pseudo-label is used
-    target : class shares to steer towards: "uniform", "labelled" or "adaptive"
+    target : class shares to steer towards: "uniform", "labelled", "adaptive", or "prior" for those
+        in options={"prior": …}
     options : TaMatch's others, such as {"clip": "symmetric"}
 
     The other parameters are those of `SSLClassifier`.
@@ -225,6 +244,7 @@ class TaMatchClassifier(SSLClassifier):
         net: str | nn.Module | Callable[..., nn.Module] | None = None,
         weights: str | None = None,
         size: int | None = None,
+        flips: str | None = None,
         hidden: int = 64,
         steps: int = 1000,
         batch: int | None = None,
@@ -237,8 +257,8 @@ class TaMatchClassifier(SSLClassifier):
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         super().__init__(
-            options=options, net=net, weights=weights, size=size, hidden=hidden, steps=steps,
-            batch=batch, unlabelled=unlabelled, optimizer=optimizer, lr=lr,
+            options=options, net=net, weights=weights, size=size, flips=flips, hidden=hidden,
+            steps=steps, batch=batch, unlabelled=unlabelled, optimizer=optimizer, lr=lr,
             weight_decay=weight_decay, ema=ema, device=device, random_state=random_state,
         )  # fmt: skip
         self.tau = tau
@@ -258,11 +278,32 @@ def pretrained(run: Run, given: dict[str, Any], side: int, labelled: int) -> dic
     return {**(start | batch | pool).settings, **warm}
 
 
+def check_options(options: dict[str, Any]) -> None:
+    """Those of a run must not contradict the parameters, or hide labels that were given."""
+    for name in options:
+        if name == "from" or (name in RUN_OPTIONS and name not in IN_OPTIONS):
+            hint = f" {name} is a parameter of its own." if name in TRAINING else ""
+            raise UsageError(
+                f"options takes no {name}: it takes the method's own and "
+                f"{', '.join(IN_OPTIONS)}.{hint}"
+            )
+
+
+def check_none_missing(y: Any) -> None:
+    """Refuse other signs of a missing label: NumPy makes a class of NaN in a list of names."""
+    mixed = isinstance(y, list | tuple) or getattr(y, "dtype", None) == np.dtype(object)
+    for label in y if mixed else ():
+        if label is None or (isinstance(label, Real) and label != label):
+            raise ValueError(f"y contains {label}. Unlabelled rows have -1, or the text '-1'.")
+
+
 def is_unlabelled(y: Array) -> npt.NDArray[np.bool_]:
-    """Where y is the number -1, also among names."""
+    """Where y is -1; among names also as text, which NumPy makes of it in a list of names."""
     if y.dtype == object:
-        return np.array([isinstance(v, Real) and v == UNKNOWN for v in y], bool)
-    return y == UNKNOWN if y.dtype.kind in "iuf" else np.zeros(len(y), bool)
+        marks = (UNKNOWN, str(UNKNOWN))
+        return np.array([isinstance(v, Real | str) and v in marks for v in y], bool)
+    mark = str(UNKNOWN) if y.dtype.kind == "U" else UNKNOWN
+    return np.asarray(y == mark, bool) if y.dtype.kind in "iufU" else np.zeros(len(y), bool)
 
 
 def are_images(X: Any) -> bool:

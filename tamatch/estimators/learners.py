@@ -5,7 +5,7 @@ A learner learns from arrays, predicts arrays, and turns into plain values and b
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import numpy as np
@@ -25,6 +25,7 @@ from ..runs.model import Facts, Model
 from ..settings.config import Run
 from ..step.engine import Engine
 from ..step.guard import ALLOWED
+from ..step.source import OnHost
 from .vectors import MLP, data_of, vector_engine
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ ItsNet = TypeVar("ItsNet", bound=nn.Module)
 History = list[dict[str, Any]]
 State = dict[str, Any]  # numbers, names and bytes
 LINES = 20  # of the history
-BATCH = 512  # images predicted together
 
 
 class Learner(Protocol):
@@ -61,9 +61,11 @@ class ImageLearner:
         run: Run,
         samples: npt.NDArray[Any],
         labels: Indices,
+        classes: tuple[str, ...],
         net: AnyNet | None = None,
     ) -> tuple[Self, History]:
-        data = normalised(from_arrays(samples, labels, size=run.size), run)
+        numbered = from_arrays(samples, labels, size=run.size)
+        data = normalised(replace(numbered, classes=classes), run)
         engine = engine_of(run, data, make_split(data, split_plan(run)))
         history = train(engine)
         facts = Facts(nets.title(run.net), data.classes, data.size, data.mean, data.std)
@@ -72,13 +74,11 @@ class ImageLearner:
     def probabilities(self, samples: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         unknown = np.full(len(samples), UNKNOWN)
         pixels = from_arrays(samples, unknown, size=self.model.facts.size).images
-        parts = (pixels[i : i + BATCH].copy() for i in range(0, len(pixels), BATCH))
-        images = (torch.from_numpy(part).permute(0, 3, 1, 2) for part in parts)
-        rows = torch.cat([self.model.probabilities(part) for part in images]).double()
+        images = OnHost(pixels, np.arange(len(pixels)), channels_last=True)
+        rows = self.model.probabilities(images).double()
         return (rows / rows.sum(-1, keepdim=True)).numpy()
 
     def state(self) -> State:
-        assert self.model.net is not None
         weights = to_bytes(self.model.net)
         return {"facts": asdict(self.model.facts), "weights": weights, "net": self.net}
 
@@ -100,12 +100,17 @@ class VectorLearner:
 
     @classmethod
     def learn(
-        cls, run: Run, samples: npt.NDArray[Any], labels: Indices, hidden: int
+        cls,
+        run: Run,
+        samples: npt.NDArray[Any],
+        labels: Indices,
+        classes: tuple[str, ...],
+        hidden: int,
     ) -> tuple[Self, History]:
         mean, std = samples.mean(0), samples.std(0)
         std = np.where(std > 0, std, 1.0)
         rows = ((samples - mean) / std).astype(np.float32)
-        data = data_of(labels, int(labels.max()) + 1)
+        data = data_of(labels, classes)
         engine = vector_engine(run, rows, data, make_split(data, split_plan(run)), hidden)
         history = train(engine)
         net = final_net(engine)

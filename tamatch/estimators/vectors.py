@@ -13,16 +13,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from .. import methods
 from ..augment import Augment, uniform
 from ..data import UNKNOWN, DataSet, Split
 from ..data.dataset import Indices
 from ..nets.base import Net
-from ..runs.build import SEEDS, task_of
+from ..runs.build import SEEDS, assembled, draw_of, drawing, machine_of, method_of, ready, task_of
 from ..settings.config import Run
-from ..settings.hardware import pick_device, pick_precision, prepare
-from ..step import optim
-from ..step.engine import Engine, Pace
+from ..step.engine import Engine
 from ..step.sampler import keyed
 from ..step.source import Draw, Source
 from ..types import Out
@@ -48,6 +45,11 @@ class MLP(Net):
         """Classify rows (N, F, 1, 1)."""
         features = self.body(images.flatten(1))
         return self.finish(features, features)
+
+    def depth_of(self, parameter: str) -> tuple[int, int]:
+        """The hidden layers are 0 and 1; each has an activation behind it in `body`."""
+        part, *rest = parameter.split(".")
+        return (2 if part == "head" else int(rest[0]) // 2), 2
 
 
 class Jitter(nn.Module):
@@ -93,13 +95,13 @@ class VectorSource(Source):
         return self.pools[pool].index_select(0, ids)
 
 
-def data_of(labels: Indices, classes: int) -> DataSet:
+def data_of(labels: Indices, classes: tuple[str, ...]) -> DataSet:
     """A data set without a pixel: who has which label, for the split and the method's task."""
     known = labels != UNKNOWN
     none = np.empty(0, np.int64)
     return DataSet(
         name="the data",
-        classes=tuple(str(c) for c in range(classes)),
+        classes=classes,
         images=np.empty((len(labels), 0, 0, 3), np.uint8),
         labels=labels,
         parts=(np.flatnonzero(known), np.flatnonzero(~known), none, none),
@@ -112,21 +114,10 @@ def data_of(labels: Indices, classes: int) -> DataSet:
 
 def vector_engine(run: Run, rows: Rows, data: DataSet, split: Split, hidden: int) -> Engine:
     """An engine at step 0 that trains an `MLP` on standardised rows."""
-    device = pick_device(run.device)
-    autocast = prepare(pick_precision(run, device))
-    torch.manual_seed(keyed(run.seed, SEEDS["init"]) >> 1)
-    net = MLP(rows.shape[1], hidden, len(data.classes))
-    method = methods.get(run.method)(net, task_of(run, data, split), ema=run.ema, **run.options)
-    method.to(device)
-    groups = optim.parameter_groups(method, lr=run.lr, weight_decay=run.weight_decay)
-    seed, reads_pool = keyed(run.seed, SEEDS["batches"]), bool(method.views.u)
-    draw = Draw(run.batch, run.unlabelled, seed, reads_pool, run.replacement)
-    return Engine(
-        method,
-        optim.build_optimizer(run.optimizer, groups),
-        VectorSource(rows, data, split, draw, device),
-        cast(Augment, Jitter(keyed(run.seed, SEEDS["views"]))),
-        Pace(run.steps, run.warmup, keyed(run.seed, SEEDS["steps"])),
-        autocast=autocast,
-        graph=run.graph and device.type == "cuda",
-    )
+    device, autocast = machine_of(run)
+    with drawing(run):
+        net = MLP(rows.shape[1], hidden, len(data.classes))
+        method = method_of(run, net, task_of(run, data, split), device)
+    source = VectorSource(rows, data, split, draw_of(run, method), device)
+    views = cast(Augment, Jitter(keyed(run.seed, SEEDS["views"])))
+    return ready(run, assembled(run, method, source, views, autocast))

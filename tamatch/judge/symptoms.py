@@ -5,7 +5,7 @@ Each rule is a function of a few numbers; None means that all is well.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from .likeness import Likeness
@@ -14,6 +14,8 @@ PATIENCE = 2000  # steps after the warm-up before anybody worries; a quarter of 
 HARDLY = 0.01  # share of the unlabelled images below which they count as not used
 EXPECTED = 10  # images of a class there should have been before its absence means something
 LISTED = 5  # class names in a sentence
+
+UNLIKE = "labelled and unlabelled images look unlike each other"  # the name of a rule
 
 
 @dataclass(frozen=True)
@@ -43,12 +45,16 @@ class Reached:
     lower: float | None  # a threshold that would accept some
 
 
-def unused(used: float, step: int, reached: Reached) -> Symptom | None:
-    """Hardly any unlabelled image is accepted."""
+def unused(used: float, step: int, ask: Callable[[], Reached]) -> Symptom | None:
+    """Hardly any unlabelled image is accepted; only then the pool is asked why."""
     if used >= HARDLY:
         return None
-    bar = "is sure enough" if reached.tau is None else f"reaches τ = {reached.tau:g}"
-    lower = f"--tau {reached.lower:g}, " if reached.tau is not None and reached.lower else ""
+    reached = ask()
+    bar, lower = "is sure enough", ""
+    if reached.tau is not None:
+        bar = f"reaches τ = {reached.tau:g}"
+        if reached.lower is not None and reached.lower < reached.tau:
+            lower = f"--tau {reached.lower:g}, "
     return Symptom(
         "unlabelled images not used",
         f"after {step:,} steps, {100 * used:.1f} % of the unlabelled images are used: hardly one "
@@ -97,8 +103,8 @@ def unlike(found: Likeness | None) -> Symptom | None:
         return None
     first, second = found.means
     return Symptom(
-        "labelled and unlabelled images look unlike each other",
-        "labelled and unlabelled images look unlike each other: simple statistics tell them apart "
+        UNLIKE,
+        f"{UNLIKE}: simple statistics tell them apart "
         f"(AUC {found.auc:.2f}, where 0.5 is chance), most of all {found.statistic} "
         f"({first:.2f} against {second:.2f}).",
         "They may come from other places, cameras or preparation, or show other classes.",

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from ..errors import UsageError
 from .room import no_search, speaks_of_room
 
+Result = TypeVar("Result")
 OPEN: list[torch.cuda.Stream] = []  # those that are not joined yet
 
 
 @contextmanager
 def working_on(stream: torch.cuda.Stream | None) -> Iterator[None]:
-    """Beside the default stream, which cannot be captured; on a CPU there is none."""
-    if stream is None:
+    """Beside the default stream, which cannot be captured; after all before it, before all after.
+
+    Nothing changes where it is the current one already, nor on a CPU, which has none.
+    """
+    if stream is None or stream == torch.cuda.current_stream(stream.device):
         yield
         return
     outside = torch.cuda.current_stream(stream.device)  # which need not be the current device
@@ -59,38 +66,58 @@ def another(here: torch.cuda.Stream) -> torch.cuda.Stream:
     return next(stream for stream in streams if stream != here)
 
 
+class Branch(Protocol):
+    """Does some work beside the rest, and hands its result back."""
+
+    def __call__(self, work: Callable[[], Result], /) -> Result: ...
+
+
 @contextmanager
-def branch_of(x: Tensor) -> Iterator[AbstractContextManager[object]]:
-    """What is done under the branch runs beside what else is done in here; then both are joined.
+def branch_of(x: Tensor) -> Iterator[Branch]:
+    """The work that is given to the branch runs beside what else is done in here; then both are
+    joined, and its results can be read.
 
     Neither may write what the other reads. Only in a capture: elsewhere it is done in order.
     """
     if not capturing(x):
-        yield remembering_nothing(x)
+        yield partial(remembering_nothing, x)
         return
-    here = torch.cuda.current_stream()
+    here, results = torch.cuda.current_stream(), list[object]()
     branch = another(here)
+
+    def beside(work: Callable[[], Result]) -> Result:
+        with torch.cuda.stream(branch):
+            results.append(result := remembering_nothing(x, work))
+        return result
+
     branch.wait_stream(here)
     OPEN.append(branch)
-    yield on_branch(branch, x)
+    yield beside
     here.wait_stream(branch)
     OPEN.remove(branch)
+    read_on(here, results)
 
 
-@contextmanager
-def on_branch(stream: torch.cuda.Stream, x: Tensor) -> Iterator[None]:
-    with torch.cuda.stream(stream), remembering_nothing(x):
-        yield
+def read_on(here: torch.cuda.Stream, results: object) -> None:
+    """What another stream of a capture has made is read on this one, and kept until then.
+
+    Torch has 32 streams in all: another engine of the capture may have the same one, and must not
+    get memory on it that is still read here.
+    """
+    for result in pytree.tree_leaves(results):
+        if isinstance(result, Tensor):
+            result.record_stream(here)
 
 
-def remembering_nothing(x: Tensor) -> AbstractContextManager[object]:
-    """Autocast as it is, but for the rounded weights that it keeps: it knows no streams, and what a
-    branch has rounded would be read outside of it before it is there.
+def remembering_nothing(x: Tensor, work: Callable[[], Result]) -> Result:
+    """Do it with autocast as it is, but for the rounded weights that it keeps: it knows no streams,
+    and what a branch has rounded would be read outside of it before it is there.
     """
     device = x.device.type
     if not torch.is_autocast_enabled(device):
-        return nullcontext()
-    return torch.autocast(device, torch.get_autocast_dtype(device), cache_enabled=False)
+        return work()
+    with torch.autocast(device, torch.get_autocast_dtype(device), cache_enabled=False):
+        return work()
 
 
 def join_all() -> None:

@@ -1,8 +1,10 @@
-"""Whether code for the GPU of this machine can be compiled on it."""
+"""Kinds of GPUs, and whether code for that of this machine can be compiled on it."""
 
 from __future__ import annotations
 
 from functools import cache
+
+AMPERE = (8, 0)  # the first with tensor cores for bfloat16
 
 
 @cache

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 
 
+def without_autocast(device: torch.device) -> AbstractContextManager[object]:
+    """No bfloat16 in here. Where there is none, nothing: export would record an empty region."""
+    autocast = torch.is_autocast_enabled(device.type)
+    return torch.autocast(device.type, enabled=False) if autocast else nullcontext()
+
+
 @contextmanager
-def full_precision(device: str) -> Iterator[None]:
+def full_precision(device: torch.device) -> Iterator[None]:
     """No bfloat16 and no TF32, whatever the run's precision."""
     cudnn, matmul = torch.backends.cudnn.allow_tf32, torch.get_float32_matmul_precision()
     torch.backends.cudnn.allow_tf32 = False
     torch.set_float32_matmul_precision("highest")
     try:
-        with torch.autocast(device, enabled=False):
+        with without_autocast(device):
             yield
     finally:
         torch.backends.cudnn.allow_tf32 = cudnn

@@ -15,7 +15,8 @@ from ..errors import UsageError
 # What torch says where it has no class of errors for it: a CPU's allocator, and CUDA's libraries.
 SAID = (
     "DefaultCPUAllocator", "FIND was unable to find an engine", "GET was unable to find an engine",
-    "CUDA error: out of memory", "Triton Error [CUDA]: out of memory",
+    "CUDA error: out of memory", "CUDA driver error: out of memory",
+    "Triton Error [CUDA]: out of memory", "CUDA_ERROR_OUT_OF_MEMORY",
     "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED",
 )  # fmt: skip
 

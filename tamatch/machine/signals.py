@@ -8,18 +8,7 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any
 
-from ..errors import TamatchError
 from . import launch
-
-
-class Stopped(TamatchError):
-    """A run that was asked to stop and saved itself first."""
-
-    alike = True
-
-    def __init__(self, number: int, message: str) -> None:
-        super().__init__(message)
-        self.exit_code = 128 + number  # 130 for Ctrl-C, 143 for SIGTERM
 
 
 class StopSignals:

@@ -5,18 +5,17 @@ A row names the class and what is fixed about it; `get` imports it.
 
 from __future__ import annotations
 
-import difflib
-import inspect
 from dataclasses import dataclass, field
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import usercode
-from ..errors import UsageError
+from ..errors import UsageError, perhaps
 
 if TYPE_CHECKING:
     from .base import Method
+
+    AnyMethod = str | type[Method]  # a name, or the class that the user hands over
 
 
 @dataclass(frozen=True)
@@ -103,20 +102,22 @@ METHODS: dict[str, MethodEntry] = {
 }
 
 
-CUSTOM: dict[str, type[Method]] = {}  # classes that were handed over, by "FILE.py:CLASS"
+CUSTOM: dict[str, type[Method]] = {}  # classes that were handed over, by a run's names for them
 
 
 def entry(name: str) -> MethodEntry:
     """The row of a method, or an error that names the near miss."""
     if name in METHODS:
         return METHODS[name]
-    file, colon, cls = name.rpartition(":")
-    if colon and file.endswith(".py"):
-        return MethodEntry(cls, name, "a method of your own")
-    small = name.lower().replace("-", "_")
-    near = [small] if small in METHODS else difflib.get_close_matches(small, METHODS, n=3)
-    hint = f"Perhaps you meant {' or '.join(near)}." if near else "`tamatch methods` lists them."
-    raise UsageError(f"--method {name} is not a method. {hint}")
+    if is_own(name):
+        return MethodEntry(name.rpartition(":")[2], name, "a method of your own")
+    hint = perhaps(name, METHODS) or " `tamatch methods` lists them."
+    raise UsageError(f"--method {name} is not a method.{hint}")
+
+
+def is_own(name: str) -> bool:
+    """Whether a method is code of the user's own, by its name."""
+    return name.rpartition(":")[0].endswith(".py") or name.startswith(usercode.HANDED)
 
 
 def get(name: str) -> type[Method]:
@@ -128,26 +129,45 @@ def get(name: str) -> type[Method]:
     return found
 
 
-def register(cls: type[Method]) -> str:
-    """The FILE.py:CLASS name of a user's class, under which a resumed run finds it again."""
-    try:
-        name = f"{Path(inspect.getfile(cls)).resolve()}:{cls.__qualname__}"
-    except (OSError, TypeError):
+def register(method: AnyMethod) -> str:
+    """The name of a method, under which `get` finds it: a text is one already."""
+    if isinstance(method, str):
+        return method
+    from .base import Method
+
+    if not (isinstance(method, type) and issubclass(method, Method)):
         raise UsageError(
-            f"method {cls.__qualname__} is not defined in a file, so a resumed run could not "
-            "find it again. Put the class into a .py file and import it from there."
-        ) from None
-    CUSTOM[name] = cls
+            "method takes a name, FILE.py:CLASS, or a class that is a tamatch.Method; got "
+            f"{usercode.called(method)}."
+        )
+    name = usercode.name_of(method)
+    CUSTOM[name] = method
     return name
 
 
+def stand_in(name: str, method: AnyMethod | None) -> None:
+    """Let the user's class be the one that a run knows by this name, if one is given."""
+    if method is None or method == name:
+        return
+    if not is_own(name):
+        raise UsageError(f"--method is for runs with a method of your own; this one has {name}.")
+    if isinstance(method, str) and not is_own(method):
+        raise UsageError(f"--method {method}: that of this run is your own; give FILE.py:CLASS.")
+    CUSTOM[name] = own_class(register(method))
+
+
 def own_class(name: str) -> type[Method]:
-    """Import a user's class from its file."""
+    """The user's class of this name; that of a file is imported."""
     from .base import Method
 
     entry(name)
     if name in CUSTOM:
         return CUSTOM[name]
+    if name.startswith(usercode.HANDED):
+        raise UsageError(
+            f"the method {name} was handed over in Python, and nothing here has it: give the class "
+            "itself, or --method FILE.py:CLASS."
+        )
     file, _, cls = name.rpartition(":")
     found = usercode.find("--method", name)  # anew, if the file has changed
     if not (isinstance(found, type) and issubclass(found, Method)):

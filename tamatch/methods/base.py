@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import ClassVar
 
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from .. import dist
 from ..errors import UsageError
 from ..kinds import Momentum, Parity
-from ..machine.branches import branch_of
+from ..machine.branches import Branch, Result, branch_of
 from ..machine.tracking import norms_of, tracking
 from ..stats import approach_, by_type
 from ..types import Batch, Loss, Out, Task, Views
@@ -60,9 +60,8 @@ class Method(nn.Module):
         """
         if constant is not None and getattr(self.net, "independent", False):
             looked_at = images[constant]
-            with branch_of(looked_at) as branch:
-                with branch, torch.no_grad():
-                    seen = Out(*self.net(looked_at))
+            with branch_of(looked_at) as beside:
+                seen = beside(torch.no_grad()(lambda: Out(*self.net(looked_at))))
                 outs = self.predict(*images[:constant], *images[constant + 1 :])
             return *outs[:constant], seen, *outs[constant:]
         sizes = [len(x) for x in images]
@@ -116,19 +115,21 @@ def frozen_weights(net: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def looked_at(images: Tensor, *nets: nn.Module) -> Iterator[AbstractContextManager[None]]:
+def looked_at(images: Tensor, *nets: nn.Module) -> Iterator[Branch]:
     """For predictions of these nets that are only looked at, such as guesses: no gradient goes
-    through them, and no statistics move. What is done under the context that this gives runs beside
+    through them, and no statistics move. What is given to the function that this gives runs beside
     what else is done in here, in a captured step.
     """
-    with branch_of(images) as branch:
+    with branch_of(images) as beside:
 
-        @contextmanager
-        def aside() -> Iterator[None]:
-            with branch, torch.no_grad(), frozen_norm(*nets):
-                yield
+        def aside(look: Callable[[], Result]) -> Result:
+            def quietly() -> Result:
+                with torch.no_grad(), frozen_norm(*nets):
+                    return look()
 
-        yield aside()
+            return beside(quietly)
+
+        yield aside
 
 
 @contextmanager

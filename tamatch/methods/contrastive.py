@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..kinds import Inherited
+from ..machine.precision import without_autocast
 from ..pseudo import Pseudo
 from ..stats import Status, Tally
 from ..types import Batch, Loss, Out, Task
@@ -39,7 +40,7 @@ class Contrastive(Method):
     def forward(self, batch: Batch) -> Loss:
         outs = self.predict(*batch.x, *batch.u)
         # The net may compute in bfloat16; similarities divided by a small t must not.
-        with torch.autocast(batch.y.device.type, enabled=False):
+        with without_autocast(batch.y.device):
             return self.compare(batch, *outs)
 
     def compare(self, batch: Batch, *outs: Out) -> Loss:

@@ -39,8 +39,7 @@ class MeanTeacher(Method):
         (x,) = self.predict(*batch.x)
         teacher, first, second = self.final, *batch.u
         with frozen_norm(self.net), looked_at(first, teacher) as aside:
-            with aside:
-                q = teacher(first).logits.softmax(-1)
+            q = aside(lambda: teacher(first).logits.softmax(-1))
             p = q if self.parity == "usb" else self.net(second).logits.softmax(-1)
         sup = each_ce(x.logits, batch.y).mean()
         unsup = each_mse(p, q).mean()

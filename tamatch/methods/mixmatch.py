@@ -37,10 +37,9 @@ class MixMatch(Method):
 
     def forward(self, batch: Batch) -> Loss:
         with looked_at(batch.u[0], self.net) as aside:
-            with aside:
-                first, second = (self.net(view).logits.softmax(-1) for view in batch.u)
-                q = sharpen((first + second) / 2, self.temperature)
+            p_1, p_2 = aside(lambda: [self.net(view).logits.softmax(-1) for view in batch.u])
             logits, mix = mixed_logits(self.net, [*batch.x, *batch.u], self.alpha)
+        q = sharpen((p_1 + p_2) / 2, self.temperature)
         targets, size = mix([one_hot(batch.y, self.task.classes), q, q]), len(batch.y)
         sup = each_ce(logits[:size], targets[:size]).mean()
         unsup = each_mse(logits[size:].softmax(-1), targets[size:]).mean()

@@ -35,8 +35,7 @@ class PiModel(Method):
         (x,) = self.predict(*batch.x)
         first, second = batch.u
         with frozen_norm(self.net), looked_at(first, self.net) as aside:
-            with aside:
-                q = self.net(first).logits.softmax(-1)
+            q = aside(lambda: self.net(first).logits.softmax(-1))
             p = self.net(second).logits.softmax(-1)
         sup = each_ce(x.logits, batch.y).mean()
         unsup = each_mse(p, q).mean()

@@ -58,8 +58,7 @@ class ReMixMatch(Method):
     def forward(self, batch: Batch) -> Loss:
         weak, strong, other = batch.u
         with looked_at(weak, self.net) as aside:
-            with aside:
-                q = self.guess(weak)
+            q = aside(lambda: self.guess(weak))
             turn = dist.mine(turn_draw(dist.world() * len(strong), strong.device))
             with frozen_norm(self.net):
                 strong_logits = self.net(strong).logits

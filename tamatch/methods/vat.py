@@ -57,8 +57,7 @@ class VAT(Method):
     def forward(self, batch: Batch) -> Loss:
         (images,) = batch.u
         with looked_at(images, self.net) as aside:
-            with aside:
-                exact = self.unrounded(images)
+            exact = aside(lambda: self.unrounded(images))
             (x,) = self.predict(*batch.x)
             with frozen_norm(self.net):
                 clean = self.net(images).logits
@@ -79,12 +78,12 @@ class VAT(Method):
         """The q to search r with, if autocast rounds the other: by far more than ξ moves it."""
         if not torch.is_autocast_enabled(images.device.type):
             return None
-        with full_precision(images.device.type):
+        with full_precision(images.device):
             return cast(Tensor, self.net(images).logits.softmax(-1))
 
     def perturbation(self, images: Tensor, q: Tensor) -> Tensor:
         """r; H(q, p) has the gradient of KL[q ‖ p], as q is fixed. Parameters get none of it."""
         probe = (self.xi * unit(dist.mine(direction_draw(dist.gather(images))))).requires_grad_()
-        with full_precision(images.device.type), frozen_weights(self.net), frozen_norm(self.net):
+        with full_precision(images.device), frozen_weights(self.net), frozen_norm(self.net):
             distance = each_ce(self.net(images + probe).logits, q).mean()
         return self.epsilon * unit(gradient_of(distance, probe))

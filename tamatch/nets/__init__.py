@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import re
 from collections.abc import Callable
@@ -10,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from tamatch.errors import UsageError
+from ..errors import UsageError, perhaps
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from tamatch.nets.base import Net
+    from .base import Net
 
     AnyNet = str | nn.Module | Callable[..., nn.Module]  # a name, or what the user hands over
 
@@ -85,8 +84,7 @@ def find(name: str) -> NetEntry:
     for pattern, entry in FAMILIES.values():
         if re.fullmatch(pattern, name):
             return entry
-    near = difflib.get_close_matches(name, NETS, n=3, cutoff=0.5)
-    hint = f" Perhaps you meant {' or '.join(near)}." if near else ""
+    hint = perhaps(name, NETS)
     if name.endswith(".py"):
         hint = f" Perhaps you meant {name}:NAME, a class or function in that file."
     raise UsageError(f"--net {name} is not a net.{hint} `tamatch nets` lists them.")

@@ -7,8 +7,9 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor, nn
 
-from tamatch.errors import UsageError
-from tamatch.types import Out
+from ..errors import UsageError
+from ..machine.precision import without_autocast
+from ..types import Out
 
 
 def uncompiled(device: torch.device) -> AbstractContextManager[None]:
@@ -48,10 +49,6 @@ class Net(nn.Module):
             "use --layer-decay 1."
         )
 
-    def unused_parameters(self) -> set[str]:
-        """Names of parameters that exist but take no part in the computation."""
-        return set()
-
     def loadable(self) -> nn.Module:
         """The part whose parameter names are those of weight files."""
         return self
@@ -62,7 +59,7 @@ class Net(nn.Module):
         Thresholds compare probabilities with 0.95; bfloat16 logits would blur that by about 0.002.
         """
         dtype = self.head.weight.dtype
-        with full_precision(features.device):
+        with without_autocast(features.device):
             features = features.to(dtype)
             return Out(self.head(features), features, feature_map)
 
@@ -77,9 +74,3 @@ class Wrapped(Net):
     def loadable(self) -> nn.Module:
         """Weight files name the parameters without our wrapper."""
         return self.model
-
-
-def full_precision(device: torch.device) -> AbstractContextManager[object]:
-    """No autocast in here. Where there is none, nothing: export would record an empty region."""
-    autocast = torch.is_autocast_enabled(device.type)
-    return torch.autocast(device.type, enabled=False) if autocast else nullcontext()

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import copy
 import inspect
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from tamatch import usercode
-from tamatch.errors import UsageError
-from tamatch.nets import is_own, title
-from tamatch.nets.base import Net
-from tamatch.nets.trial import tried
-from tamatch.usercode import blaming
+from .. import usercode
+from ..errors import UsageError
+from ..usercode import blaming
+from . import is_own, title
+from .base import Net
+from .trial import tried
 
 CLASSES = ("classes", "num_classes")  # how the number of classes may be called
 HANDED: dict[str, Any] = {}  # what was handed over in Python, by the name that a run has for it
@@ -32,24 +30,9 @@ def register(net: Any) -> str:
             "net takes a name, FILE.py:NAME, an nn.Module, or a class or function that makes one; "
             f"got {type(net).__name__}."
         )
-    name = in_a_file(net) or f"python:{called(net)}"
+    name = usercode.name_of(net)
     HANDED[name] = net
     return name
-
-
-def called(net: Any) -> str:
-    """A name for people."""
-    named = type(net) if isinstance(net, nn.Module) or not hasattr(net, "__qualname__") else net
-    return str(named.__qualname__).rpartition(".")[2]
-
-
-def in_a_file(net: Any) -> str | None:
-    """FILE.py:NAME of a class or function that can be imported by it."""
-    name, module = getattr(net, "__qualname__", ""), sys.modules.get(getattr(net, "__module__", ""))
-    if module is None or getattr(module, name, None) is not net:
-        return None
-    file = Path(getattr(module, "__file__", None) or "")
-    return f"{file.resolve()}:{name}" if file.suffix == ".py" and file.is_file() else None
 
 
 def stand_in(name: str, net: Any) -> None:

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from tamatch import dist
-from tamatch.errors import UsageError
-from tamatch.machine.tracking import norms_of
+from .. import dist
+from ..errors import UsageError
+from ..machine.tracking import norms_of
 
 
 class BatchNorm2d(nn.BatchNorm2d):

@@ -7,12 +7,13 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from tamatch import dist
-from tamatch.nets import title
-from tamatch.nets.base import Net, Wrapped, full_precision
-from tamatch.nets.recompute import unmoved
-from tamatch.types import Out
-from tamatch.usercode import blaming
+from .. import dist
+from ..machine.precision import without_autocast
+from ..machine.tracking import unmoved
+from ..types import Out
+from ..usercode import blaming
+from . import title
+from .base import Net, Wrapped
 
 
 class Head(nn.Linear):
@@ -22,7 +23,7 @@ class Head(nn.Linear):
 
     def forward(self, features: Tensor) -> Tensor:
         """Logits of (N, width) features."""
-        with full_precision(features.device):
+        with without_autocast(features.device):
             self.seen = features.to(self.weight.dtype)
             return super().forward(self.seen)
 

@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+SLOPE = 0.1  # of the activation below zero
+
 
 class Flow(NamedTuple):
     """What goes from block to block."""
@@ -19,7 +21,7 @@ class Flow(NamedTuple):
 
 def activate(x: Tensor) -> Tensor:
     """The activation used throughout."""
-    return F.leaky_relu(x, 0.1)
+    return F.leaky_relu(x, SLOPE)
 
 
 def total(flow: Flow) -> Tensor:

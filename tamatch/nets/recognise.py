@@ -11,12 +11,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from tamatch import nets
-from tamatch.errors import UsageError
-from tamatch.nets.dialects import in_our_names
-from tamatch.nets.vit import SHAPES
-from tamatch.nets.weight_file import read_tensors
-from tamatch.nets.weights import fit, plain_name
+from ..errors import UsageError
+from . import build, find
+from .dialects import in_our_names
+from .vit import SHAPES
+from .weight_file import read_tensors
+from .weights import fit, plain_name
 
 ADVICE = (
     "Name the net: --net NAME (`tamatch nets` lists them; timm/NAME is any of the timm package), "
@@ -93,13 +93,13 @@ def residual(tensors: Mapping[str, Tensor]) -> Recognised:
     raw = tensors.get("stages.1.0.bn1.running_mean")
     clean = "" if raw is not None and not raw.any() else "_clean"
     name = f"wrn_{depth}_{width}{clean}"
-    return Recognised(name, nets.find(name).size)
+    return Recognised(name, find(name).size)
 
 
 def check(found: Recognised, tensors: Mapping[str, Tensor], path: Path) -> None:
     """Compare with the net, which is built without memory for its weights."""
     with torch.device("meta"):
-        net = nets.build(found.net, 1, found.size)
+        net = build(found.net, 1, found.size)
     _, report = fit(net, tensors, path)
     missing = [name for name in report.missing if MAY_LACK.match(name) is None]
     extra = [name for name in report.extra if OTHER.match(name)]

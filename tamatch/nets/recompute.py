@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.checkpoint import checkpoint
 
-from tamatch.machine.tracking import norms_of, tracking
+from ..machine.tracking import norms_of, tracking, unmoved
 
 T = TypeVar("T")
 
@@ -53,16 +53,3 @@ def recompute(module: nn.Module, *, wanted: bool = True) -> bool:
 def recomputes(module: nn.Module) -> bool:
     """Whether a block of the module does so now."""
     return any(isinstance(m, Recomputing) and m.recompute for m in module.modules())
-
-
-@contextmanager
-def unmoved(module: nn.Module) -> Iterator[None]:
-    """Whatever runs in here, the module's buffers (BatchNorm's statistics) end as they began."""
-    buffers = list(module.buffers())
-    before = [buffer.clone() for buffer in buffers]
-    try:
-        yield
-    finally:
-        with torch.no_grad():
-            for buffer, value in zip(buffers, before, strict=True):
-                buffer.copy_(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from functools import cached_property
 from typing import Any
@@ -10,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tamatch.errors import UsageError
-from tamatch.nets.base import Wrapped
-from tamatch.types import Out
-from tamatch.usercode import blaming
+from ..errors import UsageError, perhaps
+from ..types import Out
+from ..usercode import blaming
+from .base import Wrapped
 
 
 def build(name: str, classes: int, size: int) -> TimmNet:
@@ -27,9 +26,9 @@ def build(name: str, classes: int, size: int) -> TimmNet:
         ) from error
     wanted = name.removeprefix("timm/")
     if not timm.is_model(wanted):
-        near = difflib.get_close_matches(wanted.split(".")[0], timm.list_models(), n=3, cutoff=0.5)
-        hint = f"; did you mean {' or '.join(f'timm/{n}' for n in near)}?" if near else ""
-        raise UsageError(f"timm {timm.__version__} has no net {wanted!r}{hint}")
+        there = [f"timm/{model}" for model in timm.list_models()]
+        hint = perhaps(name.split(".")[0], there)
+        raise UsageError(f"timm {timm.__version__} has no net {wanted!r}.{hint}")
     with blaming(f"--net {name}", f"a net for {size} × {size} pixels"):
         model = _create(timm, wanted, size)
         with torch.no_grad():

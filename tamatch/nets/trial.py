@@ -10,12 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tamatch.errors import UsageError
-from tamatch.nets.base import Net
-from tamatch.nets.own import Head, OwnNet, as_out
-from tamatch.nets.waits import waiting_place
-from tamatch.types import Out
-from tamatch.usercode import blaming
+from ..errors import UsageError
+from ..machine.state import give_memory, in_place
+from ..types import Out
+from ..usercode import blaming
+from .base import Net
+from .own import Head, OwnNet, as_out
+from .waits import waiting_place
 
 IMAGES = 2
 
@@ -34,9 +35,11 @@ def tried(model: nn.Module, what: str, classes: int, size: int) -> Net:
     head_name = last_linear(calls, found)
     if head_name is not None:
         model.get_submodule(head_name).__class__ = Head
+    give_memory(model)
     with blaming(what, "copying the module"):
         trial = copy.deepcopy(model.train())
-    with torch.random.fork_rng(devices=[]), blaming(what, f"{doing} in training"):
+    draws = torch.random.fork_rng(devices=[])
+    with draws, blaming(what, f"{doing} in training"), in_place(trial, what):
         found = trial(images)
     check(found, what, classes, size, " in training")
     if head_name is not None and trial.get_submodule(head_name).seen is None:
@@ -61,7 +64,8 @@ def linear_calls(model: nn.Module, classes: int) -> Iterator[list[tuple[str, Ten
     def note(name: str) -> Callable[[nn.Module, Any, Tensor], None]:
         return lambda module, given, output: calls.append((name, output))
 
-    layers = ((n, m) for n, m in model.named_modules() if type(m) is nn.Linear)
+    kinds = (nn.Linear, nn.LazyLinear)  # which becomes the other one in its first call
+    layers = ((n, m) for n, m in model.named_modules() if type(m) in kinds)
     hooks = [m.register_forward_hook(note(n)) for n, m in layers if m.out_features == classes]
     try:
         yield calls

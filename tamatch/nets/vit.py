@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import cast
 
@@ -10,11 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tamatch import dist
-from tamatch.errors import UsageError
-from tamatch.nets.base import Net
-from tamatch.nets.recompute import Recomputing
-from tamatch.types import Out
+from .. import dist
+from ..errors import UsageError
+from ..types import Out
+from .base import Net
+from .recompute import Recomputing
 
 SHAPES = {"tiny": (192, 12, 3), "small": (384, 12, 6), "base": (768, 12, 12)}
 MAX_DROP = 0.2  # rate of stochastic depth in the last block; 0 in the first, linear between
@@ -22,16 +21,14 @@ MAX_DROP = 0.2  # rate of stochastic depth in the last block; 0 in the first, li
 
 def build(name: str, classes: int, size: int) -> ViT:
     """Build `vit_SHAPE_pPATCH_SIZE` for images of `size`, the one in its name or another."""
-    match = re.fullmatch(r"vit_(tiny|small|base)_p(\d+)_(\d+)", name)
-    if match is None:
-        raise UsageError(f"{name!r} is not of the form vit_small_p2_32.")
-    patch = int(match[2])
+    _, shape, side, _ = name.split("_")
+    patch = int(side.removeprefix("p"))
     if patch < 1 or size % patch:
         raise UsageError(
             f"{name} cuts images into patches of {patch} × {patch} pixels, which does not work "
             f"out for {size} × {size}; choose an image size that is a multiple of {patch}."
         )
-    width, depth, heads = SHAPES[match[1]]
+    width, depth, heads = SHAPES[shape]
     return ViT(classes, size=size, patch=patch, width=width, depth=depth, heads=heads)
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tamatch import usercode
+from .. import usercode
 
 aten = torch.ops.aten
 READING = {

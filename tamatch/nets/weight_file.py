@@ -10,8 +10,8 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from tamatch.errors import UsageError
-from tamatch.storage.npz import read_npz
+from ..errors import UsageError
+from ..storage.npz import read_npz
 
 NESTED = ("model", "state_dict")  # keys under which training scripts keep the weights
 

@@ -12,9 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tamatch.errors import UsageError
-from tamatch.nets.dialects import in_our_names
-from tamatch.nets.weight_file import read_tensors
+from ..errors import UsageError
+from .dialects import in_our_names
+from .weight_file import read_tensors
 
 Shape = tuple[int, ...]
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from tamatch import dist
-from tamatch.errors import UsageError
-from tamatch.nets.base import Net
-from tamatch.nets.norm import BatchNorm2d
-from tamatch.nets.parts import Flow, Plain, total
-from tamatch.nets.recompute import Recomputing
-from tamatch.types import Out
+from .. import dist
+from ..errors import UsageError
+from ..types import Out
+from .base import Net
+from .norm import BatchNorm2d
+from .parts import Flow, Plain, total
+from .recompute import Recomputing
 
 STAGES = 3
 DEEPEST, WIDEST = 1000, 64  # beyond these there is a mistake
@@ -36,16 +35,14 @@ CLEAN = Style(momentum=0.1, final_eps=1e-5, raw_widening=False)
 
 def build(name: str, classes: int, size: int) -> WideResNet:
     """Build `wrn_DEPTH_WIDTH` or `wrn_DEPTH_WIDTH_clean`."""
-    match = re.fullmatch(r"wrn_(\d+)_(\d+)(_clean)?", name)
-    if match is None:
-        raise UsageError(f"{name!r} is not of the form wrn_DEPTH_WIDTH, for example wrn_28_2.")
-    depth, width = int(match[1]), int(match[2])
+    _, *sizes = name.removesuffix("_clean").split("_")
+    depth, width = map(int, sizes)
     if not 10 <= depth <= DEEPEST or (depth - 4) % 6 or not 1 <= width <= WIDEST:
         raise UsageError(
             f"there is no {name}: the depth of a wide residual net is 10, 16, 22, 28, … "
             f"(three stages of equal length) up to {DEEPEST}, its width 1 to {WIDEST}."
         )
-    style = CLEAN if match[3] else REFERENCE
+    style = CLEAN if name.endswith("_clean") else REFERENCE
     return WideResNet(depth, width, classes=classes, size=size, style=style)
 
 
@@ -124,16 +121,6 @@ class WideResNet(Net):
         if part == "stages":
             layer = 1 + int(rest[0]) * self.blocks_per_stage + int(rest[1])
         return layer, blocks + 1
-
-    def unused_parameters(self) -> set[str]:
-        """`bn1` of the blocks that take their input raw."""
-        blocks = ((name, block) for name, block in self.named_modules() if isinstance(block, Block))
-        return {
-            f"{name}.bn1.{parameter}"
-            for name, block in blocks
-            if block.raw
-            for parameter, _ in block.bn1.named_parameters()
-        }
 
     def _stage(self, stage: int, channels: tuple[int, ...], style: Style) -> nn.Sequential:
         inner, outer = channels[stage], channels[stage + 1]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from functools import reduce
 
-from ..errors import UsageError
+from ..errors import UsageError, perhaps
 from ..stats import Status, Tally
 from ..types import Task
 from .generate import raw, rescale
@@ -74,8 +73,8 @@ def compose(
             return tuned[name]
         if name in catalogue:
             return catalogue[name](task, tau)
-        near = difflib.get_close_matches(name, catalogue, n=1) or list(catalogue)
-        raise UsageError(f"{option}={name} is no part. Perhaps you meant {' or '.join(near)}.")
+        hint = perhaps(name, catalogue, most=1) or f" There is {' or '.join(catalogue)}."
+        raise UsageError(f"{option}={name} is no part.{hint}")
 
     if isinstance(generate, str):
         generate = find("generate", GENERATE, generate)

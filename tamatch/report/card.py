@@ -32,7 +32,7 @@ def model_card(run: Path) -> str:
         _section("Method", [("Name", method), *_method(folder, facts)]),
         _metrics(folder, facts),
         _limits(folder, facts),
-        USE if ":" not in net_name(folder) else USE.replace('R")', 'R", net="FILE.py:NAME")') + OWN,
+        _use(own_net=":" in net_name(folder)),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -136,6 +136,12 @@ def _limits(folder: RunFolder, facts: Facts) -> str:
     return "\n".join(["## Limits", "", *(f"- {point}" for point in points)])
 
 
+def _use(*, own_net: bool) -> str:
+    if own_net:
+        return USE.format(arguments='"FOLDER", net="FILE.py:NAME"') + OWN
+    return USE.format(arguments='"FOLDER"')
+
+
 USE = """## Use
 
 With this folder as `FOLDER`:
@@ -143,7 +149,7 @@ With this folder as `FOLDER`:
 ```python
 import tamatch
 
-model = tamatch.load("FOLDER")
+model = tamatch.load({arguments})
 prediction = model.predict(["image.jpg"])
 print(prediction.label, prediction.confidence)
 ```

@@ -11,6 +11,7 @@ from .values import number, numbers, text, whole
 
 ORACLE = "oracle: chosen on the test set"
 HELD_OUT = ("test", "validation")
+MEDIAN_NEEDS = 40  # tests in a run: with fewer, the last 20 reach into its first half
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Facts:
     measured_on: str  # "test", "validation", or "" where neither part exists
     images: int | None  # how many images the error was measured on
     error_last: float | None
-    error_median: float | None
+    error_median: float | None  # of the last 20 tests; None also where the run has too few
     error_best: float | None
     best_step: int | None
     classes: tuple[str, ...]
@@ -68,6 +69,7 @@ def facts_of(run: RunFolder) -> Facts:
     if utilization is None:
         utilization = run.metrics.of("train").last_scalar("used")
     labelled_pool = _pool_is_labelled(run.data)
+    settled = len(run.metrics.of("test").rows) >= MEDIAN_NEEDS
     return Facts(
         method=text(run.config.get("method") or run.result.get("method"), "unknown method"),
         data=text(
@@ -80,7 +82,7 @@ def facts_of(run: RunFolder) -> Facts:
         measured_on=measured_on,
         images=whole(run.data.get(measured_on)),
         error_last=log.last_scalar("error") if error_last is None else error_last,
-        error_median=number(run.result.get("error_median20")),
+        error_median=number(run.result.get("error_median20")) if settled else None,
         error_best=number(run.result.get("error_best")),
         best_step=whole(run.result.get("best_step")),
         classes=_class_names(run, per_class),

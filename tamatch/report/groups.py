@@ -42,11 +42,6 @@ class Group:
         return str(total) if done == total else f"{done} of {total}"
 
     @property
-    def seeds(self) -> str:
-        """The seeds that were run."""
-        return ", ".join(member.facts.seed for member in self.members)
-
-    @property
     def finished(self) -> list[Member]:
         """The runs that count."""
         return [member for member in self.members if member.facts.finished]

@@ -12,16 +12,17 @@ from .words import count, percent, share
 
 
 @cache
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("tamatch.report"),
+def environment(package: str, folder: str = "templates") -> Environment:
+    """What fills the templates in a folder of a package; a name or value cannot become HTML."""
+    made = Environment(
+        loader=PackageLoader(package, folder),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"count": count, "percent": percent, "share": share, "tidy": tidy}
-    return environment
+    made.filters |= {"count": count, "percent": percent, "share": share, "tidy": tidy}
+    return made
 
 
 def tidy(text: str) -> str:
@@ -31,7 +32,7 @@ def tidy(text: str) -> str:
 
 def write_page(template: str, out: Path, **values: object) -> Path:
     """Write the page whole or not at all, so that a reader never sees half of it."""
-    page = _environment().get_template(template).render(**values)
+    page = environment("tamatch.report").get_template(template).render(**values)
     # A file name may hold bytes that are no text; "replace" writes them as question marks.
     write_bytes(out, page.encode("utf-8", "replace"))
     return out

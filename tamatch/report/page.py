@@ -15,7 +15,7 @@ from .html import write_page
 from .mistakes import mistakes_of
 from .picture import data_url
 from .usage import usage_of
-from .values import numbers, text, whole
+from .values import numbers, table, text, whole
 from .verdict import verdict_of
 from .warned import warnings_of
 from .words import count, duration
@@ -47,6 +47,7 @@ def write_report(run: Path, out: Path | None = None) -> Path:
         accuracies=accuracy_rows(facts, baseline, labels, held),
         accuracy_columns=accuracy_columns(baseline, held),
         mistakes=mistakes_of(held, facts.classes, run),
+        seen=_seen(folder, facts),
         not_measured=trust.reason if trust else "trust.json is written when a run finishes",
         balance=balance_of(folder, facts.classes),
         usage=usage_of(train, facts.classes, pool, run),
@@ -78,6 +79,16 @@ def _summary(folder: RunFolder, facts: Facts) -> list[str]:
         else device,
     ]
     return [fact for fact in facts_in_words if fact]
+
+
+def _seen(folder: RunFolder, facts: Facts) -> str:
+    """Whether the error was measured on images that the net knows; nothing where none has said."""
+    seen = whole(table(folder.about.get("seen")).get(facts.measured_on))
+    if seen is None:
+        return ""
+    if not seen:
+        return ", none of which was learnt with its label"
+    return f", {count(seen)} of which were learnt with their labels, so that the figures flatter"
 
 
 def _notes(folder: RunFolder) -> list[str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from dataclasses import dataclass
 from pathlib import Path
+
+from ..errors import DataError
+from ..storage.spreadsheet import read_rows
 
 CERTAIN = 1.96  # standard errors on either side of a 95 % interval
 
@@ -18,11 +20,6 @@ class Paired:
     gap: float
     low: float
     high: float
-
-    @property
-    def clear(self) -> bool:
-        """Is it more than the choice of test images can explain?"""
-        return self.low > 0 or self.high < 0
 
 
 def paired(run: Path, baseline: Path, part: str) -> Paired | None:
@@ -40,9 +37,7 @@ def paired(run: Path, baseline: Path, part: str) -> Paired | None:
 def _right(table: Path) -> dict[str, int]:
     """Of each image, whether it was predicted right; empty if the table cannot be read."""
     try:
-        with table.open(newline="", encoding="utf-8") as file:
-            return {
-                row["image"]: int(row["label"] == row["predicted"]) for row in csv.DictReader(file)
-            }
-    except (OSError, ValueError, KeyError, csv.Error):
+        rows = read_rows(table, "image", "label", "predicted")
+        return {row["image"]: int(row["label"] == row["predicted"]) for row in rows}
+    except DataError:
         return {}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import csv
+from itertools import islice
 from pathlib import Path
 
+from ..errors import DataError
+from ..storage.spreadsheet import read_rows
 from .folder import RunFolder
 from .values import number, table, text, whole
 from .words import UNKNOWN, count, duration
@@ -60,14 +62,9 @@ def circumstances(run: RunFolder) -> Pairs:
 
 def skipped_files(path: Path) -> tuple[int, Pairs]:
     """How many images were left out, and the first of them with the reason."""
-    total, listed = 0, []
+    rows = read_rows(path, "file", "reason")
     try:
-        with path.open(newline="", encoding="utf-8", errors="replace") as file:
-            for row in csv.reader(file):
-                if row and row[:2] != ["file", "reason"]:
-                    total += 1
-                    if total <= SKIPPED_LISTED:
-                        listed.append((row[0], row[1] if len(row) > 1 else ""))
-    except (OSError, csv.Error):
-        pass
-    return total, listed
+        listed = [(row["file"], row["reason"]) for row in islice(rows, SKIPPED_LISTED)]
+        return len(listed) + sum(1 for _ in rows), listed
+    except DataError:
+        return 0, []

@@ -8,9 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-TILE = 64  # pixels
-COLUMNS = 8
-MOST = 32  # pictures on a sheet
+from .tiles import COLUMNS, MOST, TILE
 
 
 def sheet(images: npt.NDArray[np.uint8]) -> bytes:

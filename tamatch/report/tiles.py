@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from markupsafe import Markup
 
-from ..storage.spreadsheet import restore
+from ..errors import DataError
+from ..storage.spreadsheet import read_rows
 from .picture import data_url
 from .trust import Tile
 from .words import percent, shortened
 
-TILE, COLUMNS, MOST = 64, 8, 32  # as the run lays its sheets out
+TILE = 64  # pixels
+COLUMNS = 8
+MOST = 32  # pictures on a sheet
 
 
 @dataclass(frozen=True)
@@ -61,23 +64,18 @@ def _picture(name: str, place: int, tile: Tile) -> Markup:
 
 def first_rows(path: Path) -> list[Tile]:
     """The first images of a table of predictions; empty if it is missing or broken."""
-    found: list[Tile] = []
+    rows = read_rows(path, "image", "label", "predicted", "confidence")
     try:
-        with path.open(newline="", encoding="utf-8", errors="replace") as file:
-            for row in csv.DictReader(file):
-                if len(found) == MOST:
-                    break
-                image, label, predicted = (
-                    restore(row.get(k) or "") for k in ("image", "label", "predicted")
-                )
-                found.append(Tile(image, label, predicted, _share(row.get("confidence"))))
-    except (OSError, csv.Error):
+        return [
+            Tile(row["image"], row["label"], row["predicted"], _share(row["confidence"]))
+            for row in islice(rows, MOST)
+        ]
+    except DataError:
         return []
-    return found
 
 
-def _share(value: str | None) -> float:
+def _share(value: str) -> float:
     try:
-        return min(max(float(value or 0), 0.0), 1.0)
+        return min(max(float(value), 0.0), 1.0)
     except ValueError:
         return 0.0

@@ -21,11 +21,6 @@ class ClassMarks:
     right: int
 
     @property
-    def recall(self) -> float | None:
-        """In percent; None without an image."""
-        return 100 * self.right / self.images if self.images else None
-
-    @property
     def precision(self) -> float | None:
         """In percent; None where the class was never predicted."""
         return 100 * self.right / self.predicted if self.predicted else None
@@ -55,10 +50,8 @@ class Held:
     """Marks on held-out images; shares are in percent."""
 
     images: int
-    accuracy: float
-    low: float
+    low: float  # of the accuracy
     high: float
-    balanced: float
     classes: list[ClassMarks]
     pairs: dict[tuple[int, int], int]  # images by true and predicted class
     before: Reliability
@@ -112,15 +105,14 @@ def trust_of(content: Mapping[str, object]) -> Trust | None:
 
 def _held(content: Mapping[str, object]) -> Held | None:
     images = whole(content.get("images"))
-    shares = [number(content.get(name)) for name in ("accuracy", "balanced_accuracy")]
-    shares += numbers(content.get("interval"))
+    interval = numbers(content.get("interval"))
     calibration = table(content.get("calibration"))
     before = _reliability(calibration.get("before"))
-    if not images or before is None or len(shares) != 4 or None in shares:
+    if not images or before is None or len(interval) != 2:
         return None
-    accuracy, balanced, low, high = (100 * share for share in shares if share is not None)
+    low, high = (100 * bound for bound in interval)
     return Held(
-        images=images, accuracy=accuracy, low=low, high=high, balanced=balanced,
+        images=images, low=low, high=high,
         classes=[_marks(entry) for entry in _entries(content.get("classes"))],
         pairs=_pairs(content.get("confusion")),
         before=before,

@@ -13,6 +13,10 @@ from .words import percent
 
 NOT_ASKED = "Not asked"  # of a run on labels alone
 NO_POOL = "There were none"
+UNMEASURED = (
+    "There is neither a test set nor a validation part, so no error can be given; "
+    "--validation-per-class N holds labels back to measure one."
+)
 
 
 @dataclass(frozen=True)
@@ -46,12 +50,7 @@ def verdict(
     if run.error_last is None and run.held_out:
         return Verdict("Not yet known", "No test has been made so far.", "open")
     if run.error_last is None:
-        return Verdict(
-            "Not measured",
-            "There is neither a test set nor a validation part, so no error can be given; "
-            "--validation-per-class N holds labels back to measure one.",
-            "open",
-        )
+        return Verdict("Not measured", UNMEASURED, "open")
     if baseline is None or baseline.error_last is None:
         return Verdict(
             "Not measured",

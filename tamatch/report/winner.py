@@ -7,13 +7,8 @@ from statistics import fmean
 
 from .groups import Group, mean_and_spread
 from .paired import paired
-from .verdict import Verdict
+from .verdict import UNMEASURED, Verdict
 from .words import points
-
-UNMEASURED = (
-    "There is neither a test set nor a validation part, so no error can be given; "
-    "--validation-per-class N holds labels back to measure one."
-)
 
 
 def winner(groups: Sequence[Group]) -> Verdict | None:

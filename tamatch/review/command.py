@@ -10,10 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ..apply.use import load
+from ..apply.use import load, own_data
 from ..data import DATASETS, read_split
 from ..errors import DataError, UsageError
-from ..runs.build import data_of
 from ..runs.progress import counting
 from ..runs.run import stored_config
 from ..settings.config import Run
@@ -34,38 +33,40 @@ def review(
     port: int = 0,
     browser: bool = True,
     net: str | None = None,
+    data: str | None = None,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Serve the page of a finished run until Ctrl-C; every label is in the file at once."""
+    """Serve the page of a finished run until Ctrl-C; every label is in the file at once.
+
+    `data` is where the run's images lie now, if they were moved.
+    """
     folder = RunFolder(path)
-    run = stored_config(folder)
-    if run.data in DATASETS:
-        raise UsageError(f"{run.data} has all its labels already: review is for your own images.")
+    named = stored_config(folder).data
+    if named in DATASETS:
+        raise UsageError(f"{named} has all its labels already: review is for your own images.")
     model = load(path, net)
     with counting("reading images") as progress:
-        data = data_of(run, model.facts.size, progress)
-    if data.classes != model.facts.classes:
-        raise DataError(f"{data.name} no longer has the classes that the model was trained on.")
-    split = read_split(folder.split, data)
-    if not len(np.setdiff1d(split.unlabelled, [*split.labelled, *split.validation])):
+        run, images = own_data(folder, model, data=data, progress=progress)
+    split = read_split(folder.split, images)
+    if not len(split.unknown):
         raise DataError(
             f"every image that {path} learnt from has a label already: there is none to review. "
             f"Put images without one into {Path(run.data) / 'unlabelled'} and train again."
         )
     place = Path(run.data)
     server = Server(port)
-    with opened(label_file(labels, run), data, place) as store:
+    with opened(label_file(labels, run), images, place) as store:
         with counting("looking at the pool") as progress:
-            found = survey(model, data, split, progress)
-        given = np.bincount(data.labels[split.labelled], minlength=len(data.classes))
+            found = survey(model, images, split, progress)
+        given = np.bincount(images.labels[split.labelled], minlength=len(images.classes))
         server.session = Session(
             run=path,
             data=run.data,
-            classes=data.classes,
+            classes=images.classes,
             given=tuple(given.tolist()),
-            files=tuple(data.files[i] for i in found.images),
+            files=tuple(images.files[i] for i in found.images),
             survey=found,
-            pictures=Pictures(data, found.images, place if place.is_dir() else place.parent),
+            pictures=Pictures(images, found.images, place if place.is_dir() else place.parent),
             store=store,
             net=net,
         )

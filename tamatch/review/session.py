@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ..report.charts import error_charts, error_lines
 from ..report.facts import Facts, facts_of
 from ..report.folder import read_folder
+from ..report.html import environment
 from ..report.words import percent, share
 from .pictures import Pictures
 from .store import SKIPPED, LabelFile
@@ -39,14 +39,8 @@ class Session:
         folder = read_folder(self.run)
         facts = facts_of(folder)
         baseline = None if folder.baseline is None else facts_of(folder.baseline)
-        environment = Environment(
-            loader=PackageLoader("tamatch.review", "page"),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        page = environment.get_template("index.html.j2").render(
+        template = environment("tamatch.review", "page").get_template("index.html.j2")
+        return template.render(
             run=self.run.name,
             headline=headline(facts, baseline),
             charts=error_charts(error_lines(folder, facts, baseline), facts.measured_on),
@@ -55,7 +49,6 @@ class Session:
             labels=str(self.store.path),
             pool=len(self.files),
         )
-        return page
 
     def next_command(self) -> str:
         words = ["tamatch", "train", "--data", self.data, "--labels", short(self.store.path)]

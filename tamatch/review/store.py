@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ..data import DataSet
-from ..data.labels import apart, known_labels, plain
+from ..data.labels import apart, folder_of, known_rows
 from ..data.layout import printable
 from ..data.table import LABEL, NAME, read_table
 from ..errors import DataError, UsageError
@@ -29,8 +29,9 @@ class LabelFile:
     process loses nothing it had confirmed.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, images: str | None = None) -> None:
         self.path = path
+        self.images = images  # the folder that the names are relative to; None: the file's own
         self.labels: dict[str, str] = {}
         self.history: list[tuple[str, str | None]] = []  # file, and its label before
         self.written: bytes | None = None  # None: there is no file yet
@@ -40,7 +41,8 @@ class LabelFile:
 
     def read(self) -> None:
         """Take up the file where it was left."""
-        self.labels = {plain(row.name): printable(row.label) for row in read_table(self.path)}
+        rows = read_table(self.path, self.images)
+        self.labels = {printable(row.name): printable(row.label) for row in rows}
         self.written = self.path.read_bytes()
         columns = next(csv.reader(self.written.decode("utf-8-sig").splitlines()), [])
         extra = [c for c in columns if c.strip().lower() not in COLUMNS]
@@ -102,5 +104,5 @@ def opened(path: Path, data: DataSet, place: Path) -> Iterator[LabelFile]:
         raise UsageError(f"--labels {path} is a folder; give a file.")
     with locked(path.with_name(f".{path.name}.lock"), str(path)):
         if path.exists():
-            known_labels(data, path)  # an error, if it is about other images or classes
-        yield LabelFile(path)
+            known_rows(data, path, place)  # an error, if it is about other images or classes
+        yield LabelFile(path, folder_of(place))

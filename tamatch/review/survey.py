@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from ..data import DataSet, Progress, Split
 from ..runs.model import Model
+from ..step.source import OnHost
 from .picking import Floats, Indices, pick_order
-
-BATCH = 256  # images predicted together
 
 
 @dataclass(frozen=True)
@@ -24,8 +22,7 @@ class Survey:
 
 def survey(model: Model, data: DataSet, split: Split, progress: Progress | None = None) -> Survey:
     """Look at the pool once, and put it in the order of `pick_order`."""
-    known = np.concatenate([split.labelled, split.validation])
-    pool = np.setdiff1d(split.unlabelled, known)
+    pool = np.sort(split.unknown)  # equally useful ones come in the order of the data
     seen = np.concatenate([pool, split.labelled])
     p, features = outputs(model, data, seen, progress)
     n = len(pool)
@@ -33,23 +30,16 @@ def survey(model: Model, data: DataSet, split: Split, progress: Progress | None 
     return Survey(pool[order], p[:n][order])
 
 
-@torch.no_grad()
 def outputs(
     model: Model, data: DataSet, indices: Indices, progress: Progress | None = None
 ) -> tuple[Floats, Floats]:
     """(n, C) probabilities and (n, D) features of these images."""
-    assert model.net is not None
-    zero = torch.zeros((), dtype=torch.int64)
     rows: list[tuple[Floats, Floats]] = []
-    for first in range(0, len(indices), BATCH):
-        part = indices[first : first + BATCH]
-        pixels = torch.from_numpy(data.images[part]).permute(0, 3, 1, 2)
-        out = model.net(model.normalise("plain", pixels, zero, zero, 0))
-        p = (out.logits / model.facts.temperature).softmax(-1)
-        rows.append((p.numpy(), out.features.numpy()))
+    done = 0
+    for p, features in model.answers(OnHost(data.images, indices, channels_last=True)):
+        rows.append((p.numpy(), features.numpy()))
+        done += len(p)
         if progress is not None:
-            progress(first + len(part), len(indices))
-    if not rows:
-        return np.empty((0, len(data.classes)), np.float32), np.empty((0, 1), np.float32)
-    probabilities, features = (np.concatenate(part) for part in zip(*rows, strict=True))
-    return probabilities, features
+            progress(done, len(indices))
+    every_p, every_feature = (np.concatenate(part) for part in zip(*rows, strict=True))
+    return every_p, every_feature

@@ -31,6 +31,10 @@ CPU_SECONDS = 12 * 60  # without a GPU, a run that was given no time ends after 
 LEAST_EMA, MOST_EMA = 0.5, 0.999  # of the averaged weights, by the length of the run
 LEAST_NORM = 0.01  # statistics that are averaged over more steps lag behind the weights
 
+FLIPS = "horizontal"
+TARGET_LEFT = 0.99999**262_144  # of a moving target's start, at the end of the paper's run
+UNEQUAL = 3  # times the labels of the smallest class: a class with more is told of
+
 CLEARLY = 0.8  # of the time of one thread that more threads must stay below
 
 TESTS, LOGS = 15, 60  # tests and log lines in a run, at most
@@ -50,6 +54,9 @@ class Chosen:
 
     def __or__(self, other: Chosen) -> Chosen:
         return Chosen(self.settings | other.settings, self.reasons | other.reasons)
+
+
+NOTHING = Chosen({}, {})
 
 
 def one(name: str, value: Any, shown: str, why: str) -> Chosen:
@@ -84,6 +91,12 @@ def net(images: int, *, gpu: bool) -> Chosen:
     if images < FEW:
         return one("net", GPU_NET_FEW, GPU_NET_FEW, f"a small net for less than {FEW:,} images")
     return one("net", GPU_NET, GPU_NET, f"{images:,} training images and a GPU")
+
+
+def flips() -> Chosen:
+    """Nothing in the images tells whether their classes have a left and a right."""
+    why = "most photos may be mirrored; --flips none where left and right differ"
+    return one("flips", FLIPS, FLIPS, why)
 
 
 def batch(labelled: int, *, gpu: bool) -> Chosen:
@@ -209,6 +222,27 @@ def average(count: int) -> float:
     1 / (1 - momentum) is the number of steps averaged over, here a tenth of the run at most.
     """
     return round(min(max(LEAST_EMA, 1 - 10 / count), MOST_EMA), 3)
+
+
+def target_momentum(count: int) -> Chosen:
+    """λ_target of a target that follows the model: as far from its start as in the paper's run."""
+    value = round(TARGET_LEFT ** (1 / count), 7)
+    why = f"after {count:,} steps, {100 * TARGET_LEFT:.0f} % of the target's uniform start are left"
+    return one("lambda_target", value, str(value), why)
+
+
+def unequal(labels: Sequence[int], names: Sequence[str]) -> str:
+    """What to know of a uniform target where the classes have such numbers of labels."""
+    most, least = max(labels), min(labels)
+    if most <= UNEQUAL * least:
+        return ""
+    large, small = names[labels.index(most)], names[labels.index(least)]
+    return (
+        f'There are {most:,} labels of "{large}" and {least:,} of "{small}", and the target is '
+        "uniform: all classes are expected to be equally frequent in the pool. If they are not: "
+        "--prior with the shares that you know, --target labelled for those of the labels, or "
+        "--target adaptive."
+    )
 
 
 def measured(speeds: Sequence[Speed]) -> str:

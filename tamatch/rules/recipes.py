@@ -25,6 +25,7 @@ class Recipe:
 
 DIGITS: Settings = {
     "net": "wrn_10_1_clean", "labels_per_class": 4, "labelled_in_pool": "yes",
+    "flips": "none",  # a mirrored 2 is no digit
     "steps": 1200, "warmup": 0, "batch": 32, "unlabelled": 96,
     "optimizer": "sgd", "lr": 0.03, "weight_decay": 5e-4, "layer_decay": 1.0, "ema": 0.99,
     "log_every": 50, "test_every": 100, "save_every": 300,
@@ -32,7 +33,7 @@ DIGITS: Settings = {
 }  # fmt: skip
 
 FOLDER: Settings = {  # until `choose` has looked at the images and the machine
-    "net": choose.CPU_NET, "labelled_in_pool": "yes",
+    "net": choose.CPU_NET, "labelled_in_pool": "yes", "flips": choose.FLIPS,
     "steps": choose.CPU_STEPS, "warmup": 0,
     "batch": choose.LEAST_BATCH, "unlabelled": choose.CPU_RATIO * choose.LEAST_BATCH,
     "optimizer": "sgd", "lr": 0.03, "weight_decay": 5e-4, "layer_decay": 1.0,
@@ -41,14 +42,15 @@ FOLDER: Settings = {  # until `choose` has looked at the images and the machine
 }  # fmt: skip
 
 USB: Settings = {
-    "labelled_in_pool": "yes", "steps": 204_800, "warmup": 5_120, "batch": 8, "unlabelled": 8,
+    "labelled_in_pool": "yes", "flips": "horizontal",
+    "steps": 204_800, "warmup": 5_120, "batch": 8, "unlabelled": 8,
     "optimizer": "adamw", "weight_decay": 5e-4, "ema": 0.0,
     "log_every": 512, "test_every": 2_048, "save_every": 4_096,
 }  # fmt: skip
 
 CLASSIC: Settings = {
-    "net": "wrn_28_2", "labelled_in_pool": "yes", "steps": 1_048_576, "warmup": 0,
-    "batch": 64, "unlabelled": 448,
+    "net": "wrn_28_2", "labelled_in_pool": "yes", "flips": "horizontal",
+    "steps": 1_048_576, "warmup": 0, "batch": 64, "unlabelled": 448,
     "optimizer": "sgd", "lr": 0.03, "weight_decay": 5e-4, "layer_decay": 1.0, "ema": 0.999,
     "log_every": 1_024, "test_every": 5_120, "save_every": 10_240,
 }  # fmt: skip
@@ -72,6 +74,7 @@ PROTOCOLS: dict[str, Settings] = {
     },
     "eurosat": {
         **USB, "net": "vit_small_p2_32", "lr": 5e-5, "layer_decay": 1.0, "labels_per_class": 2,
+        "flips": "both",  # an aerial image has no up and down
     },
 }  # fmt: skip
 

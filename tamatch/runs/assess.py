@@ -19,7 +19,8 @@ from ..judge.calibration import (
     uncalibrated,
 )
 from ..judge.trust import LEVEL, Trust, measure
-from ..report.sheet import MOST, sheet
+from ..report.sheet import sheet
+from ..report.tiles import MOST
 from ..step.engine import Engine
 from ..step.exam import LINE, Exam, Pool
 from ..storage.files import write_bytes, write_json

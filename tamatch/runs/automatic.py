@@ -13,30 +13,31 @@ import numpy as np
 import torch
 
 from .. import methods, nets
-from ..data import DATASETS, DataSet, Split, make_split, own_path
+from ..data import DATASETS, DataSet, Split, own_path
 from ..errors import UsageError
 from ..rules import choose, finetune
-from ..rules.choose import Chosen, Speed
-from ..settings.config import Run, configure, stated
+from ..rules.choose import NOTHING, Chosen, Speed
+from ..settings.config import TARGET, Run, configure, stated, target_follows
 from ..settings.hardware import native_bf16, pick_device, pick_precision
 from ..settings.start import side_of, start_of
 from ..step.engine import WARM_STEPS, Engine
 from ..step.exam import Exam
 from ..step.timing import timed, wait
-from .build import baseline_config, data_of, engine_of, split_plan
+from .build import baseline_config, data_of, engine_of
+from .lineage import split_of
 from .progress import counting
 
 MEASURE = 2.0  # seconds of steps that are timed
 SAMPLE = 512  # images that a test is timed with
 ENDING = 10.0  # seconds for what comes before and after the training: imports, the report
 PACE = (  # what follows from a time
-    "steps", "warmup", "ema", "norm_momentum", "log_every", "test_every", "save_every",
+    "steps", "warmup", "ema", "norm_momentum", "lambda_target", "log_every", "test_every",
+    "save_every",
 )  # fmt: skip
 SHOWN = (
-    "size", "net", "normalise", "optimizer", "lr", "batch", "unlabelled", "steps", "precision",
-    "threads",
+    "size", "flips", "net", "normalise", "optimizer", "lr", "batch", "unlabelled", "steps",
+    "lambda_target", "precision", "threads",
 )  # fmt: skip
-NOTHING = Chosen({}, {})
 
 
 @dataclass(frozen=True)
@@ -46,13 +47,15 @@ class Decided:
     run: Run
     reasons: dict[str, str] = field(default_factory=dict)
     occasion: str = ""  # what it was chosen for
-    outlook: str = ""  # what not to hope for
+    remarks: tuple[str, ...] = ()  # what not to hope for, and what to think of
 
     def lines(self) -> list[str]:
-        """The choices for the screen; none where nothing was left open."""
-        shown = [f"  {name:10} {self.reasons[name]}" for name in SHOWN if name in self.reasons]
-        told = [self.outlook] if self.outlook else []
-        return [f"Chosen for {self.occasion}; options win:", *shown, *told] if shown else []
+        """What the screen shows: the choices that were left open, then the remarks."""
+        names = [name for name in SHOWN if name in self.reasons]
+        width = max(map(len, names), default=0)
+        shown = [f"  {name:{width}} {self.reasons[name]}" for name in names]
+        head = [f"Chosen for {self.occasion}; options win:"] if shown else []
+        return [*head, *shown, *self.remarks]
 
 
 @dataclass
@@ -93,7 +96,8 @@ def decide(
         return Decided(draft.run)
 
     # what a run to start from says of its length gives way to a time limit
-    fixed = {k for k in taken if limit is None or k in user or k not in PACE}
+    said = {k for k, v in taken.items() if v is not None}
+    fixed = {k for k in said if limit is None or k in user or k not in PACE}
     device, available = pick_device(draft.run.device), torch.get_num_threads()
     if own:
         place = own_path(draft.run.data)
@@ -102,9 +106,10 @@ def decide(
         draft.take(start_of(draft.run, fixed, side, arrays=arrays, gpu=gpu))
     with counting("reading images") as count:
         data = data_of(draft.run, draft.run.size, count)
-    split = make_split(data, split_plan(draft.run))
+    split = split_of(draft.run, data)
     if own:
         draft.chosen = fitting(split, device) | draft.chosen  # weights have a net of their own
+        draft.take(choose.flips())
         draft.take(pool_batch(draft.run, gpu=device.type == "cuda"))
         draft.take(precision_of(draft.run, device))
     timed_run = limit is not None or "steps" not in fixed
@@ -123,15 +128,24 @@ def decide(
     draft.given = {k: settings[k] for k in PACE if k in settings and k not in fixed} | draft.given
     told = {name: why for name, why in reasons.items() if name not in fixed}
     run, occasion = draft.run, f"{len(data.images):,} images on {machine(device, draft.run)}"
-    return Decided(run, told, occasion, outlook_of(run, split) if own else "")
+    remarks = (outlook_of(run, split), balance_of(run, user, data, split)) if own else ()
+    return Decided(run, told, occasion, tuple(filter(None, remarks)))
 
 
 def outlook_of(run: Run, split: Split) -> str:
     """From a random start, methods with a threshold on confidence want many steps."""
     fresh = run.weights is None and run.from_ is None
-    unlabelled = np.setdiff1d(split.unlabelled, [*split.labelled, *split.validation])
-    asked = fresh and len(unlabelled) > 0 and "tau" in run.options
+    asked = fresh and len(split.unknown) > 0 and "tau" in run.options
     return choose.outlook(run.steps) if asked else ""
+
+
+def balance_of(run: Run, user: Mapping[str, Any], data: DataSet, split: Split) -> str:
+    """A uniform target that nobody asked for may not suit classes with unequal labels."""
+    asked = len(split.unknown) > 0 and run.options.get("target") == "uniform"
+    if not asked or TARGET & user.keys():
+        return ""
+    labels = np.bincount(data.labels[split.labelled], minlength=len(data.classes))
+    return choose.unequal(labels.tolist(), data.classes)
 
 
 def pool_batch(run: Run, *, gpu: bool) -> Chosen:
@@ -168,13 +182,14 @@ def threads_of(run: Run, data: DataSet, split: Split, available: int) -> Chosen:
 def paced(run: Run, steps: int, *, own: bool) -> Chosen:
     """What follows from the number of steps."""
     settings: dict[str, Any] = {**choose.intervals(steps)}
+    target = choose.target_momentum(steps) if own and target_follows(run) else NOTHING
     if own:
         settings |= choose.averages(steps)
         if run.weights is not None and nets.is_transformer(run.net):
             settings["warmup"] = finetune.warmup(steps)
     else:
         settings["warmup"] = round(run.warmup * steps / run.steps)
-    return Chosen(settings, {})
+    return Chosen(settings, {}) | target
 
 
 def precision_of(run: Run, device: torch.device) -> Chosen:

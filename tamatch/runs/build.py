@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import nn
@@ -14,6 +15,9 @@ from .. import methods, nets
 from ..augment import Augment, Policy
 from ..data import DataSet, Progress, Split, SplitPlan, load, shares
 from ..errors import DataError, UsageError
+from ..machine.state import give_memory
+from ..methods.base import Method
+from ..nets.base import Net
 from ..nets.norm import set_momentum, share_norms
 from ..nets.own import rehearse
 from ..nets.weights import load_weights, zero_head
@@ -29,7 +33,9 @@ from ..storage.folder import RunFolder
 from ..types import Task
 from ..usercode import blaming
 from .model import Model
-from .rehearsal import try_method
+from .rehearsal import check_built, try_method
+
+Say = Callable[[str], None]
 
 SEEDS = {"init": 1, "steps": 2, "views": 3, "batches": 4}  # independent streams of one seed
 COLOURS = {  # mean and spread of the colours that published weights were trained with
@@ -38,65 +44,122 @@ COLOURS = {  # mean and spread of the colours that published weights were traine
 }
 
 
-def engine_of(
-    run: Run, data: DataSet, split: Split, say: Callable[[str], None] | None = None
-) -> Engine:
+def nobody(text: str) -> None:
+    """Is told in vain."""
+
+
+def engine_of(run: Run, data: DataSet, split: Split, say: Say = nobody) -> Engine:
     """An engine at step 0, on the device the run asks for.
 
     `say` is told of loaded weights and of images that do not live on the device.
     """
+    device, autocast = machine_of(run)
+    with drawing(run):
+        net = net_of(run, data, say)
+        method = method_of(run, net, task_of(run, data, split), device)
+    policy = Policy(
+        data.size, data.mean, data.std,
+        horizontal_flip=run.flips != "none", vertical_flip=run.flips == "both",
+    )  # fmt: skip
+    source = source_of(run, data, split, draw_of(run, method), device, say)
+    views = Augment(policy, keyed(run.seed, SEEDS["views"])).to(device)
+    engine = assembled(run, method, source, views, autocast, say)
+    if nets.is_own(run.net):
+        with engine.precision():
+            rehearse(net, run.net, data.size, device)
+    return ready(run, engine, say)
+
+
+def machine_of(run: Run) -> tuple[torch.device, torch.dtype | None]:
+    """The device of a run and its autocast type, with torch set up for both."""
     device = pick_device(run.device)
     if run.threads is not None:
         torch.set_num_threads(run.threads)
-    autocast = prepare(pick_precision(run, device), deterministic=run.deterministic)
-    own = run.method not in methods.METHODS
-    with drawing(keyed(run.seed, SEEDS["init"]) >> 1):
-        net = nets.build(run.net, len(data.classes), data.size)
-        if run.weights is not None:
-            loaded = load_weights(net, Path(run.weights))
-            if say is not None:
-                say(str(loaded))
-        if run.head == "zero":
-            zero_head(net)
-        if run.from_ is not None:
-            go_on_from(Path(run.from_), net, run, data)
-            if say is not None:
-                say(f"The weights of {run.from_} are the start.")
-        with blaming(f"--method {run.method}", "building it") if own else nullcontext():
-            kind, task = methods.get(run.method), task_of(run, data, split)
-            method = kind(net, task, ema=run.ema, **run.options)
+    return device, prepare(pick_precision(run, device), deterministic=run.deterministic)
+
+
+@contextmanager
+def drawing(run: Run) -> Iterator[None]:
+    """Torch's generator starts from here, and comes out as it went in: it is the user's."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(keyed(run.seed, SEEDS["init"]) >> 1)
+        yield
+
+
+def net_of(run: Run, data: DataSet, say: Say) -> Net:
+    """The net with the weights that it starts from: of a file, of another run, or random ones."""
+    net = nets.build(run.net, len(data.classes), data.size)
+    if run.weights is not None:
+        say(str(load_weights(net, Path(run.weights))))
+    if run.head == "zero":
+        zero_head(net)
+    if run.from_ is not None:
+        go_on_from(Path(run.from_), net, run, data)
+        say(f"The weights of {run.from_} are the start.")
+    return net
+
+
+def method_of(run: Run, net: Net, task: Task, device: torch.device) -> Method:
+    """The method around its net, both on the device."""
+    own, what = is_own(run), f"--method {run.method}"
+    with blaming(what, "building it") if own else nullcontext():
+        method = methods.get(run.method)(net, task, ema=run.ema, **run.options)
+    if own:
+        check_built(method, what)
+        give_memory(method)
     if run.norm_momentum is not None:
         set_momentum(method, run.norm_momentum)
     share_norms(method)
     method.to(device)
     if device.type == "cuda" and net.channels_last:
         method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return method
+
+
+def is_own(run: Run) -> bool:
+    """Whether the method is code of the user's own."""
+    return run.method not in methods.METHODS
+
+
+def draw_of(run: Run, method: Method) -> Draw:
+    """How a step's images are drawn."""
+    seed = keyed(run.seed, SEEDS["batches"])
+    return Draw(run.batch, run.unlabelled, seed, bool(method.views.u), run.replacement)
+
+
+def assembled(
+    run: Run,
+    method: Method,
+    source: Source,
+    views: Augment,
+    autocast: torch.dtype | None,
+    say: Say = nobody,
+) -> Engine:
+    """The engine that trains a method on what the source and the views make of its images."""
+    net, cuda = cast(Net, method.net), source.device.type == "cuda"
     groups = optim.parameter_groups(
         method, lr=run.lr, weight_decay=run.weight_decay, layer_decay=run.layer_decay,
         depth_of=net.depth_of,
     )  # fmt: skip
-    policy = Policy(
-        data.size, data.mean, data.std,
-        horizontal_flip="horizontal" in data.flips, vertical_flip="vertical" in data.flips,
-    )  # fmt: skip
-    engine = Engine(
+    if run.graph and cuda and net.waits is not None:
+        say(f"The net waits for the GPU ({net.waits}): its steps run without a CUDA graph.")
+    return Engine(
         method,
         optim.build_optimizer(run.optimizer, groups),
-        source_of(run, data, split, device, reads_pool=bool(method.views.u), say=say),
-        Augment(policy, keyed(run.seed, SEEDS["views"])).to(device),
+        source,
+        views,
         Pace(run.steps, run.warmup, keyed(run.seed, SEEDS["steps"])),
         autocast=autocast,
-        graph=run.graph and device.type == "cuda" and net.waits is None,
+        graph=run.graph and cuda and net.waits is None,
     )
-    if run.graph and device.type == "cuda" and net.waits is not None and say is not None:
-        say(f"The net waits for the GPU ({net.waits}): its steps run without a CUDA graph.")
-    if nets.is_own(run.net):
-        with engine.precision():
-            rehearse(net, run.net, data.size, device)
-    if own:
+
+
+def ready(run: Run, engine: Engine, say: Say = nobody) -> Engine:
+    """The same engine, after a trial where the method is the user's own, and as fast as it can."""
+    if is_own(run):
         try_method(engine, run.method)
-    if run.compile and device.type == "cuda":
-        accelerate(net, method, say)
+    if run.compile and engine.device.type == "cuda":
+        accelerate(cast(Net, engine.method.net), engine.method, say)
     return engine
 
 
@@ -136,7 +199,6 @@ def go_on_from(path: Path, net: nn.Module, run: Run, data: DataSet) -> None:
             f"{data.name} has {', '.join(data.classes)}. Train without --from."
         )
     try:
-        assert before.net is not None
         net.load_state_dict(before.net.state_dict())
     except RuntimeError:
         raise UsageError(
@@ -145,37 +207,20 @@ def go_on_from(path: Path, net: nn.Module, run: Run, data: DataSet) -> None:
         ) from None
 
 
-@contextmanager
-def drawing(seed: int) -> Iterator[None]:
-    """Torch's generator starts from here, and comes out as it went in: it is the user's."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        yield
-
-
 def source_of(
-    run: Run,
-    data: DataSet,
-    split: Split,
-    device: torch.device,
-    *,
-    reads_pool: bool,
-    say: Callable[[str], None] | None = None,
+    run: Run, data: DataSet, split: Split, draw: Draw, device: torch.device, say: Say
 ) -> Source:
     """The images of the run, on the device if all that it reads has room there."""
-    if reads_pool and not len(split.unlabelled):
+    if draw.reads_pool and not len(split.unlabelled):
         raise DataError(
             f"{data.name} has no unlabelled image, and {run.method} learns from them. Add some, "
             "or let the labelled ones count (--labelled-in-pool yes), or use --method supervised."
         )
-    seed = keyed(run.seed, SEEDS["batches"])
-    draw = Draw(run.batch, run.unlabelled, seed, reads_pool, run.replacement)
     images = len(split.labelled) + len(split.validation) + len(split.test)
-    pixels = 3 * data.size**2 * (images + reads_pool * len(split.unlabelled))
+    pixels = 3 * data.size**2 * (images + draw.reads_pool * len(split.unlabelled))
     if pick_images(run, pixels, device) == "device":
         return Resident(data, split, draw, device)
-    if say is not None:
-        say(f"Streaming {pixels / 2**20:,.1f} MiB of images to {device} (--images {run.images}).")
+    say(f"Streaming {pixels / 2**20:,.1f} MiB of images to {device} (--images {run.images}).")
     return Streamed(data, split, draw, device)
 
 
@@ -185,9 +230,9 @@ def split_plan(run: Run) -> SplitPlan:
     return SplitPlan(
         labels_per_class=None if everything else run.labels_per_class,
         head_labelled=None if everything else run.head_labelled,
-        head_unlabelled=run.head_unlabelled,
+        head_unlabelled=None if everything else run.head_unlabelled,
         gamma=1.0 if everything else run.gamma,
-        gamma_unlabelled=run.gamma_unlabelled,
+        gamma_unlabelled=None if everything else run.gamma_unlabelled,
         validation_per_class=run.validation_per_class,
         labelled_in_pool=run.labelled_in_pool == "yes",
         seed=run.seed,

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..data import DataSet, make_split
+from ..data import DataSet, Past, Split, make_split, write_split
 from ..data.dataset import Indices
 from ..settings.config import Run
 from ..storage.folder import RunFolder
 from .build import split_plan
+from .lineage import first_weights
 from .model import Model
 from .progress import Progress
 from .run import begin, one_run
@@ -24,19 +25,27 @@ def countable(labels: Indices) -> int:
 
 
 def trained_without(
-    folder: RunFolder, run: Run, data: DataSet, labelled: Indices, folds: int, progress: Progress
+    folder: RunFolder, run: Run, data: DataSet, split: Split, folds: int, progress: Progress
 ) -> Iterator[tuple[Model, Indices]]:
     """Models of the same run without a part of its labels each, and the images of that part.
 
-    They are trained in RUN/folds. What has finished is not trained again, what was stopped goes on.
+    Where the run goes on from another, which has learnt from that part as well, they begin as the
+    first of them did. They are trained in RUN/folds. What has finished is not trained again, what
+    was stopped goes on.
     """
+    afresh = dataclasses.replace(run, baseline="none", from_=None, weights=first_weights(folder))
+    validating = np.isin(np.arange(len(data.files)), split.validation)
     for k in range(1, folds + 1):
-        part = dataclasses.replace(run, fold=f"{k}/{folds}", baseline="none")
+        part = dataclasses.replace(afresh, fold=f"{k}/{folds}")
+        past = Past(learnt=np.zeros_like(validating), held_out=validating)
+        parted = make_split(data, split_plan(part), past)
         place = RunFolder(folder.path / "folds" / f"{k}-of-{folds}")
         with place.held():
             if not place.record.exists():
                 begin(part, place)
+            if not place.split.exists():
+                write_split(place.split, data, parted)
             progress.say(f"Fold {k} of {folds}: the same run, trained without a part of its labels")
             one_run(part, place, progress)
-        without = make_split(data, split_plan(part)).validation
-        yield Model.load(place.model, run.net), without[np.isin(without, labelled)]
+        without = parted.validation
+        yield Model.load(place.model, run.net), without[np.isin(without, split.labelled)]

@@ -8,7 +8,6 @@ from statistics import mean, stdev
 from typing import Any
 
 from ..errors import NumericError
-from ..storage.files import read_json
 from .run import Finished, Job
 
 FIGURES = {"error": "test error", "baseline_error": "supervised", "utilization": "unlabelled used"}
@@ -52,8 +51,8 @@ def figures(job: Job, end: Finished | NumericError) -> dict[str, Any]:
     if isinstance(end, NumericError):
         return {**row, "failed": str(end)}
     row |= {"error": end.result["error_last"], "utilization": end.result["utilization"]}
-    if job.run.baseline == "supervised":
-        row["baseline_error"] = read_json(job.folder.baseline.result)["error_last"]
+    if end.baseline is not None:
+        row["baseline_error"] = end.baseline["error_last"]
     return row
 
 

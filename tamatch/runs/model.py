@@ -19,6 +19,7 @@ from ..augment import Augment, Policy
 from ..data.dataset import Pixels
 from ..data.decode import Unreadable, decode, square_of
 from ..errors import DataError, UsageError
+from ..machine.room import Rows
 from ..storage.files import read_json, write_bytes, write_json
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ LARGEST = 2**12  # side of an image that a net of anybody's is tried with
 REASON = 200  # characters of what a library says of a damaged file
 CHANNELS = (1, 3, 4)  # of an array: grey, colour, colour and opacity
 
-One = str | os.PathLike[str] | Image.Image | np.ndarray
+One = str | os.PathLike[str] | Image.Image | np.ndarray | Tensor
 Images = One | Iterable[One]
 
 
@@ -100,13 +101,13 @@ def fill(net: nn.Module, tensors: dict[str, Tensor], complaint: str) -> None:
 class Model:
     """A net and the facts about it."""
 
-    def __init__(self, facts: Facts, net: nn.Module | None = None) -> None:
+    def __init__(self, facts: Facts, net: nn.Module) -> None:
         self.facts, self.net = facts, net
         self.normalise = Augment(Policy(facts.size, facts.mean, facts.std), seed=0)
 
-    def save(self, folder: Path, net: nn.Module) -> None:
+    def save(self, folder: Path) -> None:
         """Write weights and facts; auxiliary heads are not among them."""
-        state = net.state_dict()
+        state = self.net.state_dict()
         # copies: where a net uses a tensor under two names, each is written
         tensors = {k: v.detach().cpu().contiguous().clone() for k, v in state.items()}
         write_bytes(folder / "model.safetensors", save(tensors))
@@ -142,22 +143,40 @@ class Model:
             ) from None
         return cls(facts, built.eval())
 
+    @property
+    def _together(self) -> int:
+        """How many images are decoded and predicted at once."""
+        least, most = BATCHES
+        return min(max(BATCH_PIXELS // self.facts.size**2, least), most)
+
     @torch.no_grad()
-    def probabilities(self, images: Tensor) -> Tensor:
-        """(N, 3, size, size) uint8 to (N, C) probabilities."""
-        assert self.net is not None, "load a model before predicting"
+    def answers(self, images: Rows) -> Iterator[tuple[Tensor, Tensor]]:
+        """(N, 3, size, size) uint8 to (n, C) probabilities and (n, D) features, batch by batch."""
         zero = torch.zeros((), dtype=torch.int64)
-        logits = self.net(self.normalise("plain", images, zero, zero, 0)).logits
-        out: Tensor = (logits / self.facts.temperature).softmax(-1)
-        return out
+        for first in range(0, len(images), self._together):
+            part = images[first : first + self._together]
+            out = self.net(self.normalise("plain", part, zero, zero, 0))
+            yield (out.logits / self.facts.temperature).softmax(-1), out.features
+
+    def probabilities(self, images: Rows) -> Tensor:
+        """(N, 3, size, size) uint8 to (N, C) probabilities."""
+        none = torch.empty(0, len(self.facts.classes))
+        return torch.cat([none, *(p for p, _ in self.answers(images))])
 
     def predict(self, images: Images) -> Predictions:
-        """Predict image files, Pillow images or arrays; one of them, or any number.
+        """Predict image files, Pillow images, arrays or tensors; one of them, or any number.
 
-        An array is one image (H, W), (H, W, 1), (H, W, 3) or (H, W, 4), or several in a row, as
-        bytes or as floats in 0 … 1. An image that cannot be read is an error.
+        An array is one image (H, W), (H, W, 1), (H, W, 3) or (H, W, 4), a tensor one (1, H, W),
+        (3, H, W) or (4, H, W), or either several in a row, as bytes or as floats in 0 … 1. An image
+        that cannot be read is an error.
         """
         return joined(self.facts.classes, [found for _, found in self.stream(images)])
+
+    def features(self, images: Images) -> np.ndarray:
+        """(N, D): what the net's last layer sees of images, which are given as for `predict`."""
+        found = [f for _, pixels in self._batches(images) for _, f in self.answers(pixels)]
+        width: int = self.net.width  # type: ignore[assignment]
+        return torch.cat([torch.empty(0, width), *found]).numpy()
 
     def stream(
         self, images: Images, *, skip: Callable[[Any, str], None] | None = None
@@ -167,8 +186,13 @@ class Model:
         The order is kept. An image that cannot be read is an error, or is handed to `skip` with
         the reason and left out.
         """
-        least, most = BATCHES
-        size = min(max(BATCH_PIXELS // self.facts.size**2, least), most)
+        for kept, pixels in self._batches(images, skip):
+            yield kept, Predictions(self.facts.classes, self.probabilities(pixels).numpy())
+
+    def _batches(
+        self, images: Images, skip: Callable[[Any, str], None] | None = None
+    ) -> Iterator[tuple[list[Any], Tensor]]:
+        """Images and their pixels (n, 3, size, size), so many as are predicted at once."""
         kept: list[Any] = []
         pixels: list[Pixels] = []
         for image in several(images):
@@ -179,13 +203,15 @@ class Model:
                 if skip is None:
                     raise DataError(f"{shown(image)} cannot be read: {reason}.") from None
                 skip(image, str(reason))
-            if len(kept) == size:
-                yield kept, self._batch(pixels)
+            if len(kept) == self._together:
+                yield kept, stacked(pixels)
                 kept, pixels = [], []
         if kept:
-            yield kept, self._batch(pixels)
+            yield kept, stacked(pixels)
 
     def _pixels(self, image: Any) -> Pixels:
+        if isinstance(image, Tensor):
+            image = from_tensor(image)
         if isinstance(image, np.ndarray):
             image = from_array(image)
         if isinstance(image, Image.Image):
@@ -193,13 +219,13 @@ class Model:
         if isinstance(image, str | os.PathLike):
             return decode(Path(image), self.facts.size)[0]
         raise UsageError(
-            "predict takes file names, Pillow images and arrays of pixels; "
+            "a model takes file names, Pillow images, and arrays or tensors of pixels; "
             f"got {type(image).__name__}."
         )
 
-    def _batch(self, pixels: list[Pixels]) -> Predictions:
-        images = torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2)
-        return Predictions(self.facts.classes, self.probabilities(images).numpy())
+
+def stacked(pixels: list[Pixels]) -> Tensor:
+    return torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2)
 
 
 def joined(classes: tuple[str, ...], parts: Sequence[Predictions]) -> Predictions:
@@ -211,15 +237,29 @@ def several(images: Images) -> Iterable[Any]:
     """The images one by one, also where there is only one."""
     if isinstance(images, str | os.PathLike | Image.Image):
         return [images]
+    if isinstance(images, Tensor):
+        return images if images.ndim == 4 else [images]
     if isinstance(images, np.ndarray) and images.ndim in (2, 3):
         alone = images.ndim == 2 or images.shape[-1] in CHANNELS
         return [images] if alone else images
     if not isinstance(images, Iterable):
         raise UsageError(
-            "predict takes file names, Pillow images and arrays of pixels, or a list of them; "
-            f"got {type(images).__name__}."
+            "a model takes file names, Pillow images, and arrays or tensors of pixels, or a list "
+            f"of them; got {type(images).__name__}."
         )
     return images
+
+
+def from_tensor(pixels: Tensor) -> np.ndarray:
+    """One image whose colours come first, as torch has them, as an array."""
+    if pixels.ndim != 3 or pixels.shape[0] not in CHANNELS:
+        raise UsageError(
+            "a tensor to predict must be (1, H, W), (3, H, W) or (4, H, W), or several of these in "
+            f"a row; got {tuple(pixels.shape)}."
+        )
+    pixels = pixels.float() if pixels.is_floating_point() else pixels
+    array: np.ndarray = pixels.detach().cpu().permute(1, 2, 0).numpy()
+    return array
 
 
 def from_array(pixels: np.ndarray) -> Image.Image:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
+from .. import usercode
 from ..data import DATASETS
 from ..data.layout import TABLES
 from ..errors import UsageError
 from ..settings.config import Run
+from ..storage.folder import RunFolder
 
 
 def default_folder(run: Run) -> Path:
@@ -22,6 +25,21 @@ def default_folder(run: Run) -> Path:
     name = Path(run.method.replace(":", "-")).name
     data = os.path.basename(os.path.abspath(run.data))  # also of "." and ".."
     return Path("runs") / f"{data}-{name}-s{run.seed}"
+
+
+def goes_on(folders: Sequence[RunFolder], home: Path | None = None) -> str:
+    """What goes on with these runs, all of which may be in one folder.
+
+    A command; or a call, where they need code that was handed over in Python and no file has.
+    """
+    paths = [str(folder.path) for folder in folders] if home is None else [str(home)]
+    configs = [folder.read()["config"] for folder in folders]
+    names = {what: [str(config.get(what)) for config in configs] for what in ("method", "net")}
+    handed = [w for w, found in names.items() if any(n.startswith(usercode.HANDED) for n in found)]
+    if not handed:
+        return f"`{shlex.join(['tamatch', 'resume', *paths])}`"
+    call = "resume" if home is None and len(folders) == 1 else "resume_seeds"
+    return f"`tamatch.{call}({', '.join([*map(repr, paths), *(f'{w}=…' for w in handed)])})`"
 
 
 def refuse_inside(out: Path, data: str) -> None:

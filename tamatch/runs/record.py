@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import platform
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +15,28 @@ import torch
 from .. import __version__
 from ..data import DataSet, Split, read_split, shares, write_split
 from ..data.splitfile import ROLES
+from ..data.splits import Mask
 from ..errors import DataError
 from ..settings.config import RUN_OPTIONS, Run, method_options
 from ..settings.hardware import pick_precision
+from ..settings.options import Option, typed
 from ..step.engine import Engine
 from ..step.exam import Pool
 from ..storage.folder import RunFolder
 from ..storage.spreadsheet import write_table
 from .progress import Progress
 
+HELD_OUT = ("validation", "test")
 
-def record_facts(run: Run, folder: RunFolder, data: DataSet, split: Split, engine: Engine) -> None:
+
+def record_facts(
+    run: Run,
+    folder: RunFolder,
+    data: DataSet,
+    split: Split,
+    engine: Engine,
+    seen: Mapping[str, int],
+) -> None:
     """Write what the run stands on; on resume, refuse to go on if it has changed."""
     hidden = data.labels[split.unlabelled]
     known = bool(len(hidden)) and bool((hidden >= 0).all())
@@ -56,7 +67,7 @@ def record_facts(run: Run, folder: RunFolder, data: DataSet, split: Split, engin
         },
         device=str(engine.device), threads=torch.get_num_threads(),
         precision=pick_precision(run, engine.device), images=engine.source.place,
-        classes=list(data.classes), data=facts,
+        classes=list(data.classes), data=facts, seen=seen,
         parameters=sum(p.numel() for p in engine.method.net.parameters()),
         times={"started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")},
     )  # fmt: skip
@@ -106,16 +117,27 @@ def tell_of_skipped(data: DataSet, progress: Progress) -> None:
         )
 
 
-def tell_of_shared(run: Run, data: DataSet, split: Split, progress: Progress) -> None:
-    """Test images that are learnt by heart say nothing of others."""
+def seen_of(data: DataSet, split: Split, learnt: Mask) -> dict[str, int]:
+    """How many held-out images were `learnt` before, or equal one that the run learns from."""
     digests = data.image_digests()
     known = {*map(bytes, digests[split.labelled])}
-    if shared := sum(bytes(digest) in known for digest in digests[split.test]):
-        command = shlex.join(["tamatch", "check", run.data])
-        progress.say(
-            f"{shared:,} of {len(split.test):,} test images are labelled images to learn from, "
-            f"too: the error will look too good. `{command}` names them."
-        )
+    return {
+        role: sum(bool(learnt[i]) or bytes(digests[i]) in known for i in getattr(split, role))
+        for role in HELD_OUT
+    }
+
+
+def tell_of_seen(run: Run, split: Split, seen: Mapping[str, int], progress: Progress) -> None:
+    """Images that are learnt by heart say nothing of others."""
+    command = shlex.join(["tamatch", "check", run.data])
+    before = f", or were for {run.from_}" if run.from_ else ""
+    for role in HELD_OUT:
+        if seen[role]:
+            progress.say(
+                f"{seen[role]:,} of {len(getattr(split, role)):,} {role} images are labelled "
+                f"images to learn from, too{before}: the error will look too good. `{command}` "
+                "names equal images."
+            )
 
 
 def tell_of_no_exam(progress: Progress) -> None:
@@ -138,13 +160,18 @@ def tell_of_no_pool(pool: Pool, labelled: int, progress: Progress) -> None:
 def command(run: Run, out: Path) -> str:
     """The exact command that repeats a run, every setting spelt out."""
     words = ["tamatch", "train", "--out", str(out)]
-    flags = {**RUN_OPTIONS, **method_options(run.method)}
-    for name, value in run.flat().items():
-        if value is None:
-            continue
-        flag = flags[name].flag
-        if flags[name].type is bool:
-            words.append(flag if value else flag.replace("--", "--no-", 1))
-        else:
-            words += [flag, ",".join(map(repr, value)) if isinstance(value, tuple) else str(value)]
+    for name, option in RUN_OPTIONS.items():
+        value = getattr(run, name)
+        if option.type is bool:
+            words.append(option.flag if value else option.flag.replace("--", "--no-", 1))
+        elif value is not None:
+            words += spelt(option, value)
+    for name, option in method_options(run.method).items():
+        words += spelt(option, run.options[name])
     return shlex.join(words)
+
+
+def spelt(option: Option, value: Any) -> list[str]:
+    """An option and its value as words of a command; a value that looks like an option is tied."""
+    text = typed(value)
+    return [f"{option.flag}={text}"] if text.startswith("-") else [option.flag, text]

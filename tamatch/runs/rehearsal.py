@@ -2,36 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.nn.parameter import is_lazy
+from torch.utils import _pytree as pytree
 
 from .. import dist
 from ..errors import UsageError
 from ..machine.room import NoRoom, noticing
+from ..machine.state import in_place
+from ..machine.tracking import unmoved
+from ..methods.base import Method
 from ..step.engine import Engine
-from ..types import Loss
+from ..types import Batch, Loss, Views
 from ..usercode import blaming
+
+TAKEN = {"step", "kind", "total", "lr", "time", "count"}  # what a line of the log and a meter have
 
 
 def try_method(engine: Engine, name: str) -> None:
-    """Look at the loss of the first batch; the method and torch's generator stay as they are."""
-    if not dist.alone():  # the others would have to take part
-        return
-    what, method = f"--method {name}", engine.method
+    """Do the first step, all but its update; the method and torch's generators stay as they are.
+
+    Of several processes each tries it alone: the others may not be as far.
+    """
+    what, method, processes = f"--method {name}", engine.method, dist.world()
     engine.source.prepare(0)
     with (
         suppress(NoRoom),  # the run itself may find some
-        torch.random.fork_rng(devices=[]),
+        torch.random.fork_rng([engine.device] if engine.stream else []),
         engine.on_stream(),
-        engine.precision(),
-        kept_buffers(method),
+        dist.apart(),
+        unmoved(method, weights=True),
         blaming(what, "a first step"),
         noticing(),
+        in_place(method, what),
     ):
-        check(method(engine.batch(engine.at)), what)
+        batch = of_all(engine.batch(engine.at), processes)
+        with engine.precision():
+            loss = method(batch)
+        check(loss, what)
+        try:
+            loss.total.backward()
+        finally:
+            engine.optimizer.zero_grad()
+        method.after_step()
+
+
+def of_all(batch: Batch, processes: int) -> Batch:
+    """As many rows as all processes have together: what is gathered has the shape it will have."""
+    joined: Batch = pytree.tree_map(lambda t: torch.cat([t] * processes) if t.ndim else t, batch)
+    return joined
+
+
+def check_built(method: Method, what: str) -> None:
+    """Refuse what no engine can be made of."""
+    if not isinstance(method.views, Views):
+        raise UsageError(
+            f"{what}: views must be tamatch.types.Views(x=(…), u=(…)), not "
+            f"{type(method.views).__name__}."
+        )
+    for name in (name for name, weight in method.named_parameters() if is_lazy(weight)):
+        raise UsageError(
+            f"{what}: its {name} has no shape before the first step, and the optimizer needs it. "
+            "The features of the net have the width net.width."
+        )
 
 
 def check(found: object, what: str) -> None:
@@ -50,14 +86,8 @@ def check(found: object, what: str) -> None:
         if not isinstance(value, Tensor):
             kind = type(value).__name__
             raise UsageError(f"{what}: the part {part!r} of its loss must be a tensor, not {kind}.")
-
-
-@contextmanager
-def kept_buffers(module: nn.Module) -> Iterator[None]:
-    before = [(buffer, buffer.clone()) for buffer in module.buffers()]
-    try:
-        yield
-    finally:
-        with torch.no_grad():
-            for buffer, value in before:
-                buffer.copy_(value)
+        if part in TAKEN:
+            raise UsageError(
+                f"{what}: {part!r} cannot be a part of its loss, as lines of the log have that "
+                "name for something else. Choose another."
+            )

@@ -3,37 +3,44 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import dist, nets, report
-from ..data import DATASETS, make_split
-from ..errors import DataError, NumericError, StorageError
+import torch
+
+from .. import dist, methods, nets, report, usercode
+from ..data import DATASETS, Split
+from ..data.splitfile import ROLES
+from ..errors import DataError, NumericError, StorageError, UsageError
 from ..machine import launch
 from ..machine.signals import StopSignals
 from ..settings.config import Run, configure, resolve
 from ..step.engine import Engine
 from ..step.exam import Pool
 from ..storage import checkpoint
-from ..storage.files import read_json
+from ..storage.files import read_json, write_bytes
 from ..storage.folder import RunFolder
 from ..storage.paths import config_path, path_of
 from .automatic import Decided, decide
-from .build import baseline_config, data_of, engine_of, split_plan
-from .model import Facts, Model
+from .build import baseline_config, data_of, engine_of
+from .lineage import learnt_by, lineage, split_of
+from .model import Facts
 from .picture import save_views
-from .place import default_folder, refuse_inside
+from .place import default_folder, goes_on, refuse_inside
 from .progress import Progress
 from .record import (
     command,
     record_facts,
     record_skipped,
+    seen_of,
     tell_of_no_exam,
     tell_of_no_pool,
-    tell_of_shared,
+    tell_of_seen,
     tell_of_skipped,
 )
 from .shelf import Shelf
@@ -41,6 +48,7 @@ from .together import Outcome, accompany, go
 from .training import Training
 
 if TYPE_CHECKING:
+    from ..methods import AnyMethod
     from ..nets import AnyNet
 
 
@@ -50,12 +58,17 @@ class Finished:
 
     path: Path
     result: dict[str, Any]
+    baseline: dict[str, Any] | None = None  # the result of its supervised baseline
 
     @property
     def accuracy(self) -> float | None:
         """Test accuracy of the last step in percent; None without a test part."""
-        error = self.result["error_last"]
-        return None if error is None else round(100 - error, 6)
+        return accuracy_of(self.result)
+
+    @property
+    def baseline_accuracy(self) -> float | None:
+        """The same of the supervised baseline; None also where none was trained."""
+        return None if self.baseline is None else accuracy_of(self.baseline)
 
     @property
     def per_class(self) -> list[float] | None:
@@ -68,6 +81,11 @@ class Finished:
         return self.path / "report.html"
 
 
+def accuracy_of(result: dict[str, Any]) -> float | None:
+    error = result["error_last"]
+    return None if error is None else round(100 - error, 6)
+
+
 def train(
     *, out: str | Path | None = None, overwrite: bool = False, config: str | Path | None = None,
     time: str | None = None, quiet: bool = False, **options: Any,
@@ -77,8 +95,10 @@ def train(
     The options are those of `tamatch train`, with underscores: `train(data="digits", steps=500)`.
     Settings that nobody gives are chosen for the data and the machine; `time="20m"` sets the steps.
     """
+    usercode.refuse_runs_on_import()
+    code = {name: options.get(name) for name in ("method", "net")}
     if not launch.leads():
-        return follow(options.get("net"))
+        return follow(**code)
     file = config_path(config)
     place = None if out is None else path_of(out, "out takes a run folder")
     options = {name: value for name, value in options.items() if value is not None}
@@ -86,7 +106,7 @@ def train(
     folder = RunFolder(place or default_folder(asked))
     refuse_inside(folder.path, asked.data)
     if began_here(folder) and (launch.restarts() or not overwrite):
-        return resume(folder.path, net=options.get("net"), quiet=quiet)
+        return resume(folder.path, **code, quiet=quiet)
     with advice(folder), folder.taken(overwrite=overwrite):
         decided = decide(options, file, time)
         begin(decided.run, folder)
@@ -94,17 +114,22 @@ def train(
         return complete(decided.run, folder, quiet=quiet)
 
 
-def resume(path: str | Path, *, net: AnyNet | None = None, quiet: bool = False) -> Finished:
+def resume(
+    path: str | Path, *, method: AnyMethod | None = None, net: AnyNet | None = None,
+    quiet: bool = False,
+) -> Finished:  # fmt: skip
     """Go on exactly where a run stopped; a finished one only gets a fresh report.
 
-    `net` is the net of the run, where that was a module or has no file to be found in.
+    `method` and `net` are those of the run, where they are code of your own that has no file to be
+    found in.
     """
+    usercode.refuse_runs_on_import()
     if not launch.leads():
-        return follow(net)
+        return follow(method, net)
     folder = RunFolder(path_of(path, "resume takes a run folder"))
     folder.read()  # an error, if this is no run
     with advice(folder), folder.held():
-        run = stored_config(folder)
+        run = stored_config(folder, method)
         nets.stand_in(run.net, net)
         return complete(run, folder, quiet=quiet)
 
@@ -113,7 +138,8 @@ def begin(run: Run, folder: RunFolder) -> None:
     """Write down what is to be trained, in place of what an older run has left there."""
     folder.clear()
     config = dataclasses.asdict(run)
-    started = {"command": command(run, folder.path)}
+    # where the paths among the settings begin; of the machine, so that no report shows it
+    started = {"command": command(run, folder.path), "started_in": os.getcwd()}
     if (name := launch.name()) is not None:
         started["torchrun"] = name
     folder.update(status="new", step=0, config=config, **started)
@@ -140,15 +166,29 @@ def advice(folder: RunFolder) -> Iterator[None]:
     except StorageError as error:
         saved = checkpoint.found(folder.checkpoints)
         kept = f"The checkpoint {saved[-1].name} is intact. " if saved else ""
-        again = f"`tamatch resume {folder.path}` goes on" if folder.record.exists() else "try again"
+        again = f"{goes_on([folder])} goes on" if folder.record.exists() else "try again"
         raise StorageError(f"{error} {kept}When there is room again, {again}.") from error
 
 
-def stored_config(folder: RunFolder) -> Run:
-    """The resolved configuration in run.json, checked like any other input."""
+def stored_config(folder: RunFolder, method: AnyMethod | None = None) -> Run:
+    """The resolved configuration in run.json, checked like any other input.
+
+    `method` is the run's, where it is code of the user's own that may not be where it was.
+    """
     config = folder.read()["config"]
     own = config.pop("options", {})
-    return resolve({k: v for k, v in {**config, **own}.items() if v is not None})
+    name = str(config.get("method"))
+    methods.stand_in(name, method)
+    if methods.is_own(name):
+        try:
+            methods.get(name)
+        except UsageError as error:
+            path = str(folder.path)
+            raise UsageError(
+                f"{error} tamatch.resume({path!r}, method=…) takes the class, and so does `tamatch "
+                f"resume {shlex.quote(path)} --method FILE.py:CLASS`."
+            ) from error
+    return resolve({**{k: v for k, v in config.items() if v is not None}, **own})
 
 
 @dataclass(frozen=True)
@@ -179,17 +219,21 @@ def complete_all(jobs: Sequence[Job]) -> list[Finished | NumericError]:
         ends = train_all(jobs)
         good = [i for i, end in enumerate(ends) if not isinstance(end, NumericError)]
         based = [i for i in good if jobs[i].run.baseline == "supervised"]
+        baselines: dict[int, dict[str, Any]] = {}
         for i, base in zip(based, train_baselines([jobs[i] for i in based]), strict=True):
             if isinstance(base, NumericError):
                 ends[i] = base  # without its baseline a run is not at its end
-        dist.from_first({"path": str(jobs[0].folder.path), "result": ends[0]})
+            else:
+                baselines[i] = base
+        first = {"path": str(jobs[0].folder.path), "result": ends[0], "baseline": baselines.get(0)}
+        dist.from_first(first)
     finished: list[Finished | NumericError] = []
-    for job, end in zip(jobs, ends, strict=True):
+    for i, (job, end) in enumerate(zip(jobs, ends, strict=True)):
         if isinstance(end, NumericError):
             finished.append(end)
         else:
             report.write_report(job.folder.path)
-            finished.append(Finished(job.folder.path, end))
+            finished.append(Finished(job.folder.path, end, baselines.get(i)))
     return finished
 
 
@@ -201,12 +245,14 @@ def train_baselines(jobs: Sequence[Job]) -> list[Outcome]:
             held.enter_context(base.folder.held())
             if not base.folder.record.exists():
                 begin(base.run, base.folder)
+            if job.folder.split.exists() and not base.folder.split.exists():
+                write_bytes(base.folder.split, job.folder.split.read_bytes())
             if result_in(base.folder) is None:
                 job.progress.say("The supervised baseline, on the same labels:")
         return train_all([job.baseline for job in jobs])
 
 
-def follow(net: AnyNet | None = None) -> Finished:
+def follow(method: AnyMethod | None = None, net: AnyNet | None = None) -> Finished:
     """What every process but the first does: take part in the runs that the first one leads.
 
     It never looks at the run folder, which may be on another machine.
@@ -214,22 +260,26 @@ def follow(net: AnyNet | None = None) -> Finished:
     with dist.joined(), StopSignals() as stop:
         while "state" in (order := dist.from_first()):
             run = Run(**order["run"])
+            if methods.is_own(run.method):  # that of a baseline is not
+                methods.stand_in(run.method, method)
             if nets.is_own(run.net):
                 nets.stand_in(run.net, net)
             data = data_of(run, run.size)
             if data.sha256() != order["data"]:
                 raise DataError(f"{data.name} has other images or labels here than in process 0.")
-            engine = engine_of(run, data, make_split(data, split_plan(run)))
+            split = Split(**{role: order["split"][role].numpy() for role in ROLES})
+            engine = engine_of(run, data, split)
             engine.load_state_dict(order["state"])
             accompany(engine, stop)
-    return Finished(Path(order["path"]), order["result"])
+    return Finished(Path(order["path"]), order["result"], order["baseline"])
 
 
-def order_of(run: Run, folder: RunFolder, engine: Engine) -> dict[str, Any]:
+def order_of(run: Run, folder: RunFolder, split: Split, engine: Engine) -> dict[str, Any]:
     """What the other processes must know to take part in a run; the weights are in the state."""
     return {
         "run": dataclasses.asdict(dataclasses.replace(run, weights=None, from_=None)),
         "data": folder.read()["data"]["sha256"],
+        "split": {role: torch.from_numpy(getattr(split, role)) for role in ROLES},
         "state": engine.state_dict(),
     }
 
@@ -262,24 +312,25 @@ def prepared(job: Job, shelf: Shelf) -> Training:
     state, messages = checkpoint.newest(job.folder.checkpoints)
     for message in messages:
         job.progress.say(message)
-    training = prepare(job, shelf, started=state is not None)
+    training, split = prepare(job, shelf, started=state is not None)
     training.resume(state)
-    dist.from_first(order_of(job.run, job.folder, training.engine))
+    dist.from_first(order_of(job.run, job.folder, split, training.engine))
     return training
 
 
-def prepare(job: Job, shelf: Shelf, *, started: bool) -> Training:
+def prepare(job: Job, shelf: Shelf, *, started: bool) -> tuple[Training, Split]:
     """Read the data, build the engine, and write down what the run stands on."""
     run, folder, progress = job.run, job.folder, job.progress
     data = shelf.data(run)
     record_skipped(folder, data)
     if not job.beside:
         tell_of_skipped(data, progress)
-    split = make_split(data, split_plan(run))
+    split = split_of(run, data, folder.split)
     # a checkpoint has the weights
     start = dataclasses.replace(run, weights=None, from_=None) if started else run
     engine = engine_of(start, data, split, progress.say)
-    record_facts(run, folder, data, split, engine)
+    seen = seen_of(data, split, learnt_by(lineage(run.from_), data, run.size))
+    record_facts(run, folder, data, split, engine, seen)
     if not folder.views.exists():
         save_views(engine, folder.views)
     parts = {"validation": split.validation, "test": split.test}
@@ -293,5 +344,5 @@ def prepare(job: Job, shelf: Shelf, *, started: bool) -> Training:
         if not exams:
             tell_of_no_exam(progress)
         if run.data not in DATASETS:
-            tell_of_shared(run, data, split, progress)
-    return Training(run, engine, folder, exams, Model(facts), progress, pool)
+            tell_of_seen(run, split, seen, progress)
+    return Training(run, engine, folder, exams, facts, progress, pool), split

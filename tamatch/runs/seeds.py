@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import nets
-from ..errors import StorageError, UsageError
+from .. import nets, usercode
+from ..errors import Stopped, StorageError, UsageError
 from ..machine import launch
-from ..machine.signals import Stopped
 from ..settings.config import Run, configure, stated
+from ..settings.seeds import read_seeds
 from ..storage.folder import RunFolder
 from ..storage.paths import config_path, path_of
-from ..storage.seedfolder import SeedFolder, read_seeds, runs_in
+from ..storage.seedfolder import SeedFolder, runs_in
 from .automatic import decide
 from .group import Group
-from .place import default_folder, refuse_inside
+from .place import default_folder, goes_on, refuse_inside
 from .progress import Progress, Screen
 from .run import Finished, Job, begin, complete_all, stored_config, tell
 
 if TYPE_CHECKING:
+    from ..methods import AnyMethod
     from ..nets import AnyNet
 
 
@@ -44,10 +44,11 @@ def train_seeds(
 
 
 def resume_seeds(
-    *paths: str | Path, net: AnyNet | None = None, quiet: bool = False
-) -> list[Finished]:
+    *paths: str | Path, method: AnyMethod | None = None, net: AnyNet | None = None,
+    quiet: bool = False,
+) -> list[Finished]:  # fmt: skip
     """Go on with stopped runs, abreast. A path is that of a run, or the `out` of several seeds."""
-    return go_on(paths, net=net, quiet=quiet).finished()
+    return go_on(paths, method=method, net=net, quiet=quiet).finished()
 
 
 def start(
@@ -56,6 +57,7 @@ def start(
     quiet: bool = False,
 ) -> Group:  # fmt: skip
     """Begin a run for each seed, and bring all of them to their ends."""
+    usercode.refuse_runs_on_import()
     check_alone()
     file = config_path(config)
     options = {name: value for name, value in options.items() if value is not None}
@@ -81,8 +83,12 @@ def start(
         return completed(home, jobs)
 
 
-def go_on(paths: Sequence[str | Path], *, net: AnyNet | None = None, quiet: bool = False) -> Group:
+def go_on(
+    paths: Sequence[str | Path], *, method: AnyMethod | None = None, net: AnyNet | None = None,
+    quiet: bool = False,
+) -> Group:  # fmt: skip
     """Bring runs to their ends from wherever they are."""
+    usercode.refuse_runs_on_import()
     check_alone()
     if not paths:
         raise UsageError("resume_seeds takes the folder of a run, or several.")
@@ -91,7 +97,7 @@ def go_on(paths: Sequence[str | Path], *, net: AnyNet | None = None, quiet: bool
     home = home if home and home.exists() else None
     places = dict.fromkeys(folder.path for path in named for folder in runs_in(path))
     folders = [*map(RunFolder, places)]
-    runs = [*map(stored_config, folders)]  # an error, if one is no run
+    runs = [stored_config(folder, method) for folder in folders]  # an error, if one is no run
     for run in runs:
         nets.stand_in(run.net, net)
     with ExitStack() as held, saying(home, folders):
@@ -138,27 +144,25 @@ def refuse_begun(home: SeedFolder | None, folders: Sequence[RunFolder], *, overw
     begun = [folder for folder in folders if folder.record.exists() and folder.begun()]
     if begun and not overwrite:
         raise UsageError(
-            f"{begun[0].path} is there already. `{again(home, begun)}` goes on with what is not "
+            f"{begun[0].path} is there already. {again(home, begun)} goes on with what is not "
             "finished, --overwrite deletes it."
         )
 
 
 def again(home: SeedFolder | None, folders: Sequence[RunFolder]) -> str:
-    """The command that goes on with all."""
-    paths = [home.path] if home is not None else [folder.path for folder in folders]
-    return shlex.join(["tamatch", "resume", *map(str, paths)])
+    """What goes on with all."""
+    return goes_on(folders, None if home is None else home.path)
 
 
 @contextmanager
 def saying(home: SeedFolder | None, folders: Sequence[RunFolder]) -> Iterator[None]:
     """What stops one of them stops all: say how to go on with all."""
-    command = again(home, folders)
     try:
         yield
     except Stopped as stopped:
-        number = stopped.exit_code - 128
-        raise Stopped(number, f"stopped; all is saved. `{command}` goes on from there.") from None
+        number, how = stopped.exit_code - 128, again(home, folders)
+        raise Stopped(number, f"stopped; all is saved. {how} goes on from there.") from None
     except StorageError as error:
         begun = all(folder.record.exists() for folder in folders)
-        then = f"`{command}` goes on" if begun else "try again"
+        then = f"{again(home, folders)} goes on" if begun else "try again"
         raise StorageError(f"{error} When there is room again, {then}.") from error

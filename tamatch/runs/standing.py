@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from copy import copy
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,7 +18,6 @@ from ..methods.base import Method
 from ..pseudo.account import accepted, class_shares, generated, threshold
 from ..step.engine import Engine
 from ..step.exam import LINE, Pool
-from ..step.sampler import Sampler
 
 CHUNK = 8192  # images whose probabilities are held at once
 COLUMNS = (*LINE, "second", "pseudo_label", "pseudo_confidence", "accepted")
@@ -100,12 +100,14 @@ def labelled_by(
 
 def drawn(engine: Engine) -> npt.NDArray[np.bool_]:
     """Which images of the pool the whole training sees, in all processes together."""
-    mine = engine.source.samplers[1]
-    seen = np.ones(mine.count, bool)
-    if engine.pace.steps * mine.batch < mine.count:
-        whole = Sampler(mine.count, mine.batch, mine.seed, mine.stream)
-        seen[:] = False
-        seen[whole.ids(0, engine.pace.steps)] = True
+    whole = copy(engine.source.samplers[1])
+    whole.slots = range(whole.batch)
+    seen, steps = np.zeros(whole.count, bool), engine.pace.steps
+    block = whole.count // whole.batch + 1  # about a pass: the ids of all steps may not fit
+    for step in range(0, steps, block):
+        if seen.all():
+            break
+        seen[whole.ids(step, min(block, steps - step))] = True
     return seen
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
 from .. import dist
-from ..errors import NumericError
+from ..errors import NumericError, Stopped
 from ..machine.room import NoRoom, clear
-from ..machine.signals import Stopped, StopSignals
-from ..step.abreast import Abreast, apart
+from ..machine.signals import StopSignals
+from ..step.abreast import Abreast
 from ..step.engine import Engine
 from ..step.memory import scarce
+from ..storage.folder import RunFolder
+from .place import goes_on
 from .training import Training
 
 Outcome = dict[str, Any] | NumericError  # a run's result, or why it has none
@@ -71,7 +72,7 @@ def advance(abreast: Abreast, trainings: Sequence[Training]) -> None:
         if not (abreast.ready(engines) and captured(abreast, trainings)):
             abreast.forget()
             for training in trainings:
-                with apart(training.engine):
+                with training.engine.on_stream():  # where a captured step finds what they set up
                     training.advance()
     except NoRoom:
         if len(trainings) == 1:
@@ -100,13 +101,13 @@ def captured(abreast: Abreast, trainings: Sequence[Training]) -> bool:
 
 def stopped(number: int, trainings: Sequence[Training]) -> Stopped:
     """All is saved; how to go on with it."""
-    lead, paths = trainings[0], shlex.join(str(t.folder.whole) for t in trainings)
+    lead, whole = trainings[0], [RunFolder(t.folder.whole) for t in trainings]
     for training in trainings:
         training.folder.update(status="stopped")
     return Stopped(
         number,
         f"stopped at step {lead.engine.done:,} of {lead.steps:,}; all is saved. "
-        f"`tamatch resume {paths}` goes on from there.",
+        f"{goes_on(whole)} goes on from there.",
     )
 
 

@@ -25,7 +25,7 @@ from ..storage.events import Events
 from ..storage.files import write_json
 from ..storage.folder import RunFolder
 from . import assess
-from .model import Model
+from .model import Facts, Model
 from .progress import Progress
 from .watch import Watch
 
@@ -39,12 +39,12 @@ class Training:
         engine: Engine,
         folder: RunFolder,
         exams: dict[str, Exam],
-        model: Model,
+        facts: Facts,
         progress: Progress,
         pool: Pool | None = None,
     ) -> None:
         self.run, self.engine, self.folder = run, engine, folder
-        self.exams, self.model, self.progress = exams, model, progress
+        self.exams, self.facts, self.progress = exams, facts, progress
         self.pool = pool
         self.watch = None if pool is None else Watch(run, engine, pool, folder, progress)
         self.steps = engine.pace.steps
@@ -106,7 +106,7 @@ class Training:
         if not self.run.tensorboard:
             yield
             return
-        path, names = self.folder.path / "events", self.model.facts.classes
+        path, names = self.folder.path / "events", self.facts.classes
         with closing(Events(path, names, self.engine.done + 1)) as self.events:
             yield
 
@@ -204,8 +204,8 @@ class Training:
     def finish(self) -> dict[str, Any]:
         """Write the model, what can be said of it, and the result."""
         found = assess.assess(self.engine, self.exams, self.pool)
-        facts = replace(self.model.facts, temperature=found.temperature)
-        Model(facts).save(self.folder.model, self.engine.method.final)
+        facts = replace(self.facts, temperature=found.temperature)
+        Model(facts, self.engine.method.final).save(self.folder.model)
         assess.write(found, self.folder.path)
         rows = self.folder.rows()
         tests = [row for row in rows if row["kind"] == "test"]

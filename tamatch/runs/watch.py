@@ -12,7 +12,7 @@ import numpy as np
 
 from ..data import shares
 from ..judge.likeness import likeness, spread
-from ..judge.symptoms import Reached, Symptom, never_predicted, patience, unlike, unused
+from ..judge.symptoms import UNLIKE, Reached, Symptom, never_predicted, patience, unlike, unused
 from ..judge.trust import TAUS
 from ..pseudo.account import threshold
 from ..settings.config import Run
@@ -72,7 +72,7 @@ class Watch:
         self.rows.extend(rows)  # also those from before a resume
         counts = np.bincount(found.predicted, minlength=len(self.names)) / max(1, len(self.pool))
         final = (
-            self.present.get("labelled and unlabelled images look unlike each other"),
+            self.present.get(UNLIKE),
             self.of_use(self.engine.done),
             self.of_absence(counts, len(self.pool)),
         )
@@ -87,11 +87,9 @@ class Watch:
 
     def of_use(self, step: int) -> Symptom | None:
         used = self.recent("used")
-        if not len(self.pool):  # every image has its label
+        if used is None or not len(self.pool):  # every image has its label
             return None
-        if used is None or unused(float(used), step, Reached(0, None, None)) is None:
-            return None
-        return unused(float(used), step, self.reached())
+        return unused(float(used), step, self.reached)
 
     def reached(self) -> Reached:
         """How confident a part of the pool is now."""

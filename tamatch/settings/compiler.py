@@ -17,7 +17,7 @@ RUNS = 1024  # whose code torch keeps side by side; with its default of 8, the n
 PLACES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
 
 
-def accelerate(net: Net, method: Method, say: Callable[[str], None] | None = None) -> None:
+def accelerate(net: Net, method: Method, say: Callable[[str], None]) -> None:
     """Compile both, where that is possible."""
     keep_compiled()
     why = obstacle()
@@ -29,7 +29,7 @@ def accelerate(net: Net, method: Method, say: Callable[[str], None] | None = Non
         so = (
             "Steps take about a fifth longer. pip install cuda-bindings nvidia-cuda-nvrtc may help."
         )
-    if why is not None and say is not None:
+    if why is not None:
         say(f"{why}. {so}")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -15,13 +15,23 @@ from .. import nets
 from ..errors import UsageError
 from ..kinds import AT_LEAST_ONE, AT_LEAST_ZERO, FRACTION, POSITIVE, SHARE, Between
 from ..machine import launch
-from ..methods import entry, get, register
+from ..methods import METHODS, entry, get, register
 from ..rules import recipes
 from ..storage.events import check_installed
 from ..storage.folder import RunFolder
 from ..storage.untrusted import parse_yaml
-from .options import Option, of_class, of_dataclass, unannotated, unknown
-from .target import read_target, shares
+from ..usercode import blaming
+from .options import Option, keywords, of_dataclass, typed, unannotated, unknown
+from .target import Shares, read_target, shares
+
+TARGET = {"target", "prior", "lambda_target"}  # what says where TaMatch steers to
+BY_CONFIDENCE = ("gaussian", "class*gaussian")
+HEARD_BY = {  # options that only some parts of a method read: the choice, and these parts
+    "tau": ("select", ("fixed", "relative", "flexmatch")),
+    "clip": ("weigh", ("class", "class*gaussian")),
+    "n_sigma": ("weigh", BY_CONFIDENCE),
+    "learn_from": ("weigh", BY_CONFIDENCE),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +47,10 @@ class Run:
     normalise: Annotated[
         Literal["own", "half", "imagenet"], "colours by their own spread, in -1 to 1, or ImageNet's"
     ] = "own"
+    flips: Annotated[
+        Literal["none", "horizontal", "both"],
+        "mirror images at random: not, left to right, or also upside down",
+    ]
     method: Annotated[str, "method by name, or FILE.py:CLASS"] = "tamatch"
     net: Annotated[str, "net by name, or FILE.py:NAME; `tamatch nets` lists them"]
     weights: Annotated[str, "file of pre-trained weights to start from"] | None = None
@@ -100,12 +114,21 @@ class Run:
 
 
 RUN_OPTIONS: dict[str, Option] = of_dataclass(Run)
+HANDED_ON = {"ema"}  # of these to the method; it has all others in its task, or not at all
 
 
 def method_options(method: str) -> dict[str, Option]:
     """The options a method has of its own, with the defaults its table row fixes."""
-    fixed = entry(method).options
-    own = {k: o for k, o in of_class(get(method)).items() if k not in RUN_OPTIONS}
+    fixed, kind = entry(method).options, get(method)
+    with blaming(f"--method {method}", "reading its options"):
+        found = keywords(kind)
+    for name in found:
+        if name in RUN_OPTIONS and name not in HANDED_ON:
+            raise UsageError(
+                f"{kind.__name__}'s keyword {name} has the name of an option of the run, whose "
+                "value it would never get: call it otherwise."
+            )
+    own = {k: o for k, o in found.items() if o is not None and k not in RUN_OPTIONS}
     return {
         k: dataclasses.replace(o, default=fixed[k]) if k in fixed else o for k, o in own.items()
     }
@@ -141,14 +164,17 @@ def taken_over(values: dict[str, Any]) -> dict[str, Any]:
         return {}
     config = RunFolder(Path(place)).read()["config"]
     own = config.pop("options", {})
-    if values.get("method", config.get("method")) == config.get("method"):
-        config |= own
+    same = values.get("method", config.get("method")) == config.get("method")
     if "net" not in values and nets.is_own(str(config.get("net"))):
         raise UsageError(
             f"--from {place}: its net is code of your own ({config['net']}), which is "
             "not run unasked. Name it: --net FILE.py:NAME."
         )
-    return {k: v for k, v in config.items() if v is not None and k not in ("from_", "weights")}
+    gone = {"from_", "weights", "fold"}
+    if TARGET & values.keys():
+        gone |= TARGET  # one of them in the place of all: they must fit each other
+    said = {k: v for k, v in config.items() if v is not None}
+    return {k: v for k, v in {**said, **(own if same else {})}.items() if k not in gone}
 
 
 def resolve(values: dict[str, Any]) -> Run:
@@ -163,8 +189,8 @@ def resolve(values: dict[str, Any]) -> Run:
     entry(method)  # a wrong name is the first thing to say, before torch is imported
     data = run_values.get("data", Run.data)
     recipe = recipes.defaults(data, method, named="method" in run_values)
-    known = {k: v for k, v in run_values.items() if v is not None}
-    filled = {**without_rivals(recipe.run, known), **known}
+    filled = filled_in(run_values, recipe.run)
+    nets.find(filled["net"])
 
     allowed = method_options(method)
     own = {k: v for k, v in values.items() if k not in RUN_OPTIONS}
@@ -172,21 +198,66 @@ def resolve(values: dict[str, Any]) -> Run:
         if name not in allowed:
             options = {**RUN_OPTIONS, **allowed}
             raise unannotated(name, get(method), method) or unknown(name, options, method)
-    if "target" in allowed and "target" in own:
-        own["target"], prior = read_target(str(own["target"]))
-        filled["prior"] = prior or filled.get("prior")
+    if "target" in allowed:
+        own, prior = with_target(own, filled.get("prior"))
+        filled["prior"] = prior
     chosen = {
         **{k: o.default for k, o in allowed.items()},
         **recipe.options,
         **entry(method).options,
     }
-    chosen.update({k: allowed[k].parse(v) for k, v in own.items()})
+    needed = {k: None for k, o in allowed.items() if o.required}
+    chosen.update({k: allowed[k].parse(v) for k, v in {**needed, **own}.items()})
+    check_fixed(method, chosen)
+    check_heard(chosen, [k for k in own if chosen[k] != allowed[k].default])
     check_together(filled)
     if filled.get("prior") is not None:
         filled["prior"] = shares(filled["prior"], "--prior")
     run = Run(**filled, options={k: chosen[k] for k in allowed})
     check_processes(run)
     return run
+
+
+def with_target(own: dict[str, Any], prior: Shares | None) -> tuple[dict[str, Any], Shares | None]:
+    """The options with the target that known class shares mean, and these shares."""
+    if "target" not in own:
+        return own if prior is None else {**own, "target": "prior"}, prior
+    target, from_file = read_target(str(own["target"]))
+    if prior is not None and target != "prior":
+        raise UsageError(f"--prior gives class shares, and --target {target} others: choose one.")
+    return {**own, "target": target}, from_file or prior
+
+
+def target_follows(run: Run) -> bool:
+    """Does the target follow the model, at a speed that the method leaves open?"""
+    free = run.options.keys() - entry(run.method).options.keys()
+    return "lambda_target" in free and run.options.get("target") == "adaptive"
+
+
+def check_fixed(method: str, chosen: Mapping[str, Any]) -> None:
+    """What the table fixes makes a method what its title says."""
+    row = entry(method)
+    for name, value in row.options.items():
+        if chosen[name] != value:
+            free = next(
+                k for k, other in METHODS.items() if other.path == row.path and not other.options
+            )
+            flag = "--" + name.replace("_", "-")
+            raise UsageError(
+                f"{flag} is {typed(value)} in {method}. For {flag} {typed(chosen[name])}, take "
+                f"--method {free}."
+            )
+
+
+def check_heard(chosen: Mapping[str, Any], given: Iterable[str]) -> None:
+    """What is given for a part of a method must be for one of those that it has."""
+    for name in given:
+        choice, readers = HEARD_BY.get(name, ("", ()))
+        if isinstance(part := chosen.get(choice), str) and part not in readers:
+            raise UsageError(
+                f"--{name.replace('_', '-')} has no effect with --{choice} {part}: it is for "
+                f"--{choice} {' or '.join(readers)}."
+            )
 
 
 def by_name(values: dict[str, Any]) -> dict[str, Any]:
@@ -197,19 +268,22 @@ def by_name(values: dict[str, Any]) -> dict[str, Any]:
             ".npz file with `images` and `labels`."
         )
     method, net = values.get("method"), values.get("net")
-    named = {"method": register(method)} if isinstance(method, type) else {}
+    named = {} if method is None else {"method": register(method)}
     return {**values, **named, **({} if net is None else {"net": nets.register(net)})}
 
 
-def without_rivals(preset: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """A preset less what the user has replaced: equal classes by a long tail, or the reverse."""
-    tail = ("head_labelled", "head_unlabelled", "gamma", "gamma_unlabelled")
+def filled_in(given: Mapping[str, Any], preset: Mapping[str, Any]) -> dict[str, Any]:
+    """What the user gave, and the preset for the rest.
+
+    A long tail takes the place of a preset with equal classes, and the reverse.
+    """
+    known = {k: v for k, v in given.items() if v is not None}
     gone: tuple[str, ...] = ()
-    if "head_labelled" in given:
+    if "head_labelled" in known:
         gone = ("labels_per_class",)
-    elif "labels_per_class" in given:
-        gone = tail
-    return {k: v for k, v in preset.items() if k not in gone}
+    elif "labels_per_class" in known:
+        gone = ("head_labelled", "head_unlabelled", "gamma", "gamma_unlabelled")
+    return {**{k: v for k, v in preset.items() if k not in gone}, **known}
 
 
 def check_together(values: dict[str, Any]) -> None:
@@ -218,6 +292,8 @@ def check_together(values: dict[str, Any]) -> None:
         check_installed()
     if values.get("from_") and values.get("weights"):
         raise UsageError("--from and --weights both give the weights to start from: choose one.")
+    if values.get("from_") and values.get("fold"):
+        raise UsageError("--fold holds labels out that the run of --from has learnt: choose one.")
     if values.get("labels") and (data := values.get("data", Run.data)) in recipes.PROTOCOLS:
         raise UsageError(
             f"--labels adds to the labels of your own images, and {data} has all of its own. Name "
@@ -263,5 +339,9 @@ def read_config(path: Path) -> dict[str, Any]:
 
 def dump(run: Run) -> str:
     """The configuration as YAML that `--config` reads back."""
-    flat = {k: list(v) if isinstance(v, tuple) else v for k, v in run.flat().items()}
-    return str(yaml.safe_dump({k: v for k, v in flat.items() if v is not None}, sort_keys=False))
+    flat = {
+        k: list(v) if isinstance(v, tuple) else v
+        for k, v in run.flat().items()
+        if v is not None or k in run.options  # where it is a value, and not the lack of one
+    }
+    return str(yaml.safe_dump(flat, sort_keys=False))

@@ -10,6 +10,7 @@ import torch
 
 from ..errors import UsageError
 from ..machine import launch
+from ..machine.gpucode import AMPERE
 from .config import Run
 
 IMAGES_SHARE = 0.5  # of the memory; the rest is for the net and what it computes
@@ -49,7 +50,7 @@ def pick_precision(run: Run, device: torch.device) -> str:
     """bf16 on a GPU that multiplies it itself, else fp32, unless the user says otherwise."""
     if run.precision != "auto":
         return run.precision
-    able = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    able = device.type == "cuda" and torch.cuda.get_device_capability(device) >= AMPERE
     return "bf16" if able else "fp32"
 
 

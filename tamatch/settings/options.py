@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import inspect
 import math
+import re
 import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..errors import UsageError
+from ..errors import UsageError, nearest, perhaps
 from ..kinds import Between
+
+KINDS = (int, float, bool, str, tuple[float, ...])  # of values that `parse` can read
+NAMED = re.compile(r"(.+?)=([^=,]+)(?:,|$)|(.+)")  # name=number; a name may have commas in it
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,7 @@ class Option:
     choices: tuple[str, ...] = ()
     optional: bool = False  # None is allowed
     required: bool = False  # there is no default
+    named: bool = False  # several numbers may be given by names, too
 
     @property
     def flag(self) -> str:
@@ -35,11 +39,10 @@ class Option:
 
     def parse(self, value: Any) -> Any:
         """The value in its type, or an error that names the option and what it takes."""
-        if value is None or (value == "none" and self.optional and "none" not in self.choices):
-            if self.optional:
-                return None
-            raise UsageError(f"{self.flag} needs a value.")
-        if isinstance(value, str) and not value.strip():  # an empty path would be this folder
+        text = value.strip() if isinstance(value, str) else None
+        if self.optional and (value is None or (text == "none" and "none" not in self.choices)):
+            return None
+        if value is None or text == "":  # an empty path would be this folder
             raise UsageError(f"{self.flag} needs a value.")
         if self.choices:
             return self._chosen(str(value))
@@ -69,7 +72,7 @@ class Option:
                 raise ValueError
             return number
         if self.type is tuple:
-            return several(value)
+            return several(value, named=self.named)
         return self.type(value)
 
     def _boolean(self, value: Any) -> bool:
@@ -83,52 +86,94 @@ class Option:
     def _chosen(self, value: str) -> str:
         if value in self.choices:
             return value
-        near = difflib.get_close_matches(value, self.choices, n=1)
-        hint = f" Perhaps you meant {near[0]}." if near else ""
+        hint = perhaps(value, self.choices, most=1)
         raise UsageError(f"{self.flag} takes {', '.join(self.choices)}; got {value!r}.{hint}")
 
 
-def several(value: Any) -> tuple[float, ...] | dict[str, float]:
+def several(value: Any, *, named: bool) -> tuple[float, ...] | dict[str, float]:
     """Numbers with commas, or numbers by their names: a=1,b=2."""
-    if isinstance(value, Mapping):
+    if named and isinstance(value, str) and "=" in value:
+        return {name.strip(): float(number) for name, number, _ in NAMED.findall(value)}
+    if named and isinstance(value, Mapping):
         return {str(name): float(number) for name, number in value.items()}
-    items = value.split(",") if isinstance(value, str) else value
-    if isinstance(value, str) and "=" in value:
-        pairs = (item.rpartition("=") for item in items)
-        return {name.strip(): float(number) for name, _, number in pairs}
-    return tuple(float(item) for item in items)
+    if isinstance(value, Mapping):
+        raise TypeError
+    return tuple(float(item) for item in (value.split(",") if isinstance(value, str) else value))
 
 
-def from_hint(name: str, hint: Any, default: Any) -> Option | None:
+def typed(value: Any) -> str:
+    """A value as one types it: what `Option.parse` reads again."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ",".join(f"{name}={number!r}" for name, number in value.items())
+    if isinstance(value, tuple):
+        return ",".join(map(repr, value))
+    return "none" if value is None else str(value)
+
+
+def from_hint(name: str, hint: Any, default: Any, owner: str) -> Option | None:
     """An option from an `Annotated` type; None for a parameter that is not annotated as one."""
-    optional = False
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        optional = type(None) in typing.get_args(hint)
-        hint = next(h for h in typing.get_args(hint) if h is not type(None))
+    hint, *others = alternatives(hint)
     if typing.get_origin(hint) is not typing.Annotated:
         return None
-    kind, *notes = typing.get_args(hint)
+    written, *notes = typing.get_args(hint)
+    kind, *more = alternatives(written)
     choices: tuple[str, ...] = ()
     if typing.get_origin(kind) is Literal:
         choices, kind = typing.get_args(kind), str
-    bounds = next((n for n in notes if isinstance(n, Between)), None)
-    text = next((n for n in notes if isinstance(n, str)), "")
-    required = default in (dataclasses.MISSING, inspect.Parameter.empty)
-    kind = typing.get_origin(kind) or kind
-    default = None if required else default
-    return Option(name, kind, default, text, bounds, choices, optional, required)
+    if kind not in KINDS or {*more} - {type(None)} or not all(isinstance(c, str) for c in choices):
+        raise UsageError(
+            f"{owner}'s option {name} has the type {inspect.formatannotation(written)}. Those of "
+            "options are int, float, bool, str, a Literal of texts and tuple[float, ...], each of "
+            "them also with `| None`."
+        )
+    required = default is dataclasses.MISSING or default is inspect.Parameter.empty
+    option = Option(
+        name,
+        typing.get_origin(kind) or kind,
+        default=None,
+        help=next((n for n in notes if isinstance(n, str)), ""),
+        bounds=next((n for n in notes if isinstance(n, Between)), None),
+        choices=choices,
+        optional=type(None) in (*others, *more),
+        required=required,
+        named=dict[str, float] in others,
+    )
+    return option if required else with_default(option, default, owner)
+
+
+def alternatives(hint: Any) -> list[Any]:
+    """The types of a union, None after the others; one that is none by itself."""
+    union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    return sorted(typing.get_args(hint) if union else [hint], key=lambda h: h is type(None))
+
+
+def with_default(option: Option, default: Any, owner: str) -> Option:
+    """The option with a default, which must be a value that it takes."""
+    try:
+        return dataclasses.replace(option, default=option.parse(default))
+    except UsageError as error:
+        raise UsageError(
+            f"{owner}'s option {option.name} refuses its own default: {error}"
+        ) from None
 
 
 def of_dataclass(cls: Any) -> dict[str, Option]:
     """The options of a configuration dataclass, in the order of its fields."""
     hints = typing.get_type_hints(cls, include_extras=True)
-    found = (from_hint(f.name, hints[f.name], f.default) for f in dataclasses.fields(cls))
+    fields = dataclasses.fields(cls)
+    found = (from_hint(f.name, hints[f.name], f.default, cls.__name__) for f in fields)
     return {option.name: option for option in found if option is not None}
 
 
-def of_class(cls: type) -> dict[str, Option]:
-    """The options of a class: its own keyword parameters, then those its `**` hands to parents."""
-    options: dict[str, Option] = {}
+def keywords(cls: type) -> dict[str, Option | None]:
+    """The keyword parameters of a class, then those its `**` hands to parents; None if no option.
+
+    The class that names a keyword first decides what it is: one that fixes what its parent leaves
+    open names it, too, without an `Annotated` type.
+    """
+    found: dict[str, Option | None] = {}
     for owner in cls.__mro__:
         init = owner.__dict__.get("__init__")
         if init is None or owner is object:
@@ -136,12 +181,11 @@ def of_class(cls: type) -> dict[str, Option]:
         hints = typing.get_type_hints(init, include_extras=True)
         parameters = inspect.signature(init).parameters.values()
         for p in parameters:
-            option = from_hint(p.name, hints.get(p.name), p.default)
-            if option is not None and p.kind is p.KEYWORD_ONLY:
-                options.setdefault(p.name, option)
+            if p.kind is p.KEYWORD_ONLY and p.name not in found:
+                found[p.name] = from_hint(p.name, hints.get(p.name), p.default, cls.__name__)
         if not any(p.kind is p.VAR_KEYWORD for p in parameters):
             break
-    return options
+    return found
 
 
 def unannotated(name: str, cls: type, method: str) -> UsageError | None:
@@ -150,15 +194,13 @@ def unannotated(name: str, cls: type, method: str) -> UsageError | None:
     Keywords of our own methods that do not are for the methods that build on them.
     """
     ours = __name__.partition(".")[0]
-    keywords = (
+    parameters = (
         inspect.signature(owner.__dict__["__init__"]).parameters.get(name)
         for owner in cls.__mro__
         if "__init__" in owner.__dict__
         and owner.__module__.partition(".")[0] not in (ours, "builtins")
     )
-    if not any(
-        keyword is not None and keyword.kind is keyword.KEYWORD_ONLY for keyword in keywords
-    ):
+    if not any(p is not None and p.kind is p.KEYWORD_ONLY for p in parameters):
         return None
     flag = "--" + name.replace("_", "-")
     return UsageError(
@@ -177,7 +219,7 @@ USUAL = {  # what other programs call it
 def unknown(name: str, known: dict[str, Option], method: str) -> UsageError:
     """The error for an option that does not exist, with its near miss."""
     usual = USUAL.get(name)
-    near = [usual] if usual in known else difflib.get_close_matches(name, known, n=1)
+    near = [usual] if usual in known else nearest(name, known, most=1)
     flag = "--" + name.replace("_", "-")
     if not near:
         return UsageError(

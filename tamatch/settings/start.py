@@ -9,10 +9,8 @@ from .. import nets
 from ..data import load
 from ..data.folder import typical_side
 from ..rules import choose, finetune
-from ..rules.choose import Chosen, one
+from ..rules.choose import NOTHING, Chosen, one
 from .config import Run
-
-NOTHING = Chosen({}, {})
 
 
 def start_of(

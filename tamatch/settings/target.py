@@ -55,7 +55,8 @@ def in_order(
     """The shares in the order of the classes; names that are none are told."""
     if len(given) != len(classes):
         raise UsageError(
-            f"--prior gives {len(given)} class shares, but {data} has {len(classes)} classes."
+            f"--prior or --target gives {len(given)} class shares, but {data} has {len(classes)} "
+            "classes."
         )
     if not isinstance(given, Mapping):
         return tuple(given)
@@ -63,7 +64,7 @@ def in_order(
     if strange:
         missing = [name for name in classes if name not in given]
         raise UsageError(
-            f"--prior has a share of {strange[0]!r}, which is no class of {data}; without one is "
-            f"{missing[0]!r}."
+            f"--prior or --target has a share of {strange[0]!r}, which is no class of {data}; "
+            f"without one is {missing[0]!r}."
         )
     return tuple(given[name] for name in classes)

@@ -72,22 +72,6 @@ class Abreast:
 
 
 @contextmanager
-def apart(engine: Engine) -> Iterator[None]:
-    """Work on the engine's own stream, after all that was done before and before all that follows.
-
-    It is where its eager steps belong: what these set up, a captured step finds again.
-    """
-    here = None if engine.stream is None else torch.cuda.current_stream()
-    if engine.stream is None or here is None or here == engine.stream:
-        yield
-        return
-    engine.stream.wait_stream(here)
-    with torch.cuda.stream(engine.stream):
-        yield
-    here.wait_stream(engine.stream)
-
-
-@contextmanager
 def drawing_from(generator: torch.Generator) -> Iterator[None]:
     """Torch's default generator of that device is this one, to be seeded and to draw from."""
     index = generator.device.index  # none where a device was named without its number

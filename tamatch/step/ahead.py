@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from ..machine.branches import join_all
+from ..machine.branches import join_all, read_on
 from ..stats import by_type
 from ..types import Batch
 from .source import Source
@@ -54,10 +54,7 @@ class Ahead:
             join_all()
         self._put(coming)
         if torch.cuda.is_current_stream_capturing():
-            # Torch has 32 streams in all. Where another engine of this capture has the same one, it
-            # must not get the memory that is still read here.
-            for tensor in pytree.tree_leaves(tuple(coming)):
-                tensor.record_stream(here)
+            read_on(here, tuple(coming))
 
     def _put(self, batch: Batch) -> None:
         if self.ready is None:

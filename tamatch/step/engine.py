@@ -89,7 +89,7 @@ class Engine:
         self.optimizer.zero_grad()
         self.method.after_step()
         self.guard.undo()
-        self.meter.add_({"total": loss.total.detach(), **loss.parts}, self.guard.found.bool())
+        self.meter.add_({"total": loss.total, **loss.parts}, self.guard.found.bool())
 
     def precision(self) -> torch.autocast:
         return torch.autocast(self.device.type, self.autocast, enabled=self.autocast is not None)
@@ -97,6 +97,8 @@ class Engine:
     def advance(self) -> None:
         """Do one step: replay it where it is captured, run it eagerly elsewhere."""
         with noticing():
+            if self.graph is None:
+                self.guard.remember()  # before anything that may have no room
             self.turn_to(self.done)
             if self.graph is None and self.warm:
                 self.capture()

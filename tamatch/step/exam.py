@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -71,9 +70,8 @@ class Pool(Exam):
     """
 
     def __init__(self, data: DataSet, split: Split) -> None:
-        given = np.concatenate([split.labelled, split.validation])
-        self.places = np.flatnonzero(~np.isin(split.unlabelled, given))
-        super().__init__(data, split.unlabelled[self.places])
+        self.places = split.unknown_places
+        super().__init__(data, split.unknown)
 
     @property
     def truth(self) -> Indices | None:

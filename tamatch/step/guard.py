@@ -41,6 +41,11 @@ class Guard(nn.Module):
         rest = [p for p in method.parameters() if not p.requires_grad and p not in own]
         self.state = [Twice(tensors) for tensors in by_type([*method.buffers(), *rest])]
 
+    @property
+    def nbytes(self) -> int:
+        """What undoing takes: the state before a step, after it, and the one that is chosen."""
+        return sum(tensors.both.nbytes + tensors.chosen.nbytes for tensors in self.state)
+
     def remember(self) -> None:
         """Before a step: note all state that is not the optimizer's."""
         for tensors in self.state:

@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 
 from .. import dist
 from ..machine.room import NoRoom, no_search
-from ..nets.recompute import unmoved
+from ..machine.tracking import unmoved
 from ..settings.hardware import memory
 from .engine import Engine
 from .exam import Exam
@@ -57,8 +57,6 @@ def estimate(engine: Engine, exams: Iterable[Exam]) -> Estimate:
     method, source = engine.method, engine.source
     weights, buffers = [*method.parameters()], [*method.buffers()]
     learning = [p for p in weights if p.requires_grad]
-    own = {*method.average.parameters()} if method.average is not None else set()
-    undone = [p for p in weights if not p.requires_grad and p not in own]
     pools = source.pools if isinstance(source, Resident) else ()
     tests = (exam.images for exam in exams if isinstance(exam.images, Tensor))
     names = (method.views.x, method.views.u)
@@ -67,7 +65,7 @@ def estimate(engine: Engine, exams: Iterable[Exam]) -> Estimate:
     return Estimate(
         weights=size_of(weights, buffers, learning),
         optimizer=size_of(learning) * (2 if isinstance(engine.optimizer, AdamW) else 1),
-        guard=3 * size_of(buffers, undone),  # before, after, and the one that is chosen
+        guard=engine.guard.nbytes,
         images=size_of(pools, tests),
         step=views * FLOATS * pixels + passes(engine, views),
     )

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from .. import dist
+from ..errors import UsageError
 
 
 class Meter:
@@ -17,14 +18,16 @@ class Meter:
 
     def __init__(self, device: torch.device | str = "cpu") -> None:
         self.count = torch.zeros((), dtype=torch.float64, device=device)
-        self.names: list[str] = []
+        self.shapes: dict[str, torch.Size] = {}
 
+    @torch.no_grad()
     def add_(self, parts: dict[str, Tensor], bad: Tensor) -> None:
         """Take in the values of one step, unless it was a bad one."""
         parts = joint(parts)
-        if not self.names:
+        if not self.shapes:
             self._lay_out(parts)
-        values = [parts[name] for name in self.names]
+        self._compare({name: value.shape for name, value in parts.items()})
+        values = [parts[name] for name in self.shapes]
         for dtype in {value.dtype for value in values}:
             here = [i for i, value in enumerate(values) if value.dtype == dtype]
             torch._foreach_copy_([self.present[i] for i in here], [values[i] for i in here])
@@ -40,28 +43,27 @@ class Meter:
         if count:
             means = torch.where(self.is_max, self.total, self.total / count).cpu()
             parts = self._cut(means)
-            values = {name: part.tolist() for name, part in zip(self.names, parts, strict=True)}
+            values = {name: part.tolist() for name, part in zip(self.shapes, parts, strict=True)}
             self.total.zero_()
         self.count.zero_()
         return values
 
     def state_dict(self) -> dict[str, Tensor]:
         """The sums by name, and of how many steps they are."""
-        totals = self._cut(self.total) if self.names else []
-        return {"count": self.count, **dict(zip(self.names, totals, strict=True))}
+        totals = self._cut(self.total) if self.shapes else []
+        return {"count": self.count, **dict(zip(self.shapes, totals, strict=True))}
 
     def load_state_dict(self, sums: dict[str, Tensor]) -> None:
         """Go on from saved sums."""
         self.count.copy_(sums["count"])
         parts = {name: value for name, value in sums.items() if name != "count"}
-        if parts and not self.names:
+        if parts and not self.shapes:
             self._lay_out(parts)
-        for name, total in zip(self.names, self._cut(self.total) if parts else [], strict=True):
+        for name, total in zip(self.shapes, self._cut(self.total) if parts else [], strict=True):
             total.copy_(parts[name])
 
     def _lay_out(self, parts: dict[str, Tensor]) -> None:
-        self.names = list(parts)
-        self.shapes = [value.shape for value in parts.values()]
+        self.shapes = {name: value.shape for name, value in parts.items()}
         largest = [name.startswith("max_") for name, v in parts.items() for _ in range(v.numel())]
         device = self.count.device
         self.is_max = torch.tensor(largest, device=device)
@@ -69,9 +71,19 @@ class Meter:
         self.step = torch.zeros_like(self.total)
         self.present = self._cut(self.step)
 
+    def _compare(self, shapes: dict[str, torch.Size]) -> None:
+        names = {**self.shapes, **shapes}
+        for name in (n for n in names if shapes.get(n) != self.shapes.get(n)):
+            raise UsageError(
+                f"the part {name!r} of the method's loss is not in each step, or changes its "
+                "shape. The same parts must be there each time: zeros, where one has nothing to "
+                "tell."
+            )
+
     def _cut(self, line: Tensor) -> list[Tensor]:
-        pieces = torch.split(line, [shape.numel() for shape in self.shapes])
-        return [piece.view(shape) for piece, shape in zip(pieces, self.shapes, strict=True)]
+        shapes = self.shapes.values()
+        pieces = torch.split(line, [shape.numel() for shape in shapes])
+        return [piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True)]
 
 
 def joint(parts: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, AdamW, Optimizer
 
-from tamatch.errors import UsageError
+from ..errors import UsageError
 
 __all__ = ["Optimizer", "build_optimizer", "parameter_groups", "schedule", "set_lr_"]
 
@@ -67,7 +67,7 @@ def schedule(progress_step: Tensor, steps: int, warmup: int = 0) -> Tensor:
     return torch.where(t < warmup, t / max(warmup, 1), cosine)
 
 
-def build_optimizer(name: str, groups: list[Group], momentum: float = 0.9) -> Optimizer:
+def build_optimizer(name: str, groups: list[Group]) -> Optimizer:
     """SGD with Nesterov momentum, or AdamW; fused, each group's `lr` a tensor on the device."""
     base = torch.tensor([group["base_lr"] for group in groups], dtype=torch.float64)
     base = base.to(groups[0]["params"][0].device)
@@ -75,9 +75,9 @@ def build_optimizer(name: str, groups: list[Group], momentum: float = 0.9) -> Op
     groups = [dict(group, lr=rate) for group, rate in zip(groups, rates.unbind(), strict=True)]
     optimizer: Optimizer
     if name == "sgd":
-        optimizer = SGD(groups, momentum=momentum, nesterov=momentum > 0, fused=True)
+        optimizer = SGD(groups, momentum=0.9, nesterov=True, fused=True)
         # Torch would leave them uninitialised if the first step of all is one to be skipped.
-        for parameter in (p for group in groups for p in group["params"] if momentum > 0):
+        for parameter in (p for group in groups for p in group["params"]):
             optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
     elif name == "adamw":
         cuda = all(group["lr"].is_cuda for group in groups)

@@ -59,8 +59,9 @@ class Source(ABC):
         if step // BLOCK == self.block:
             return
         self.block = step // BLOCK
-        for table, sampler in zip(self.tables, self.samplers, strict=True):
-            table.copy_(torch.from_numpy(sampler.ids(self.block * BLOCK, BLOCK)))
+        drawn = [torch.from_numpy(s.ids(self.block * BLOCK, BLOCK)) for s in self.samplers]
+        for table, ids in zip(self.tables, drawn, strict=True):
+            table.copy_(ids.pin_memory() if table.is_cuda else ids, non_blocking=True)
 
     def ids(self, step: Tensor) -> tuple[Tensor, Tensor]:
         """Positions of the labelled and the unlabelled images of a step."""
@@ -148,16 +149,21 @@ class Streamed(Source):
 
 
 class OnHost:
-    """Images that stay where they are, read a slice at a time."""
+    """Images that stay where they are, read a slice at a time.
 
-    def __init__(self, images: Pixels, indices: Indices) -> None:
+    A CPU is faster with `channels_last`, which is how they are stored; the last bits depend on it.
+    """
+
+    def __init__(self, images: Pixels, indices: Indices, *, channels_last: bool = False) -> None:
         self.pixels, self.indices = images, indices
+        self.layout = torch.channels_last if channels_last else torch.contiguous_format
 
     def __len__(self) -> int:
         return len(self.indices)
 
     def __getitem__(self, part: slice) -> Tensor:
-        return to_device(self.pixels, self.indices[part], torch.device("cpu"))
+        found = torch.from_numpy(self.pixels[self.indices[part]]).permute(0, 3, 1, 2)
+        return found.contiguous(memory_format=self.layout)
 
 
 def to_device(images: Pixels, indices: Indices, device: torch.device) -> Tensor:

@@ -15,9 +15,7 @@ MOST = 100  # classes that are drawn one by one
 def check_installed() -> None:
     """An error that says how to get the package, where it is missing."""
     if find_spec("tensorboard") is None:
-        raise UsageError(
-            "--tensorboard needs the package tensorboard: `pip install 'tamatch[tensorboard]'`."
-        )
+        raise UsageError("--tensorboard needs the package tensorboard: `pip install tensorboard`.")
 
 
 class Events:

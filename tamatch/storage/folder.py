@@ -66,7 +66,6 @@ class RunFolder:
         self.split = path / "split.csv"
         self.checkpoints = path / "checkpoints"
         self.model = path / "model"
-        self.predictions = path / "predictions" / "test.csv"
         self.views = path / "batch.png"
         self.log = path / "log.txt"
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from ..errors import DataError
 from .files import write_bytes
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what makes a spreadsheet evaluate a cell
@@ -32,3 +33,17 @@ def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]
     table.writerow(header)
     table.writerows([neutralise(cell) for cell in row] for row in rows)
     write_bytes(path, text.getvalue().encode())
+
+
+def read_rows(path: Path, *columns: str) -> Iterator[dict[str, str]]:
+    """These columns of a file that `write_table` wrote, every cell restored."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            table = csv.DictReader(file, restval="")
+            if missing := [name for name in columns if name not in (table.fieldnames or ())]:
+                raise csv.Error(f"it has no column {missing[0]}")
+            for row in table:
+                yield {name: restore(row[name]) for name in columns}
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{path} is no table of a run: {reason}.") from None

@@ -1,17 +1,15 @@
-"""The gallery shows every operation and stays small."""
+"""The picture of every operation in the docs: made by the operations themselves."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
-from tamatch.augment.gallery import gallery, write_gallery
 from tests.augment.oracle import pictures, pillow
+from tests.gallery import PICTURE, flower, gallery
 
 
-def test_tiles_are_the_operations(tmp_path: Path) -> None:
+def test_tiles_are_the_operations() -> None:
     image = pictures(1, 40, 40)[0]
     sheet = np.array(gallery(image))
     original = Image.fromarray(image.permute(1, 2, 0).numpy())
@@ -21,6 +19,10 @@ def test_tiles_are_the_operations(tmp_path: Path) -> None:
     expected = np.array(pillow("Brightness", original, 0.95))
     assert np.abs(tile.astype(int) - expected).max() <= 1
 
-    write_gallery(image, tmp_path / "gallery.png")
-    with Image.open(tmp_path / "gallery.png") as saved:
-        assert saved.size == (sheet.shape[1], sheet.shape[0])
+
+def test_the_picture_is_of_today_s_operations() -> None:
+    """If this fails: `python -m tests.gallery` draws it anew."""
+    drawn = np.asarray(gallery(flower())).astype(int)
+    with Image.open(PICTURE) as saved:
+        shown = np.asarray(saved.convert("RGB")).astype(int)
+    assert shown.shape == drawn.shape and np.abs(shown - drawn).mean() < 3  # of 256 colours

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,6 +34,15 @@ def result(cell: Cell, error: float = 20.0, **changes: Any) -> Result:
         "variant": cell.variant.name if cell.variant else None,
     }  # fmt: skip
     return Result(**(fields | changes))
+
+
+def strict_json(path: Path) -> Any:
+    """The content of a file that any program can read, not only Python: NaN is no JSON."""
+
+    def refuse(word: str) -> None:
+        raise ValueError(f"{path} holds {word}")
+
+    return json.loads(path.read_text(), parse_constant=refuse)
 
 
 def small_recipes(monkeypatch: pytest.MonkeyPatch) -> None:

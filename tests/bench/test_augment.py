@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from tamatch.augment import Augment, Policy
 from tamatch.bench import speed
 from tamatch.bench.pillow_loop import pillow_loop
 from tamatch.cli import main
+from tests.bench.made import strict_json
 
 POLICY = Policy(16, (0.5, 0.5, 0.5), (0.25, 0.25, 0.25))
 
@@ -23,7 +23,7 @@ def test_the_table_and_the_file_hold_the_same(
     words = "bench augment --sizes 32 --batches 8,16 --seconds 0.01 --device cpu --out"
     assert main([*words.split(), str(out)]) == 0
     shown = capsys.readouterr().out
-    found = json.loads(out.read_text())
+    found = strict_json(out)
     assert found["threads"] >= 1 and found["gpu"] is None
     batches = [s for s in found["speeds"] if s["work"] != "step"]
     assert {(s["work"], s["images"], s["how"]) for s in batches} == {
@@ -67,11 +67,13 @@ def test_speed_of_a_step(
     out = tmp_path / "speed.json"
     words = f"bench speed --works tiny --steps 20 --device cpu --images {images} --out {out}"
     assert main(words.split()) == 0
-    (found,) = json.loads(out.read_text())["speeds"]
+    (found,) = strict_json(out)["speeds"]
     # which of the two is longer, a busy machine may turn round for so short a step
     assert found["ms_per_step"] > 0 and found["ms_augment"] > 0
     assert found["images_per_second"] == pytest.approx(1000 * 12 / found["ms_per_step"])
-    assert f"{found['ms_per_step']:.3f}" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert found["peak_gib"] is None and "nan" not in shown
+    assert f"{found['ms_per_step']:.3f}" in shown
 
 
 @pytest.mark.gpu
@@ -79,5 +81,5 @@ def test_augmentation_captured(tmp_path: Path) -> None:
     out = tmp_path / "speed.json"
     words = "bench augment --sizes 32 --batches 64 --seconds 0.05 --out"
     assert main([*words.split(), str(out)]) == 0
-    found = json.loads(out.read_text())
+    found = strict_json(out)
     assert found["gpu"] and {s["how"] for s in found["speeds"]} > {"cuda", "cuda graph"}

@@ -5,17 +5,22 @@ from __future__ import annotations
 import dataclasses
 from argparse import Namespace
 from fractions import Fraction
+from importlib.util import module_from_spec, spec_from_file_location
 
 import pytest
+from torch import nn
 
-from tamatch.bench import scale
+from tamatch.bench import plans, scale
 from tamatch.bench.cells import Cell
-from tamatch.bench.choose import restricted, scale_of, seeds, share
+from tamatch.bench.choose import restricted, scale_of, share
 from tamatch.bench.plans import PLANS
 from tamatch.bench.settings import DIGITS, LONG_TAIL
 from tamatch.errors import UsageError
+from tamatch.methods import METHODS
+from tamatch.methods.dash import Dash
 from tamatch.methods.tamatch import LAMBDA_TARGET
 from tamatch.settings.config import configure, method_options
+from tamatch.types import Task
 
 EIGHTH = Fraction(1, 8)
 
@@ -29,12 +34,22 @@ EIGHTH = Fraction(1, 8)
         ("ablation-lt", 6 * 4 * 3),
         ("causes", 12 * 3),
         ("stand-in", 8 * 2 * 3),
-        ("digits", 24 * 3),
+        ("digits", len(METHODS) * 3),
     ],
 )
 def test_the_number_of_runs(bench: str, count: int) -> None:
     cells = PLANS[bench].cells(bench)
     assert len(cells) == count == len({cell.name for cell in cells})
+
+
+def test_a_new_method_is_no_row_of_the_paper_s_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(METHODS, "tamatch_newer", METHODS["tamatch"])
+    spec = spec_from_file_location("tamatch.bench.later", plans.__file__)
+    assert spec is not None and spec.loader is not None
+    later = module_from_spec(spec)
+    spec.loader.exec_module(later)
+    changed = {name for name, plan in later.PLANS.items() if plan != PLANS[name]}
+    assert changed == {"digits"}  # which has all methods
 
 
 def test_what_stl10_lacks() -> None:
@@ -90,6 +105,8 @@ def test_scale_shrinks_what_is_counted_in_steps() -> None:
     assert scale.shortened("cifar100", "comatch", EIGHTH)["memory_after"] == 128
     assert scale.shortened("digits", "simmatch", EIGHTH)["memory_after"] == 12  # of its own 100
     assert scale.shortened("cifar100", "tamatch", scale.FULL) == {}
+    dash = scale.shortened("cifar10-lt", "dash", EIGHTH)
+    assert (dash["rho_period"], dash["supervised_steps"]) == (1280, 256)
 
 
 def test_scale_keeps_the_way_of_the_target() -> None:
@@ -110,6 +127,11 @@ def test_scale_keeps_the_way_of_the_target() -> None:
 def test_constants_are_those_of_the_methods() -> None:
     assert scale.LAMBDA_TARGET == LAMBDA_TARGET
     assert method_options("tamatch")["lambda_model"].default == scale.LAMBDA_MODEL
+    for data in ("cifar10-lt", "digits"):
+        task = Task(2, 4, 4, (0.5, 0.5), steps=scale.full_steps(data))
+        dash = Dash(nn.Linear(2, 2), task)
+        own = {"rho_period": dash.period, "supervised_steps": dash.warmup}
+        assert scale.dash_counts(data) == own
     for method, steps in scale.MEMORY_AFTER.items():
         assert method_options(method)["memory_after"].default == steps
 
@@ -153,9 +175,6 @@ def test_restrictions() -> None:
     assert [s.name for s in plan.settings] == ["lt-500-4000-100"]
     with pytest.raises(UsageError, match="Perhaps you meant fixmatch"):
         restricted(Namespace(bench="lt", methods="fixmach", settings=None))
-    assert seeds("2, 0,2") == (2, 0)
-    with pytest.raises(UsageError, match="--seeds"):
-        seeds("0,a")
 
 
 def test_a_figure_is_of_one_data_set() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +18,7 @@ from tamatch.bench.plans import PLANS
 from tamatch.bench.store import Store
 from tamatch.cli import main
 from tamatch.data import load
+from tamatch.methods import METHODS
 from tamatch.nets import build
 from tests.bench.made import NET, noise, result, small_recipes
 
@@ -105,7 +108,7 @@ def test_without_matplotlib(
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert main(["bench", "toy"]) == 2
-    assert "pip install tamatch[figures]" in capsys.readouterr().err
+    assert "figures need matplotlib: `pip install matplotlib`." in capsys.readouterr().err
 
 
 def test_toy(capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,12 +143,32 @@ def test_the_weights_that_runs_start_from_are_told(
     assert config["weights"] == "tiny.safetensors"
 
 
+@pytest.mark.parametrize("words", ["--seeds 0", "--seeds 0 --show", "--seeds 0,1 --list"])
+def test_results_from_other_weights_are_refused(
+    words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, bench = Store(Path("results")), "usb --methods fixmatch --settings eurosat-20"
+    cell, *_ = (c for c in PLANS["usb"].cells("usb") if c.setting.name == "eurosat-20")
+    store.write(cell := dataclasses.replace(cell, method="fixmatch"), result(cell))
+    begin = ["bench", *bench.split(), *words.split()]
+    assert main([*begin, "--weights", "new/w2.npz"]) == 2
+    told = capsys.readouterr().err
+    assert (
+        "results/eurosat-20/fixmatch.s0.full.r1.json started from random weights, and this command "
+        "starts from w2.npz. Give it other folders (--results, --runs)"
+    ) in told
+    store.write(cell, result(cell, config={"weights": "w2.npz"}))
+    refused = "--list" in words  # that lists a run from random weights beside the one that is in
+    assert main(begin) == (2 if refused else 0)
+    assert ("started from w2.npz" in capsys.readouterr().err) == refused
+
+
 @pytest.mark.usefixtures("small")
 def test_rank_of_own_results(capsys: pytest.CaptureFixture[str]) -> None:
     main(["bench", "digits", "--methods", "fixmatch", "--seeds", "0", "--steps", "2"])
     assert main(["bench", "rank", "--of", "digits", "--steps", "2"]) == 0
     shown = capsys.readouterr().out
-    assert "1 of 72 cells in" in shown
+    assert f"1 of {3 * len(METHODS)} cells in" in shown
     ours = shown.split("From our results")[1].splitlines()
     (row,) = (line for line in ours if line.startswith("FixMatch "))
     assert "10.83" not in row  # the paper's rank is one among other settings
@@ -154,8 +177,9 @@ def test_rank_of_own_results(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "count"),
     [
-        ("usb", 348), ("lt", 48), ("ablation-usb", 30), ("ablation-lt", 72), ("digits", 72),
-        ("causes", 36), ("stand-in", 48), ("bias", 6), ("clipping", 6),
+        ("usb", 348), ("lt", 48), ("ablation-usb", 30), ("ablation-lt", 72),
+        ("digits", 3 * len(METHODS)), ("causes", 36), ("stand-in", 48), ("bias", 6),
+        ("clipping", 6),
         ("lt --methods tamatch --seeds 0,1,2,3,4", 20),
         ("usb --settings eurosat-20", 60), ("usb --cell 2/100", 4),
     ],
@@ -178,6 +202,17 @@ def test_a_listed_run_is_the_command_that_makes_it(capsys: pytest.CaptureFixture
         assert wanted in shown
     assert any(row.startswith("lambda_target: 0.99992") for row in shown)
     assert "Unchanged" in last
+
+
+def test_a_listed_run_has_the_options_of_the_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "usb --methods tamatch --settings eurosat-20 --list --device cpu --weights w.npz"
+    main(["bench", *words.split(), "--root", "my data"])
+    line = capsys.readouterr().out.splitlines()[0]
+    made_by = shlex.split(line.split("tamatch ", 1)[1])
+    assert main([*made_by, "--print-config"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    for wanted in ("weights: w.npz", "root: my data", "device: cpu"):
+        assert wanted in shown
 
 
 def test_names_and_near_misses(capsys: pytest.CaptureFixture[str]) -> None:

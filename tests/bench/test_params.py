@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tamatch.bench.params import DATA, DELIBERATE, OURS, differences, page
 from tamatch.bench.published import TABLE_6, TABLE_7
 from tamatch.rules.recipes import PROTOCOLS
@@ -28,6 +30,25 @@ def test_every_difference_has_a_reason_and_no_reason_is_stale() -> None:
 def test_all_printed_rows_are_covered() -> None:
     assert list(OURS) == list(TABLE_6) == list(TABLE_7)
     assert {c for table in (TABLE_6, TABLE_7) for row in table.values() for c in row} == set(DATA)
+
+
+def test_what_is_only_described_is_not_called_equal() -> None:
+    for grid in page().grids:
+        marks = {row[0]: row[-1] for row in grid.rows}
+        assert {name for name, mark in marks.items() if mark == "not compared"} == {
+            "Scheduler", "Strong Augmentation",
+        }  # fmt: skip
+        strong = next(row for row in grid.rows if row[0] == "Strong Augmentation")
+        assert strong[1] == "RandAugment, cut-out"
+
+
+def test_flips_are_those_of_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PROTOCOLS["cifar100"], "flips", "none")
+    assert differences()["CIFAR-100", "Weak Augmentation"][0] == "Random Crop"
+
+
+def test_the_precision_is_told() -> None:
+    assert any("bfloat16" in note and "--precision fp32" in note for note in page().notes)
 
 
 def test_lengths_that_the_text_gives() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,9 @@ import pytest
 from scipy.stats import rankdata
 
 from tamatch.bench.plans import PLANS
-from tamatch.bench.published import TABLE_2
+from tamatch.bench.published import TABLE_1, TABLE_2
 from tamatch.bench.rank import disagreements, page, printed_errors, standings
+from tamatch.bench.scale import FULL
 from tamatch.bench.store import Store
 from tests.bench.made import result
 
@@ -54,17 +56,68 @@ def test_fixmatch_ties_with_nobody() -> None:
         assert sum(row.get(setting) == value for row in errors.values()) == 1
 
 
-def test_own_results_are_ranked_too(tmp_path: Path) -> None:
-    given = Namespace(of="lt", scale=None, steps=None, results=tmp_path, score="error_last")
-    assert len(page(given).grids) == 1
-    errors = {"supervised": 1.0, "fixmatch": 30.0, "tamatch": 20.0}
-    store = Store(tmp_path)
-    for cell in PLANS["lt"].cells("lt", (0, 1)):
+def ask(results: Path, of: str = "lt", scale: str | None = None) -> Namespace:
+    return Namespace(of=of, scale=scale, steps=None, results=results, score="error_last")
+
+
+def fill(store: Store, bench: str, scale: Fraction, errors: dict[str, float]) -> None:
+    for cell in PLANS[bench].cells(bench, (0, 1), scale):
         if cell.method in errors:
             store.write(cell, result(cell, errors[cell.method] + cell.seed))
+
+
+def test_own_results_are_ranked_too(tmp_path: Path) -> None:
+    given = ask(tmp_path)
+    assert len(page(given).grids) == 1
+    fill(Store(tmp_path), "lt", FULL, {"supervised": 1.0, "fixmatch": 30.0, "tamatch": 20.0})
     _, own = page(given).grids
     assert "24 of 48 cells in" in own.title
     assert [row[:2] for row in own.rows] == [("TaMatch", "1.00"), ("FixMatch", "2.00")]
     assert own.rows[0][3] == "20.50"
     given.scale = "1/8"
     assert f"No run of this length is in {tmp_path}; the full length has 24." in page(given).notes
+
+
+def test_only_settings_in_which_all_have_results_are_ranked(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    fill(store, "lt", FULL, {"fixmatch": 30.0, "tamatch": 20.0})
+    (note,) = (note for note in page(ask(tmp_path)).notes if note.startswith("Not ranked"))
+    assert note == "Not ranked, as no result is in: FreeMatch."
+    last = [cell for cell in PLANS["lt"].cells("lt") if cell.method == "freematch"][-1]
+    store.write(last, result(last, 10.0))
+    shown = page(ask(tmp_path))
+    assert [row[:2] for row in shown.grids[1].rows] == [
+        ("FreeMatch", "1.00"), ("TaMatch", "2.00"), ("FixMatch", "3.00"),
+    ]  # fmt: skip
+    assert {row[-1] for row in shown.grids[1].rows} == {"1"}
+    left_out = [note for note in shown.notes if "is left out" in note]
+    assert left_out[0] == "CIFAR-10-LT, 1500 / 3000, γ = 100 is left out: no result of FreeMatch."
+    assert len(left_out) == 3
+    for cell in PLANS["lt"].cells("lt", (0, 1)):
+        if cell.setting == last.setting and cell.method == "tamatch":
+            store.path(cell).unlink()
+    assert len(page(ask(tmp_path)).grids) == 1  # no setting is left
+
+
+def test_what_the_paper_has_no_value_of_holds_up_no_setting(tmp_path: Path) -> None:
+    """CRMatch is not run on STL-10; the paper's ranks are shown beside a whole table alone."""
+    store = Store(tmp_path)
+    errors = dict.fromkeys(TABLE_1, 20.0)
+    fill(store, "usb", FULL, errors)
+    own = {row[0]: row for row in page(ask(tmp_path, "usb")).grids[1].rows}
+    assert own["CRMatch"][-1] == "4" and own["TaMatch"][-1] == "6"
+    assert own["TaMatch"][2] == "2.00"
+    for cell in PLANS["usb"].cells("usb", (0, 1)):
+        if cell.method == "crmatch":
+            store.path(cell).unlink()
+    own = {row[0]: row for row in page(ask(tmp_path, "usb")).grids[1].rows}
+    assert own["TaMatch"][-1] == "6" and own["TaMatch"][2] == ""
+
+
+def test_ranks_say_what_runs_they_are_of(tmp_path: Path) -> None:
+    fill(Store(tmp_path), "usb", Fraction(1, 8), {"fixmatch": 30.0, "tamatch": 20.0})
+    shown = page(ask(tmp_path, "usb", "1/8"))
+    assert ", runs of 1/8 of the full length: 24 of 348" in shown.grids[1].title
+    notes = " ".join(shown.notes)
+    assert "204,800 → 25,600" in notes and "Started from: random weights (24 runs)." in notes
+    assert "Made by 0123456789ab on cpu." in notes

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,14 +14,16 @@ from tamatch.bench.claims import CLAIMS
 from tamatch.bench.curves import Curve
 from tamatch.bench.evidence import (
     Evidence,
-    Judge,
+    best_of_table_1,
     better_worst_class,
     costs_more,
+    larger_swings,
     lower_error,
-    lower_kl,
     ratio_near_one,
     same_utilization,
     smaller_deviation,
+    smaller_deviations_of_table_1,
+    throughout,
 )
 from tamatch.bench.plans import PLANS
 from tamatch.bench.reproduction import draw, page
@@ -70,35 +71,55 @@ def test_a_lower_error_is_judged_setting_by_setting(evidence: Evidence) -> None:
     assert verdict.said == "holds in 4 of 4 settings"
     assert "500/4000, γ 150: 21.00 against 22.00" in verdict.figures
     worse = Cell("lt", LONG_TAIL[3], "tamatch", 0, EIGHTH)
+    evidence.store.write(worse, replace(result(worse, 99.0), error_best=20.0))
+    assert judge(evidence).said == (
+        "holds in 3 of 4 settings; at the best test holds in 4 of 4 settings"
+    )
     evidence.store.write(worse, result(worse, 99.0))
     assert judge(evidence).said == "holds in 3 of 4 settings"
     evidence.store.path(worse).unlink()
-    said = judge(evidence).said
-    assert said == "open: 1 of 24 cells missing; so far holds in 4 of 4 settings"
+    verdict = judge(evidence)
+    assert verdict.said == "open: 1 of 24 cells missing; so far holds in 4 of 4 settings"
+    assert "21.50 against 22.00 (n = 2 and 3)" in verdict.figures
 
 
-def late(value: float) -> Curve:
-    """A curve of this mean over the second half of a run."""
-    return Curve([1, 2, 3, 4], [0.0, 0.0, value, value])
+def along(*values: float) -> Curve:
+    """A curve with one point for each eighth of a run."""
+    return Curve([*range(1, 9)], [*values])
 
 
-@pytest.mark.parametrize(
-    ("judge", "field", "better", "worse", "shown"),
-    [
-        (lower_kl, "kl_truth", late(0.1), late(0.2), "{:.4f} against {:.4f} nats"),
-        (better_worst_class, "per_class_accuracy", [71.0, None], [60.0], "{:.1f} against {:.1f} %"),
-    ],
-)
-def test_how_two_methods_stand_to_each_other(
-    evidence: Evidence, judge: Judge, field: str, better: Any, worse: Any, shown: str
-) -> None:
-    for ours, theirs, holds in ((better, worse, 4), (worse, better, 0)):
-        fill(evidence.store, "tamatch", lambda *_: 20.0, **{field: ours})
-        fill(evidence.store, "fixmatch", lambda *_: 20.0, **{field: theirs})
-        verdict = judge(evidence)
+def level(value: float) -> Curve:
+    return along(*[value] * 8)
+
+
+def two(evidence: Evidence, field: str, ours: object, theirs: object) -> None:
+    fill(evidence.store, "tamatch", lambda *_: 20.0, **{field: ours})
+    fill(evidence.store, "fixmatch", lambda *_: 20.0, **{field: theirs})
+
+
+def test_the_weakest_class(evidence: Evidence) -> None:
+    for ours, theirs, holds in (([71.0, None], [60.0], 4), ([60.0], [71.0, None], 0)):
+        two(evidence, "per_class_accuracy", ours, theirs)
+        verdict = better_worst_class(evidence)
         assert verdict.said == f"holds in {holds} of 4 settings"
-    figures = shown.format(*((0.2, 0.1) if field == "kl_truth" else (60, 71)))
-    assert f"500/4000, γ 150: {figures}" in verdict.figures
+    assert "500/4000, γ 150: 60.0 against 71.0 %" in verdict.figures
+
+
+def test_lower_throughout_is_in_every_eighth_after_the_first(evidence: Evidence) -> None:
+    two(evidence, "kl_truth", along(9, *[0.1] * 7), level(0.2))
+    verdict = throughout(evidence)
+    assert verdict.said == "holds in 4 of 4 settings"
+    assert "lower in 7 of 7, 0.1000 against 0.2000 nats in the last" in verdict.figures
+    two(evidence, "kl_truth", along(9, *[0.1] * 6, 0.3), level(0.2))
+    verdict = throughout(evidence)
+    assert verdict.said == "holds in 0 of 4 settings" and "lower in 6 of 7" in verdict.figures
+
+
+def test_oscillations_are_compared_from_point_to_point(evidence: Evidence) -> None:
+    two(evidence, "kl_truth", level(0.2), along(9, *[0.1, 0.2] * 3, 0.1))
+    verdict = larger_swings(evidence)
+    assert verdict.said == "holds in 4 of 4 settings"
+    assert "changes by a factor of 2.00 against 1.00" in verdict.figures
 
 
 @pytest.mark.parametrize(("share", "holds"), [(0.86, 4), (0.94, 4), (0.84, 0), (0.96, 0)])
@@ -106,7 +127,7 @@ def test_utilizations_within_five_points_are_alike(
     evidence: Evidence, share: float, holds: int
 ) -> None:
     for method, own in (("tamatch", share), ("fixmatch", 0.9)):
-        fill(evidence.store, method, lambda *_: 20.0, utilization=late(own))
+        fill(evidence.store, method, lambda *_: 20.0, utilization=level(own))
     verdict = same_utilization(evidence)
     assert verdict.said == f"holds in {holds} of 4 settings"
     assert f"{100 * share:.1f} against 90.0 %" in verdict.figures
@@ -130,17 +151,45 @@ def test_what_an_ablation_costs(evidence: Evidence, at_150: float, said: str) ->
     fill(evidence.store, name, lambda setting, seed: 20.0 + cost[setting.options["gamma"]])
     verdict = costs_more(name, 150)(evidence)
     assert verdict.said == said
-    assert verdict.figures == f"{at_150:+.2f} points at γ 150, +1.00 at the other"
+    assert verdict.figures.startswith(f"{at_150:+.2f} points at γ 150, +1.00 at the other. At the ")
 
 
 def test_the_ratio_at_the_end(evidence: Evidence) -> None:
-    falling, bound = Curve([1, 2, 3], [9.0, 7.0, 1.05]), Curve([1, 2, 3], [3.0, 2.0, 1.01])
+    falling, bound = Curve([1, 2, 3], [2.0, 7.0, 1.05]), Curve([1, 2, 3], [3.0, 2.0, 1.01])
     fill(evidence.store, "tamatch", lambda *_: 20.0, largest_ratio=falling, r_max=bound)
     verdict = ratio_near_one(evidence)
     assert verdict.said == "holds in 4 of 4 settings"
-    assert "largest r 7.00 early, 1.05 at the end, where r_max is 1.01" in verdict.figures
+    assert "largest r 7.00 at its peak, 1.05 at the end, where r_max is 1.01" in verdict.figures
     fill(evidence.store, "tamatch", lambda *_: 20.0)  # as the first results: without these curves
-    assert ratio_near_one(evidence).figures == "none yet"
+    verdict = ratio_near_one(evidence)
+    assert (verdict.said, verdict.figures) == ("open: 12 of 12 cells missing", "none yet")
+
+
+def test_the_claims_of_table_1_are_judged_by_its_runs(evidence: Evidence) -> None:
+    cells = PLANS["usb"].cells("usb")
+    assert best_of_table_1(evidence).said == "open: 348 of 348 cells missing"
+    for cell in cells:
+        ours = cell.method == "tamatch"
+        error = 10.0 + 0.1 * cell.seed if ours else 20.0 + cell.seed
+        evidence.store.write(cell, result(cell, error, made=MADE))
+    assert best_of_table_1(evidence).said == "holds"
+    verdict = smaller_deviations_of_table_1(evidence)
+    assert verdict.said == "the print holds it in 4 of 6 settings, ours in 6 of 6"
+    for cell in cells[-1:]:
+        evidence.store.write(cell, result(cell, 500.0, made=MADE))
+    assert cells[-1].method == "tamatch"
+    assert best_of_table_1(evidence).said == "does not hold"
+    text = page(evidence.store, evidence.store.folder)
+    assert "## Table 1: error (%) on CIFAR-100, STL-10 and EuroSAT, runs of full length" in text
+    assert "348 of 348 cells in" in text
+
+
+def test_the_claims_are_judged_by_the_longest_complete_runs(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    assert "judged by runs of 1/8 of the full length" in page(store, tmp_path)
+    for cell in PLANS["lt"].cells("lt"):
+        store.write(cell, result(cell, made=MADE))
+    assert "judged by runs of full length" in page(store, tmp_path)
 
 
 def test_the_longest_stand_ins_are_shown(tmp_path: Path) -> None:
@@ -181,6 +230,9 @@ def test_the_command_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixtu
     words = ["bench", "report", "--results", str(store.folder), "--out", str(out)]
     assert main(words) == 0
     text = out.read_text()
+    elsewhere = tmp_path / "page.md"
+    assert main([*words[:-1], str(elsewhere)]) == 0
+    assert f"[{cell.name}](results/{cell.name}.json)" in elsewhere.read_text()
     link = f"[{cell.name}](../results/{cell.name}.json) | 31.40 | 32.40 | 30.40 | 2026-11-15"
     assert link in text and "0123456789ab" in text
     assert "| TaMatch | 31.40 | 32.40 | 30.40 | 21.84±0.60 | 1/3 |" in text

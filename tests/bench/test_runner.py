@@ -22,10 +22,11 @@ from tamatch.bench.record import Result
 from tamatch.bench.runner import Workshop
 from tamatch.bench.settings import DIGITS
 from tamatch.bench.store import Store
-from tamatch.errors import NumericError, UsageError
-from tamatch.machine.signals import Stopped
+from tamatch.errors import NumericError, Stopped, UsageError
 from tamatch.runs.run import Finished, Job
 from tamatch.runs.training import Training
+from tamatch.settings.config import configure
+from tamatch.storage.folder import RunFolder
 from tamatch.storage.lock import locked
 from tests.bench.made import result, small_recipes
 
@@ -212,3 +213,14 @@ def test_a_run_begun_with_other_settings_is_refused(workshop: Workshop) -> None:
     (folder / "run.json").write_text(json.dumps({"status": "stopped", "step": 3, "config": config}))
     with pytest.raises(UsageError, match=r"begun with other settings \(lr\)"):
         workshop.fill([WHOLE])
+
+
+def test_a_run_begun_from_other_weights_is_refused(workshop: Workshop) -> None:
+    folder = workshop.runs / WHOLE.name
+    folder.mkdir(parents=True)
+    config = {**WHOLE.options, "weights": "here/one.npz", "device": "cpu"}
+    (folder / "run.json").write_text(json.dumps({"status": "stopped", "step": 3, "config": config}))
+    with pytest.raises(UsageError, match=r"begun from one\.npz, and .* starts from random weights"):
+        workshop.fill([WHOLE])
+    moved = runner.begun_like(RunFolder(folder), configure({**config, "weights": "there/one.npz"}))
+    assert moved.weights == "here/one.npz"  # the same file in another folder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import subprocess
 from pathlib import Path
@@ -11,8 +12,8 @@ import pytest
 from tamatch.bench import store as module
 from tamatch.bench.curves import Curve, Vectors, course
 from tamatch.bench.plans import PLANS
-from tamatch.bench.record import commit, source_digest
-from tamatch.bench.store import Store, from_json
+from tamatch.bench.record import Result, commit, source_digest
+from tamatch.bench.store import Store, parsed
 from tamatch.errors import DataError, StorageError
 from tamatch.storage.files import read_json
 from tests.bench.made import result
@@ -66,6 +67,41 @@ def test_a_renamed_or_damaged_file_is_refused(tmp_path: Path) -> None:
         store.read(other)
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("error_last", "bad"), ("seed", None), ("classes", "abcd"), ("classes", [1]), ("made", []),
+        ("error", 3), ("error", {"step": [1]}), ("error", {"step": [1], "value": ["x"]}),
+        ("per_class", {"step": [1], "value": [1.0]}),
+    ],
+)  # fmt: skip
+def test_a_value_that_cannot_be_is_damage(tmp_path: Path, field: str, value: object) -> None:
+    store, cell = Store(tmp_path), CELLS[0]
+    store.write(cell, result(cell))
+    path = store.path(cell)
+    path.write_text(json.dumps({**read_json(path), field: value}))
+    with pytest.raises(DataError, match=rf"{path} is damaged: delete it"):
+        store.read(cell)
+    path.write_text("[]")
+    with pytest.raises(DataError, match=rf"{path} is damaged: delete it"):
+        store.read(cell)
+
+
+@pytest.mark.parametrize("place", ["result", "curve"])
+def test_a_newer_file_is_not_called_damaged(tmp_path: Path, place: str) -> None:
+    store, cell = Store(tmp_path), CELLS[0]
+    store.write(cell, result(cell))
+    content = read_json(store.path(cell))
+    (content if place == "result" else content["error"])["watts"] = 5
+    store.path(cell).write_text(json.dumps(content))
+    with pytest.raises(DataError) as error:
+        store.read(cell)
+    assert str(error.value) == (
+        f"{store.path(cell)} was written by a newer version of tamatch: this one knows no watts. "
+        "Update tamatch to read it."
+    )
+
+
 def test_another_recipe_version_is_another_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,6 +147,7 @@ def test_the_course_of_a_run() -> None:
     assert found["kl_target"].value == [pytest.approx(kl, abs=1e-6)]
     assert found["r_max"].value == [pytest.approx(1 + 2 * kl / entropy, abs=1e-6)]
     assert found["largest_ratio"].value == [pytest.approx(2, abs=1e-5)]
+    assert course(rows, 2, eps=0.25)["largest_ratio"].value == [1.5]
     assert found["weight"] == Curve([5], [1.25])
     assert found["per_class"] == Vectors([5], [[100.0, 0.0]])
     assert course([{"step": 1, "kind": "train", "total": 2.0}], 2) == {}  # of supervised learning
@@ -120,7 +157,7 @@ def test_the_results_of_the_repository_can_be_read() -> None:
     """Every file, also those of before the newest fields; all of them small."""
     folder = Path(__file__).parents[2] / "results"
     for path in folder.glob("*/*.json"):
-        found = from_json(read_json(path))
+        found: Result = parsed(read_json(path), Result)
         assert path.relative_to(folder).as_posix().startswith(f"{found.setting}/{found.method}.")
         assert path.stat().st_size < 100_000
 

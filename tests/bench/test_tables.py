@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+from argparse import Namespace
 from fractions import Fraction
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
+from tamatch.bench import params, rank
 from tamatch.bench.curves import Curve
 from tamatch.bench.formats import FORMATS, Grid, Page
 from tamatch.bench.plans import PLANS
 from tamatch.bench.store import Store
 from tamatch.bench.tables import spread, table
+from tamatch.errors import DataError
 from tests.bench.made import result
 
 
@@ -53,20 +56,43 @@ def test_what_a_cause_moves(tmp_path: Path) -> None:
         for cell, error in zip(own, values, strict=False):
             store.write(cell, result(cell, error))
     page = table(plan, cells, store)
-    at = page.grids[0].header.index("moves")
-    moves = {row[0]: row[at] for row in page.grids[0].rows}
-    assert moves["labelled images also in the pool"] == "+2.00"
-    assert moves["TaMatch"] == moves["precision: float32"] == ""
+    for column in ("moves last", "moves best"):
+        at = page.grids[0].header.index(column)
+        moves = {row[0]: row[at] for row in page.grids[0].rows}
+        assert moves["labelled images also in the pool"] == "+2.00"
+        assert moves["TaMatch"] == moves["precision: float32"] == ""
+    pool = dataclasses.replace(plan, methods=(), variants=plan.variants[:1])
+    (alone,) = table(pool, pool.cells("causes"), store).grids[0].rows  # TaMatch is not shown
+    assert alone[0] == "labelled images also in the pool" and alone[4:6] == ("+2.00", "+2.00")
+
+
+def test_no_table_mixes_starts(tmp_path: Path) -> None:
+    plan, store = PLANS["usb"], Store(tmp_path)
+    cells = plan.cells("usb")
+    first = {cell.setting: cell for cell in reversed(cells)}
+    for cell, weights in zip(first.values(), ("base.npz", None, "small.npz"), strict=False):
+        store.write(cell, result(cell, config={"weights": weights}))
+    assert "base.npz (1 runs), random" in " ".join(table(plan, cells, store).notes)  # other columns
+    other = dataclasses.replace(cells[0], seed=1)
+    store.write(cells[0], result(cells[0], config={"weights": "small.npz"}))
+    store.write(other, result(other))
+    told = f"{store.path(cells[0])} started from small.npz, {store.path(other)} from random weights"
+    with pytest.raises(DataError, match=told):
+        table(plan, cells, store)
+    with pytest.raises(DataError, match=told):
+        rank.page(Namespace(of="usb", scale=None, steps=None, results=tmp_path, score="error_last"))
 
 
 def test_no_table_mixes_scales(tmp_path: Path) -> None:
     plan, store = PLANS["digits"], Store(tmp_path)
     full, short = plan.cells("digits"), plan.cells("digits", scale=Fraction(1, 8))
     store.write(full[0], result(full[0]))
-    assert table(plan, full, store).notes[0].startswith("1 of 72")
+    assert table(plan, full, store).notes[0].startswith(f"1 of {len(full)}")
     page = table(plan, short, store)
-    assert page.notes[0].startswith("0 of 72")
+    assert page.notes[0].startswith(f"0 of {len(short)}")
     assert "Runs of 1/8 of the full length:" in page.notes
+    assert page.grids[0].title == "embedded digits, 40 labels, runs of 1/8 of the full length"
+    assert table(plan, full, store).grids[0].title == "embedded digits, 40 labels"
 
 
 def test_an_empty_table_says_at_which_lengths_runs_are_in(tmp_path: Path) -> None:
@@ -115,19 +141,39 @@ def test_text_is_aligned() -> None:
     assert "a          10.00" in lines and "long name      1" in lines
 
 
-def test_latex_is_plain_ascii_but_for_comments() -> None:
-    code = [line for line in FORMATS["latex"](PAGE).splitlines() if not line.startswith("%")]
-    assert "\n".join(code).isascii()
+def latex_code(page: Page) -> list[str]:
+    """What is compiled: all but the title, a comment."""
+    title, *code = FORMATS["latex"](page).splitlines()
+    assert title == f"% {page.title}" and "\n".join(code).isascii()
+    assert not any(line.startswith("%") for line in code)
+    return code
+
+
+def test_latex_is_plain_ascii_but_for_its_title() -> None:
+    code = latex_code(PAGE)
     assert r"\caption{$\gamma$ = 100 \%}" in code
-    assert r"<$\Pi$> & 1.0 $\pm$ 0.1 \\" in code
-    assert r"name\_1 & a|b \\" in code
+    assert r"\textless{}$\Pi$\textgreater{} & 1.0 $\pm$ 0.1 \\" in code
+    assert r"name\_1 & a\textbar{}b \\" in code
+
+
+def test_latex_prints_the_notes_below_the_last_table() -> None:
+    grid = Grid("G", ("h1", "h2"), [("r1", "–")])
+    notes = ["`a_b` → 5 %.", "See --scale."]
+    code = latex_code(Page("T", [grid, dataclasses.replace(grid)], notes))
+    assert [line for line in code if "footnotesize" in line] == code[-3:-1]
+    assert code[-3].endswith(r"\texttt{a\_b} $\to$ 5 \%.")
+    assert code[-2].endswith("See -{}-scale.") and code[-1] == r"\end{table}"
+    assert code.count(r"r1 & \textendash{} \\") == 2
 
 
 @pytest.mark.parametrize("bench", [name for name, plan in PLANS.items() if not plan.figure])
 def test_the_latex_of_every_table_is_plain(bench: str, tmp_path: Path) -> None:
-    page = table(PLANS[bench], PLANS[bench].cells(bench), Store(tmp_path))
-    code = [line for line in FORMATS["latex"](page).splitlines() if not line.startswith("%")]
-    assert "\n".join(code).isascii()
+    plan = PLANS[bench]
+    code = latex_code(table(plan, plan.cells(bench, scale=Fraction(1, 8)), Store(tmp_path)))
+    captions = [line for line in code if line.startswith(r"\caption")]
+    assert len(captions) == len(plan.settings)
+    assert all("runs of 1/8 of the full length" in caption for caption in captions)
+    latex_code(params.page())
 
 
 def test_markdown_escapes_its_bars() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 from tamatch.bench import trial
 from tamatch.bench.speed import Work
 from tamatch.cli import main
-from tests.bench.made import small_recipes
+from tests.bench.made import small_recipes, strict_json
 
 
 def test_one_setting_of_each_data_set_is_tried_with_all_its_rows() -> None:
@@ -36,7 +35,7 @@ def test_rows_and_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert main([*words.split(), "--out", str(out)]) == 0
     shown = capsys.readouterr().out
     assert "2 rows of 6 steps, 0 with a fault." in shown
-    found = json.loads(out.read_text())["trials"]
+    found = strict_json(out)["trials"]
     assert [t["method"] for t in found] == ["fixmatch", "tamatch"]
     for one in found:
         assert one["fault"] is None and one["steps"] == 6 and one["ms_per_step"] > 0
@@ -45,7 +44,7 @@ def test_rows_and_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
 
 @pytest.mark.usefixtures("small")
 def test_a_fault_is_told_and_the_next_row_has_its_turn(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def train(cell: Any, run: Any) -> tuple[list[float], float]:
         if cell.method == "fixmatch":
@@ -54,10 +53,13 @@ def test_a_fault_is_told_and_the_next_row_has_its_turn(
 
     monkeypatch.setattr(trial, "train", train)
     words = "bench trial --settings eurosat-20 --methods fixmatch,dash,tamatch --steps 6"
-    assert main(words.split()) == 4
+    out = tmp_path / "trial.json"
+    assert main([*words.split(), "--out", str(out)]) == 4
     shown = capsys.readouterr().out
     assert "FAULT: RuntimeError: the device is gone" in shown and "2 with a fault" in shown
     assert "FAULT: the loss is not finite" in shown and "2.000 → 1.000" in shown
+    figures = {t["method"]: (t["ms_per_step"], t["last_loss"]) for t in strict_json(out)["trials"]}
+    assert figures == {"fixmatch": (None, None), "dash": (1.0, None), "tamatch": (1.0, 1.0)}
 
 
 def test_noise_has_the_shape_of_the_data() -> None:

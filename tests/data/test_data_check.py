@@ -6,11 +6,14 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from tamatch.cli import main
+from tamatch.cli.check import plan_of
 from tamatch.data import DATASETS, SplitPlan
 from tamatch.data.check import check
 from tamatch.data.checktext import table
@@ -60,7 +63,7 @@ def test_lines_and_json_say_the_same(folder: Path) -> None:
         "photos: 2 classes, 11 images at 32 × 32 pixels",
         "train/kind1/broken.jpg: not an image",
         "2 groups of equal images:",
-        "test/kind0/seen.png = train/kind0/0.png (in training and in test)",
+        "test/kind0/seen.png = train/kind0/0.png (in training and held out)",
         "train/kind0/twin.png = train/kind1/1.png (different labels)",
         "the labelled images are not in the unlabelled pool",
         "largest 43 × 30",
@@ -69,6 +72,14 @@ def test_lines_and_json_say_the_same(folder: Path) -> None:
     stored = json.loads(json.dumps(report.to_json()))
     assert stored["roles"]["labelled"] == {"kind0": 1, "kind1": 1}
     assert stored["leaks"] == [["test/kind0/seen.png", "train/kind0/0.png"]]
+
+
+def test_validation_images_that_are_learnt_from_are_leaks(folder: Path) -> None:
+    put(folder / "validation" / "kind0" / "known.png", 0)  # equals train/kind0/0.png
+    put(folder / "validation" / "kind0" / "tested.png", 120)  # equals test/kind0/2.png
+    put(folder / "validation" / "kind1" / "own.png", 200)
+    leaks = check(folder).leaks
+    assert leaks == (("test/kind0/seen.png", "train/kind0/0.png", "validation/kind0/known.png"),)
 
 
 def test_a_class_without_images_is_a_problem_not_an_end(folder: Path) -> None:
@@ -89,7 +100,22 @@ def test_a_problem_and_a_group_are_told_once(
         told = capsys.readouterr()
         assert "11 images" in told.out  # what there is helps to see what is lacking
         assert (told.out + told.err).count('"rust" has no labelled image') == 1
-        assert told.out.count("train/kind0/twin.png") == told.out.count("seen.png") == 1
+        assert told.out.count("train/kind0/twin.png = ") == told.out.count("seen.png = ") == 1
+
+
+def test_images_that_show_nothing_are_named(tmp_path: Path) -> None:
+    """Such as photographs of 12 bits in files of 16, of which the upper byte is read."""
+    shades = np.linspace(500, 1500, 24 * 24).astype(np.uint16).reshape(24, 24)
+    for kind in ("kind0", "kind1"):
+        (tmp_path / kind).mkdir()
+        Image.fromarray(40 * shades).save(tmp_path / kind / "bright.tif")
+    Image.fromarray(shades).save(tmp_path / "kind0" / "dark.tif")
+    put(tmp_path / "kind1" / "red.png", 250)
+    report = check(tmp_path)
+    assert report.one_colour == ("kind0/dark.tif", "kind1/red.png")
+    lines = report.lines()
+    at = lines.index("2 images of almost one colour:")
+    assert lines[at + 1 : at + 3] == ["  kind0/dark.tif", "  kind1/red.png"]
 
 
 def test_groups_that_spoil_a_run_come_first(tmp_path: Path) -> None:
@@ -142,17 +168,27 @@ def test_classes_may_be_called_like_the_table_s_own_rows() -> None:
     ]  # fmt: skip
 
 
-def test_presets() -> None:
-    assert list(DATASETS) == ["digits", "cifar10", "cifar10-lt", "cifar100", "stl10", "eurosat"]
-    apart = [name for name, entry in DATASETS.items() if not entry.plan.labelled_in_pool]
-    assert apart == ["cifar10-lt"]
-    plan = DATASETS["cifar10-lt"].plan
-    assert (plan.head_labelled, plan.head_unlabelled, plan.gamma) == (1500, 3000, 100)
-
-
 @pytest.mark.parametrize("name", DATASETS)
-def test_check_shows_the_split_that_training_draws(name: str) -> None:
-    assert split_plan(configure({"data": name, "method": "fixmatch"})) == DATASETS[name].plan
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"seed": 3, "validation_per_class": 2, "labelled_in_pool": "no"},
+        {"labels_per_class": 7},
+        {"head_labelled": 20, "gamma": 5.0},
+        {"labels_per_class": None},
+    ],
+)
+def test_check_shows_the_split_that_training_draws(name: str, options: dict[str, Any]) -> None:
+    trained = configure({"data": name, "method": "fixmatch", **options})
+    assert plan_of(name, options) == split_plan(trained)
+
+
+def test_the_split_of_a_named_set_is_shown_unasked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "digits", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert set(found["roles"]["labelled"].values()) == {4} and found["labelled_in_pool"]
+    assert plan_of("photos", {}) is None
 
 
 def test_a_long_tail_of_a_set_with_equal_classes(capsys: pytest.CaptureFixture[str]) -> None:

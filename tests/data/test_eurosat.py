@@ -43,7 +43,7 @@ def test_order_and_parts_do_not_depend_on_the_format(suffix: str, tmp_path: Path
     assert data.part("test").tolist() == [9, 10, 11, 16, 25, 26, 27]
     assert data.labels.tolist() == [0] * 12 + [1] * 5 + [2] * 11
     assert data.images.shape == (28, 32, 32, 3)
-    assert data.flips == ("horizontal", "vertical") and data.shuffled_first
+    assert data.shuffled_first
 
 
 def test_scaled_as_the_benchmark_does(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_files_that_cannot_be_used_may_be_named(photos: Path) -> None:
             r'line 2: "Cta" is no class of photos\. Perhaps you meant cat\.',
         ),
         (["cat/a.png,zebra"], r'"zebra" is no class .* A new class needs a folder .* cat, dog'),
-        (["cat/a.png,cat", "cat/a.png,dog"], 'line 3: cat/a.png is listed as "dog" and as "cat"'),
+        (["cat/a.png,cat", "cat/a.png,dog"], 'lines 2 and 3: cat/a.png is listed as "cat" and as'),
         (["cat/a.png,cat", "cat/./a.png,dog"], r'lines 2 and 3: cat/a.png is listed as "cat" and'),
         (["/etc/passwd,cat"], "line 2: photos has no image /etc/passwd"),
         (["../photos/cat/a.png,cat"], "line 2: photos has no image"),
@@ -94,6 +94,42 @@ def test_the_table_must_be_there_and_elsewhere(photos: Path) -> None:
     (photos / "labels.csv").write_text("file_name,label\ncat/a.png,cat\n")
     with pytest.raises(UsageError, match=r"a labels.csv replaces the class folders"):
         load(photos, labels=photos / "labels.csv")
+
+
+def test_a_table_in_a_class_folder_replaces_nothing(photos: Path) -> None:
+    given = photos / "cat" / "labels.csv"
+    given.write_text("file_name,label\nunlabelled/1.png,cat\n")
+    assert len(load(photos, labels=given).part("train")) == 4
+
+
+def test_names_and_labels_as_programs_write_them(photos: Path) -> None:
+    lines = (
+        "unlabelled\\1.png,dog",
+        f"{photos}/cat/a.png,dog",
+        "cat/b.png,nan",
+        "dog/a.png,Unlabelled",
+    )
+    before, data = load(photos), load(photos, labels=table(photos, *lines))
+    changed = {k: v for k, v in labels_of(data).items() if labels_of(before)[k] != v}
+    assert changed == {"unlabelled/1.png": "dog", "cat/a.png": "dog"}
+    assert data.notes == ('images with the label "nan", taken for none: 1',)
+
+
+def test_a_class_may_be_called_none(photos: Path) -> None:
+    (photos / "None").mkdir()
+    data = load(photos, labels=table(photos, "unlabelled/1.png,None"))
+    assert labels_of(data)["unlabelled/1.png"] == "None" and not data.notes
+
+
+def test_the_column_split_moves_an_image_to_its_part(photos: Path) -> None:
+    given = table(photos)
+    given.write_text(
+        "file_name,label,split\nunlabelled/1.png,dog,test\ncat/b.png,cat,val\nunlabelled/2.png,,test\n"
+    )
+    data = load(photos, labels=given)
+    names = [[data.files[i] for i in part] for part in data.parts]
+    assert names[0] == ["cat/a.png", "dog/a.png"] and "unlabelled/2.png" in names[1]
+    assert names[2:] == [["cat/b.png"], ["unlabelled/1.png"]]
 
 
 def test_sets_with_all_their_labels_take_no_others(tmp_path: Path) -> None:

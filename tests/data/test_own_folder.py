@@ -12,6 +12,7 @@ from PIL import Image
 
 from tamatch.data import SplitPlan, load, make_split
 from tamatch.data.decode import SUFFIXES
+from tamatch.data.partnames import like_a_part
 from tamatch.errors import DataError, UsageError
 from tests.data.pictures import picture, png_header, put, saved
 
@@ -57,7 +58,83 @@ def test_train_val_test_folders(tmp_path: Path) -> None:
 def test_a_class_may_be_called_train(tmp_path: Path) -> None:
     for label in ("train", "ship"):
         put(tmp_path / label / "1.png")
-    assert load(tmp_path).classes == ("ship", "train")
+    data = load(tmp_path)
+    assert data.classes == ("ship", "train")
+    assert data.notes[0].startswith('classes that are named like a part of the data: "train". ')
+
+
+def test_a_part_may_stand_beside_the_classes(tmp_path: Path) -> None:
+    for name in ("cat", "dog", "test/cat", "test/dog", "val/dog", "val/unlabelled"):
+        put(tmp_path / name / "1.png")
+    put(tmp_path / "unlabelled" / "1.png")
+    data = load(tmp_path)
+    assert data.classes == ("cat", "dog") and not data.notes
+    in_part = {name: [data.files[i] for i in data.part(name)] for name in ("test", "validation")}
+    assert in_part == {
+        "test": ["test/cat/1.png", "test/dog/1.png"],
+        "validation": ["val/dog/1.png"],
+    }
+    assert data.skipped == (
+        ("val/unlabelled/1.png", "without a label it is of no use in the validation part"),
+    )
+
+
+def test_a_part_with_a_table_may_stand_beside_the_classes(tmp_path: Path) -> None:
+    for name in ("cat", "dog", "test"):
+        put(tmp_path / name / "1.png")
+    assert load(tmp_path).classes == ("cat", "dog", "test")
+    (tmp_path / "test" / "labels.csv").write_text("file_name,label\n1.png,dog\n")
+    data = load(tmp_path)
+    assert data.classes == ("cat", "dog") and [data.files[i] for i in data.part("test")] == [
+        "test/1.png"
+    ]
+
+
+def test_a_class_that_the_test_part_spells_otherwise_is_no_reason_to_train_on_it(
+    tmp_path: Path,
+) -> None:
+    for name in ("cat", "dog", "test/CAT", "test/dogs"):
+        put(tmp_path / name / "1.png")
+    data = load(tmp_path)
+    assert len(data.part("train")) == len(data.part("test")) == 2
+    assert data.notes == ('classes with nearly the same name: "CAT" and "cat"',)
+
+
+def test_parts_alone_need_no_training_part(tmp_path: Path) -> None:
+    for name in ("test/cat", "test/dog", "val/dog"):
+        put(tmp_path / name / "1.png")
+    assert [len(part) for part in load(tmp_path).parts] == [0, 0, 1, 2]
+
+
+@pytest.mark.parametrize("inside", ["", "cat"])
+def test_parts_beside_what_is_no_class_of_theirs_are_refused(inside: str, tmp_path: Path) -> None:
+    for name in ("train", "Test", "unlabelled"):
+        put(tmp_path / name / inside / "1.png")
+    put(tmp_path / "raw" / "1.png")
+    with pytest.raises(
+        DataError, match="has Test, train, named like parts of the data, beside raw"
+    ):
+        load(tmp_path)
+
+
+def test_names_like_those_of_parts() -> None:
+    for name in (
+        "unlabled", "Un-labelled", "unlabelled images", "unlabled_2", "test set", "my_test",
+        "validaton", "trainning", "Testing", "val2",
+    ):  # fmt: skip
+        assert like_a_part(name), name
+    for name in ("train station", "labelled", "unknown", "invalid", "contest", "rain", "2", ""):
+        assert not like_a_part(name), name
+
+
+def test_a_misspelt_pool_is_told(tmp_path: Path) -> None:
+    for name in ("cat", "unlabled", "test images"):
+        put(tmp_path / name / "1.png")
+    (told,) = load(tmp_path).notes
+    assert told.startswith(
+        'classes that are named like a part of the data: "test images", "unlabled". Where that is '
+        "no class: images without a label lie in unlabelled"
+    )
 
 
 @pytest.mark.parametrize("table", ["labels.csv", "metadata.csv"])
@@ -80,6 +157,113 @@ def test_table_of_labels(table: str, separator: str, tmp_path: Path) -> None:
         assert data.notes == ("images that the table of labels does not list, left out: 1",)
 
 
+def competition(place: Path, table: str, *more: str) -> Path:
+    """Images in flat folders, and one table for all of them."""
+    for name in ("train/1", "train/2", "train/3", "test/1", "test/2", "val/1", *more):
+        put(place / f"{name}.png")
+    (place / "labels.csv").write_text(f"file_name,label\n{table}")
+    return place
+
+
+def in_parts(place: Path) -> list[list[str]]:
+    data = load(place)
+    return [[data.files[i] for i in part] for part in data.parts]
+
+
+def test_one_table_for_all_parts(tmp_path: Path) -> None:
+    rows = "train/1.png,cat\ntrain/2.png,dog\ntest/1.png,dog\nval/1.png,cat\nother/1.png,cat\n"
+    place = competition(tmp_path, rows, "unlabelled/1", "other/1", "other/2", "loose")
+    listed = [["other/1.png", "train/1.png", "train/2.png"], [], ["val/1.png"], ["test/1.png"]]
+    pool = ["train/3.png", "unlabelled/1.png"]
+    assert [sorted(part) for part in in_parts(place)] == [listed[0], pool, *listed[2:]]
+    assert load(place).notes == (
+        "images that the table of labels does not list, used without a label: 2",
+        "images that the table of labels does not list, left out: 3",  # in test, other and the root
+    )
+    alone = place / "labels.csv"  # who names the table wants what it lists
+    assert [sorted(part) for part in in_parts(alone)] == listed
+    assert load(alone).notes == ("images that the table of labels does not list, left out: 5",)
+
+
+def test_rows_of_a_test_part_without_a_label_are_not_learnt_from(tmp_path: Path) -> None:
+    place = competition(tmp_path, "train/1.png,cat\ntrain/2.png,\ntest/1.png,\ntest/2.png,dog\n")
+    assert in_parts(place) == [["train/1.png"], ["train/2.png", "train/3.png"], [], ["test/2.png"]]
+    assert load(place).skipped == (
+        ("test/1.png", "without a label it is of no use in the test part"),
+    )
+
+
+def test_a_part_that_the_table_does_not_name_is_read_for_itself(tmp_path: Path) -> None:
+    """`tamatch label` writes such tables: of all images but those of the test part."""
+    rows = "train/1.png,cat\ntrain/2.png,dog\nunlabelled/1.png,dog\n"
+    place = competition(tmp_path, rows, "unlabelled/1", "test/cat/3", "test/dog/4")
+    assert in_parts(place) == [
+        ["train/1.png", "train/2.png", "unlabelled/1.png"],
+        ["train/3.png"],
+        [],
+        ["test/cat/3.png", "test/dog/4.png"],
+    ]
+    assert "images in no class folder, left out: 3" in load(place).notes  # in test and val
+
+
+def test_a_folder_named_like_a_label_of_the_table_is_no_part(tmp_path: Path) -> None:
+    place = competition(tmp_path, "valid/1.png,Valid\nvalid/2.png,no\n", "valid/1", "valid/2")
+    assert in_parts(place)[0] == ["valid/1.png", "valid/2.png"]
+
+
+def test_a_table_that_lists_nothing_there_is_named(tmp_path: Path) -> None:
+    (tmp_path / "labels.csv").write_text("file_name,label\n1.png,cat\n")
+    with pytest.raises(DataError, match=r"labels\.csv lists no image that is there\. .*in /"):
+        load(tmp_path)
+
+
+def test_an_image_that_its_part_does_not_list_has_no_label(tmp_path: Path) -> None:
+    for part in ("train", "test"):
+        put(tmp_path / part / "0.png")
+        put(tmp_path / part / "1.png")
+        (tmp_path / part / "metadata.csv").write_text("file_name,label\n0.png,a\n")
+    assert in_parts(tmp_path) == [["train/0.png"], ["train/1.png"], [], ["test/0.png"]]
+
+
+@pytest.mark.parametrize("label", ["unlabelled", "Unlabeled", "nan", "None", "null"])
+def test_labels_that_say_there_is_none(label: str, tmp_path: Path) -> None:
+    put(tmp_path / "1.png")
+    put(tmp_path / "2.png")
+    (tmp_path / "labels.csv").write_text(f"file_name,label\n1.png,none\n2.png,{label}\n")
+    data = load(tmp_path)
+    assert data.classes == ("none",) and data.labels.tolist() == [0, -1]
+    told = (f'images with the label "{label}", taken for none: 1',)
+    assert data.notes == (() if label.lower().startswith("un") else told)
+
+
+def test_the_column_split_tells_the_part(tmp_path: Path) -> None:
+    place = competition(tmp_path, "")
+    (place / "labels.csv").write_text(
+        "file_name,label,Split\ntrain/1.png,cat,\ntrain/2.png,cat,Test\ntest/1.png,dog,train\n"
+        "val/1.png,dog,unlabelled\ntrain/3.png,unlabelled,test\ntest/2.png,dog,valid\n"
+    )
+    assert in_parts(place) == [
+        ["train/1.png", "test/1.png"], ["val/1.png"], ["test/2.png"], ["train/2.png"],
+    ]  # fmt: skip
+    assert load(place).skipped == (
+        ("train/3.png", "without a label it is of no use in the test part"),
+    )
+
+
+def test_absolute_paths_and_those_of_windows_are_found(tmp_path: Path) -> None:
+    place = tmp_path / "real"
+    for name in ("a/1.png", "a/2.png", "a/3.png", "b\\4.png"):
+        put(place / name)
+    (tmp_path / "link").symlink_to(place)
+    (place / "labels.csv").write_text(
+        f"file_name,label\na\\1.png,x\n{place}/a/../a/2.png,x\n{tmp_path}/link/a/3.png,y\n"
+        f"b\\4.png,y\n{tmp_path}/5.png,y\n"
+    )
+    data = load(tmp_path / "link")
+    assert data.files == ["a/1.png", "a/2.png", "a/3.png", "b\\4.png"]
+    assert data.skipped == ((f"{tmp_path}/5.png", f"lies outside {tmp_path}/link"),)
+
+
 def test_table_in_each_part(tmp_path: Path) -> None:
     for part in ("train", "test"):
         for i in range(2):
@@ -95,7 +279,10 @@ def test_table_in_each_part(tmp_path: Path) -> None:
     [
         (b"name,class\nx.png,a\n", "needs the columns file_name and label"),
         (b"", "needs the columns"),
-        (b"file_name,label\nx.png,a\nx.png,b\n", 'line 3: x.png is listed as "b" and as "a"'),
+        (b"file_name,label\nx.png,a\nx.png,b\n", 'lines 2 and 3: x.png is listed as "a" and'),
+        (b"file_name,label\nx.png,a\n./x.png,b\n", 'lines 2 and 3: x.png is listed as "a" and'),
+        (b"file_name,label,split\nx.png,a,val\nx.png,a,test\n", '"validation" and as "test"'),
+        (b"file_name,label,split\nx.png,a,holdout\n", 'line 2: the split "holdout" is not known'),
         (b"file_name,label\n\xff\xfe.png,a\n", "not in UTF-8"),
         (b'file_name,label\n"' + b"x" * 200_000 + b'",a\n', "cannot be read as CSV"),
     ],

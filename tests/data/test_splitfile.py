@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from tamatch.data import DataSet, SplitPlan, load, make_split, read_split, write_split
 from tamatch.data.arrays import from_arrays
+from tamatch.data.splitfile import listed_in, still_there
 from tamatch.errors import DataError
-from tamatch.storage.spreadsheet import neutralise, restore
+from tamatch.storage.spreadsheet import neutralise, read_rows, restore, write_table
 
 
 @pytest.fixture
@@ -67,6 +68,13 @@ def test_neutralising_is_exact(cell: str) -> None:
     assert not neutralise(cell).startswith(("=", "+", "-", "@"))
 
 
+def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
+    path, cells = tmp_path / "t.csv", [("-x.jpg", "a,b\n"), ("'=1", "")]
+    write_table(path, ("file", "reason"), cells)
+    assert [tuple(row.values()) for row in read_rows(path, "file", "reason")] == cells
+    assert [row["file"] for row in read_rows(path, "file")] == ["-x.jpg", "'=1"]
+
+
 def test_cells_of_others_stay_as_they_are() -> None:
     assert restore("'tis") == "'tis" and restore("plain") == "plain" and restore("'") == "'"
 
@@ -82,16 +90,30 @@ def test_a_changed_or_missing_image_is_refused(data: DataSet, tmp_path: Path) ->
         read_split(path, replace(data, files=[f"other {name}" for name in data.files]))
 
 
+def test_what_is_still_there_of_a_role(data: DataSet, tmp_path: Path) -> None:
+    path = tmp_path / "split.csv"
+    split = make_split(data, SplitPlan(validation_per_class=2))
+    write_split(path, data, split)
+    changed, renamed, unlabelled, kept = (split.validation[i] for i in (0, 1, 2, 3))
+    images, labels, files = data.images.copy(), data.labels.copy(), [*data.files]
+    images[changed] ^= 1
+    labels[unlabelled] = -1
+    files[renamed] = "other"
+    now = replace(data, images=images, labels=labels, files=files)
+    found, listed = still_there(path, now, "validation")
+    assert found.tolist() == [kept, *split.validation[4:]] and listed == 6
+    assert still_there(path, data, "test")[0].tolist() == split.test.tolist()
+    names = listed_in(path, "image")
+    assert names["validation"] == {data.files[i] for i in split.validation}
+
+
 @pytest.mark.parametrize("content", [b"", b"a,b\n1,2\n", b"\xff\xfe", b"image,hash\nx\n"])
 def test_what_is_no_split_file(content: bytes, data: DataSet, tmp_path: Path) -> None:
     path = tmp_path / "split.csv"
     path.write_bytes(content)
-    if content:
-        with pytest.raises(DataError):
-            read_split(path, data)
-    else:
-        assert len(read_split(path, data).labelled) == 0
-    with pytest.raises(DataError, match=r"no split.csv"):
+    with pytest.raises(DataError, match=r"split.csv is no table of a run: "):
+        read_split(path, data)
+    with pytest.raises(DataError, match=r"none.csv is no table of a run: No such file"):
         read_split(tmp_path / "none.csv", data)
 
 

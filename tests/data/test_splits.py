@@ -8,7 +8,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tamatch.data import UNKNOWN, DataSet, SplitPlan, make_split, shares
+from tamatch.data import (
+    UNKNOWN,
+    DataSet,
+    Past,
+    Split,
+    SplitPlan,
+    make_split,
+    make_split_again,
+    shares,
+)
 from tamatch.data.splits import long_tail
 from tamatch.errors import DataError, UsageError
 
@@ -16,14 +25,17 @@ EMPTY = np.empty(0, np.int64)
 
 
 def make_set(labels: np.ndarray, test: int = 0, **fields: object) -> DataSet:
-    """A set of one-pixel images with these training labels, and some test images after them."""
+    """A set of one-pixel images with these training labels, and some test images after them.
+
+    No two are equal.
+    """
     count = len(labels)
     classes = int(labels.max()) + 1
     every = np.concatenate([labels, np.arange(test) % classes]).astype(np.int64)
     data = DataSet(
         name="made",
         classes=tuple(f"class {c}" for c in range(classes)),
-        images=np.zeros((count + test, 1, 1, 3), np.uint8),
+        images=np.arange(count + test, dtype=">i4").view(np.uint8).reshape(-1, 1, 1, 4)[..., 1:],
         labels=every,
         parts=(np.arange(count), EMPTY, EMPTY, np.arange(count, count + test)),
         files=[str(i) for i in range(count + test)],
@@ -274,6 +286,97 @@ def test_validation_images_are_not_in_the_pool_of_stl10_either() -> None:
     assert not set(split.validation) & set(split.unlabelled)
 
 
+def with_copies(labels: np.ndarray, original: np.ndarray) -> DataSet:
+    """Image i shows what image original[i] shows."""
+    data = make_set(labels)
+    return replace(data, images=data.images[original])
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_no_validation_image_has_a_copy_to_learn_from(count: int) -> None:
+    """Each of ten images a class is there twice: as many as asked for, and the copies of these."""
+    original = np.arange(40) % 20
+    data = with_copies(original % 2, original)
+    split = make_split(data, SplitPlan(validation_per_class=count, seed=4))
+    assert np.bincount(data.labels[split.validation]).tolist() == [count + 1] * 2
+    assert not {*original[split.validation]} & {*original[split.labelled]}
+    assert len(split.validation) + len(split.labelled) == 40
+
+
+def test_images_without_copies_validate_first() -> None:
+    original = np.array([0, 0, 0, 0, 0, 0, 0, 0, 8, 9, *range(10, 20)])
+    data = with_copies(np.repeat([0, 1], 10), original)
+    for seed in range(5):
+        split = make_split(data, SplitPlan(validation_per_class=2, seed=seed))
+        assert {*split.validation[:2]} == {8, 9}
+
+
+def test_what_has_a_copy_in_another_class_is_learnt() -> None:
+    original = np.array([0, 1, 2, 3, 0, 1, 6, 7])
+    data = with_copies(np.repeat([0, 1], 4), original)
+    for seed in range(5):
+        split = make_split(data, SplitPlan(validation_per_class=2, seed=seed))
+        assert {*split.validation} == {2, 3, 6, 7}
+        parts = [make_split(data, SplitPlan(fold=(k, 2), seed=seed)).validation for k in (1, 2)]
+        assert sorted(np.concatenate(parts)) == [2, 3, 6, 7]
+    with pytest.raises(DataError, match=r'"class 0": 2 of its 4 .* have copies to learn from, a'):
+        make_split(data, SplitPlan(validation_per_class=3))
+    alike = with_copies(np.repeat([0, 1], 4), np.repeat([0, 4], 4))
+    with pytest.raises(DataError, match="0 of its 4 labelled images can be held out"):
+        make_split(alike, SplitPlan(validation_per_class=1))
+
+
+def past(count: int, learnt: list[int], held_out: list[int]) -> Past:
+    return Past(np.isin(np.arange(count), learnt), np.isin(np.arange(count), held_out))
+
+
+def test_what_was_learnt_before_never_validates() -> None:
+    """What validated before does first, and then what is new."""
+    data = make_set(np.arange(20) % 2)
+    before = past(20, learnt=[*range(12)], held_out=[12, 13])
+    for seed in range(5):
+        split = make_split(data, SplitPlan(validation_per_class=2, seed=seed), before)
+        assert {12, 13} < {*split.validation} <= {*range(12, 20)} and len(split.validation) == 4
+        fewer = make_split(data, SplitPlan(validation_per_class=1, seed=seed), before)
+        assert {*fewer.validation} == {12, 13}
+    with pytest.raises(
+        DataError,
+        match=r'"class 0": 4 of its 10 labelled images can be held out, as --from has learnt the '
+        r"others, and --validation-per-class asks for 5\. Ask for fewer, label more, or train",
+    ):
+        make_split(data, SplitPlan(validation_per_class=5), before)
+
+
+def test_a_copy_of_what_was_learnt_before_does_not_validate_either() -> None:
+    """Even where only the file of the learnt one is known."""
+    original = np.array([0, 1, 2, 3, 4, 5, 0, 1])
+    data = with_copies(np.arange(8) % 2, original)
+    split = make_split(data, SplitPlan(validation_per_class=2), past(8, [0, 1], []))
+    assert {*split.validation} == {2, 3, 4, 5}
+
+
+@pytest.mark.parametrize("train_in_pool", [False, True])
+@pytest.mark.parametrize("in_pool", [False, True])
+def test_a_split_is_made_again_by_what_it_held_out(train_in_pool: bool, in_pool: bool) -> None:
+    data = make_set(np.arange(60) % 3, test=6, train_in_pool=train_in_pool)
+    plan = SplitPlan(
+        labels_per_class=8, validation_per_class=2, fold=(2, 3), labelled_in_pool=in_pool, seed=1
+    )
+    split = make_split(data, plan)
+    again = make_split_again(data, plan, np.isin(np.arange(66), split.validation))
+    for role in vars(split):
+        assert getattr(again, role).tolist() == getattr(split, role).tolist()
+
+
+def test_known_are_all_with_a_label_and_unknown_the_others_of_the_pool() -> None:
+    """Each in its own order."""
+    pool = np.array([7, 9, 2, 5, 4, 0])
+    split = Split(labelled=np.array([7, 2]), unlabelled=pool, validation=np.array([5]))
+    assert split.known.tolist() == [7, 2, 5]
+    assert split.unknown_places.tolist() == [1, 4, 5]
+    assert split.unknown.tolist() == [9, 4, 0]
+
+
 def test_own_labels_are_all_used_and_images_without_one_are_in_the_pool() -> None:
     labels = np.array([0, 1, UNKNOWN, 0, 1, UNKNOWN])
     data = make_set(labels, given_labels=True)
@@ -335,6 +438,15 @@ def test_plans_that_make_no_sense(fields: dict[str, float]) -> None:
 
 def test_shares() -> None:
     assert shares(np.array([0, 0, 2, 2]), 3) == (0.5, 0.0, 0.5)
+
+
+def test_equal_images_are_in_one_fold() -> None:
+    original = np.arange(24) % 12
+    data = with_copies(original % 2, original)
+    parts = [make_split(data, SplitPlan(fold=(k, 3))) for k in (1, 2, 3)]
+    assert sorted(np.concatenate([part.validation for part in parts])) == [*range(24)]
+    for part in parts:
+        assert not {*original[part.validation]} & {*original[part.labelled]}
 
 
 @pytest.mark.parametrize("folds", [2, 3, 5])

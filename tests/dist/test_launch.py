@@ -10,13 +10,13 @@ import torch
 
 import tamatch
 from tamatch import dist
+from tamatch.cli import main
+from tamatch.errors import DataError, UsageError
 from tamatch.machine import launch
 from tamatch.runs import run
-from tamatch.cli import main
 from tamatch.settings.config import configure
-from tamatch.errors import DataError, UsageError
-from tamatch.storage.folder import RunFolder
 from tamatch.settings.hardware import pick_device
+from tamatch.storage.folder import RunFolder
 from tests.faults.runs import DOZEN, crash_at
 from tests.processes import fingerprint
 
@@ -71,7 +71,7 @@ def test_one_process_of_a_machine_speaks(
 def test_a_process_speaks_of_what_it_alone_has_met(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(net: object) -> NoReturn:
+    def fail(*code: object) -> NoReturn:
         raise DataError("other images here")
 
     started(monkeypatch, world=2, rank=1)

@@ -246,13 +246,13 @@ def test_the_labelled_set_cannot_be_drawn_anew(
     run = crash_at(6, monkeypatch, tmp_path / "run")
     from tamatch.runs import run as module
 
-    whole = module.make_split
+    whole = module.split_of
 
     def other(*given: Any) -> Split:
         split = whole(*given)
         return Split(split.labelled[::-1].copy(), split.unlabelled, split.validation, split.test)
 
-    monkeypatch.setattr(module, "make_split", other)
+    monkeypatch.setattr(module, "split_of", other)
     with pytest.raises(DataError, match="lists other labelled images than are drawn now"):
         tamatch.resume(run, quiet=True)
 

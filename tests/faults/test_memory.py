@@ -141,6 +141,26 @@ def test_a_graph_that_cannot_be_recorded_is_done_without() -> None:
     engine.advance()
 
 
+@pytest.mark.parametrize("done", [0, 3])
+def test_no_room_for_a_batch_moves_nothing(done: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is made before the step notes what to put back."""
+    engine = tiny_engine("tamatch", ema=0.9)
+    for _ in range(done):
+        engine.advance()
+    before = copy.deepcopy(engine.state_dict())
+
+    def no_room(step: int) -> None:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(engine, "turn_to", no_room)
+    with pytest.raises(NoRoom):
+        engine.advance()
+    assert engine.make_room()
+    after = engine.state_dict()
+    assert (before.pop("recomputes"), after.pop("recomputes")) == (False, True)
+    assert_equal(before, after)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(METHODS) - set(FEW)))
 def test_recomputed_steps_are_equal_in_every_method(name: str) -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tamatch
-from tamatch.errors import UsageError
-from tamatch.machine.signals import Stopped, StopSignals
+from tamatch.errors import Stopped, TamatchError, UsageError
+from tamatch.machine.signals import StopSignals
 from tamatch.step.engine import Engine
 from tamatch.storage import checkpoint
 from tests.faults.runs import DOZEN, soon
@@ -79,6 +80,25 @@ def test_stopped_in_its_baseline_the_whole_run_is_to_be_resumed(
     tamatch.resume(run, quiet=True)
     with pytest.raises(UsageError, match="already holds a finished run"):
         tamatch.train(out=run, quiet=True, **options)
+
+
+def test_a_sweep_that_catches_errors_stops_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+    whole = Engine.advance
+
+    def advance(engine: Engine) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        whole(engine)
+
+    monkeypatch.setattr(Engine, "advance", advance)
+    with pytest.raises(tamatch.errors.Stopped):
+        for name in ("first", "second"):
+            started.append(name)
+            with suppress(TamatchError, Exception):
+                tamatch.train(out=tmp_path / name, quiet=True, **DOZEN)
+    assert started == ["first"] and issubclass(Stopped, KeyboardInterrupt)
 
 
 @pytest.mark.parametrize("number", BOTH)

@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 
 import tamatch
+from tamatch.nets.parts import SLOPE
 
 HERE = Path(__file__).parent
 CUDA = Path(tamatch.__file__).parent / "nets" / "kernels" / "conv3.cu"
 COMPILER = shutil.which("g++")
-GROUPS, SLOPE = 32, 0.1
+GROUPS = 32
 BOOLS = "false", "true"
 KERNELS = [
     *(f"forward<{c}, {n}, {a}>" for c in (32, 64) for n in BOOLS for a in BOOLS),

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from tamatch import kinds, pseudo
 from tamatch.errors import UsageError
-from tamatch.methods import get
 from tamatch.methods.adamatch import AdaMatch
 from tamatch.methods.base import Method
 from tamatch.methods.dash import Dash
@@ -24,7 +23,7 @@ from tamatch.methods.softmatch import SoftMatch
 from tamatch.methods.tamatch import TaMatch
 from tamatch.methods.uda import UDA
 from tamatch.pseudo import ByClass, Curriculum, Gaussian, Product, SelfAdaptive, rescale
-from tamatch.settings.options import of_class
+from tamatch.settings.config import method_options
 from tests.methods.echo import Echo, echo_batch, echo_task, random_logits, seen
 from tests.methods.miniature import (
     Miniature,
@@ -90,7 +89,7 @@ def test_every_name_of_the_command_line_is_a_part(option: str, kind: str) -> Non
              "pseudo_label", "tamatch"]
 )  # fmt: skip
 def test_every_method_of_the_family_takes_all_three_by_name(name: str) -> None:
-    options = of_class(get(name))
+    options = method_options(name)
     for option, kind in (("generate", "Generate"), ("select", "Select"), ("weigh", "Weigh")):
         choices = get_args(get_args(getattr(kinds, kind))[0])
         assert options[option].choices == choices

@@ -42,7 +42,7 @@ def own(name: str, classes: int = 5) -> Any:
     ("name", "width"),
     [
         ("Wrn", 64), ("Dropping", 12), ("TwoHeads", 6), ("Scaled", 6), ("Tied", 9), ("ResNet", 32),
-        ("planned", 5),
+        ("planned", 5), ("Late", 4),
     ],
 )  # fmt: skip
 def test_features_are_the_input_of_the_last_linear_layer(name: str, width: int) -> None:
@@ -54,6 +54,13 @@ def test_features_are_the_input_of_the_last_linear_layer(name: str, width: int) 
     logits = head(out.features) / (3 if name == "Scaled" else 1)
     assert torch.equal(logits, out.logits)
     assert torch.equal(out.logits, net.model(IMAGES))
+
+
+def test_an_expanded_buffer_can_be_averaged_and_saved() -> None:
+    engine = tiny_engine("fixmatch", net=f"{FILE}:Late", ema=0.9)
+    engine.advance()
+    engine.load_state_dict(engine.state_dict())
+    assert engine.method.final.model.scale.tolist() == [2.0] * 4  # type: ignore[union-attr, operator]
 
 
 def test_without_a_linear_layer_the_logits_are_the_features() -> None:
@@ -316,6 +323,17 @@ WRONG = {  # the file, and the message
     "    def forward(self, x): return super().forward(x.flatten(1))\n"
     "    def __deepcopy__(self, memo): raise ValueError('one of a kind')": (
         r"copying the module failed \(net.py, line 7: ValueError: one of a kind\)"
+    ),
+    f"{LINEAR}        self.register_buffer('mean', torch.zeros(192))\n"
+    "    def forward(self, x):\n"
+    "        if self.training: self.mean = 0.9 * self.mean + 0.1 * x.detach().flatten(1).mean(0)\n"
+    "        return super().forward(x.flatten(1) - self.mean)": (
+        r"its buffer mean is replaced in a step\. Averages, checkpoints and recorded steps hold on"
+    ),
+    f"{LINEAR}        self.passes = 0\n"
+    "    def forward(self, x):\n        self.passes += 1\n"
+    "        return super().forward(x.flatten(1))": (
+        r"its number passes changes in a step\. It is not saved"
     ),
 }
 

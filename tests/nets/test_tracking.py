@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import nn
 
 from tamatch import dist, nets
-from tamatch.machine.tracking import norms_of, tracking
+from tamatch.machine.tracking import norms_of, tracking, unmoved
 from tamatch.methods.base import frozen_norm, looked_at
 from tamatch.nets.recompute import recompute
 
@@ -37,8 +39,7 @@ def test_what_is_only_looked_at_has_no_gradient_and_writes_nothing() -> None:
     net, images = nets.build("wrn_10_1", 4, 8).train(), torch.randn(6, 3, 8, 8)
     before = written(net)
     with looked_at(images, net) as aside:
-        with aside:
-            seen = net(images).logits
+        seen = aside(lambda: net(images).logits)
         assert not seen.requires_grad and written(net) == before
         assert net(images).logits.requires_grad
     assert written(net) != before
@@ -63,3 +64,12 @@ def test_it_ends_as_it_began() -> None:
     assert [norm.track_running_stats for norm in norms_of(net)] == [True, False]
     with tracking(norms_of(net), [False, True]):
         assert [norm.track_running_stats for norm in norms_of(net)] == [False, True]
+
+
+def test_statistics_stay_also_after_an_error() -> None:
+    norm = nn.BatchNorm2d(3)
+    before = copy.deepcopy(norm.state_dict())
+    with pytest.raises(ZeroDivisionError), unmoved(norm):
+        norm(torch.randn(4, 3, 2, 2))
+        raise ZeroDivisionError
+    assert all(torch.equal(v, before[k]) for k, v in norm.state_dict().items())

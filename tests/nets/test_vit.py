@@ -93,7 +93,6 @@ def test_every_parameter_gets_a_gradient() -> None:
     net = tiny()
     net(torch.randn(8, 3, 8, 8)).logits.square().sum().backward()
     assert not [key for key, p in net.named_parameters() if p.grad is None or not p.grad.any()]
-    assert net.unused_parameters() == set()
 
 
 def test_outputs_also_under_autocast() -> None:

@@ -32,3 +32,18 @@ def test_pages_fit_their_screens(make_run: MakeRun, tmp_path: Path) -> None:
                 dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
                 assert (dark == "rgb(20, 24, 29)") == (colours == "dark")
                 page.close()
+
+
+def test_a_short_class_name_stays_on_its_line(make_run: MakeRun) -> None:
+    address = write_report(make_run(classes=["Highway", "River", *NAMES]))
+    with opened_browser() as browser:
+        for width in (400, 1200):
+            page = browser.new_page(viewport={"width": width, "height": 900})
+            page.goto(address.as_uri())
+            for name in page.locator(".classes .name").all():
+                height = name.evaluate("name => name.getClientRects()[0].height")
+                if name.inner_text() in ("Highway", "River"):
+                    assert height < 30  # pixels: one line
+                else:
+                    assert height < 300  # also 60 letters break somewhere
+            page.close()

@@ -53,9 +53,9 @@ def test_runs_that_differ_in_more_than_the_seed_are_not_averaged(make_run: MakeR
     runs = [make_run(f"a{s}", baseline=False, seed=s) for s in (0, 1)]
     runs += [make_run("b", baseline=False, options={"tau": 0.8, "lambda_u": 1.0}, floor=3)]
     groups = group_runs([read_folder(run) for run in runs])
-    assert {group.name: group.seeds for group in groups} == {
-        "tamatch · tau 0.95": "0, 1",
-        "tamatch · tau 0.8": "0",
+    assert {group.name: [member.facts.seed for member in group.members] for group in groups} == {
+        "tamatch · tau 0.95": ["0", "1"],
+        "tamatch · tau 0.8": ["0"],
     }
 
 
@@ -81,7 +81,7 @@ def test_unfinished_and_unmeasured_runs_are_listed_not_dropped(
     assert "half: This run was stopped" in html
     assert html.count("<table") == 1  # without several seeds, means would say the same again
     html = write_comparison([*runs, make_run("s1", seed=1)], tmp_path / "c.html").read_text()
-    means = {row[0]: row for row in cells(html) if len(row) == 7}
+    means = {row[0]: row for row in cells(html) if len(row) == 6}
     assert means["fixmatch"][1:3] == ["0 of 1", "–"]  # an unfinished run is in no mean
 
 
@@ -120,7 +120,7 @@ def test_nothing_to_compare_is_a_usage_error(tmp_path: Path) -> None:
 
 
 def test_the_summary_has_the_run_and_its_baseline(make_run: MakeRun) -> None:
-    run = make_run()
+    run = make_run(steps=4000)
     header, last, median, worst, used = summary_table(run)
     assert header == ("", "tamatch", "supervised")
     assert last[:2] == ("test error, last step", f"{last_error(run):.1f} %")
@@ -128,6 +128,18 @@ def test_the_summary_has_the_run_and_its_baseline(make_run: MakeRun) -> None:
     assert median[0] == "median of the last 20 tests"
     assert worst[0] == "worst class" and worst[1].startswith('"9" ')
     assert used[0] == "unlabelled images used" and used[2] == "–"
+
+
+def test_a_median_that_reaches_into_the_first_half_is_not_shown(
+    make_run: MakeRun, tmp_path: Path
+) -> None:
+    short, long = make_run("short", steps=3900), make_run("long", steps=4000)  # a test in 100 steps
+    assert json.loads((short / "result.json").read_text())["error_median20"] is not None
+    for run, shown in ((short, False), (long, True)):
+        summary = "\n".join(row[0] for row in summary_table(run))
+        pages = write_report(run), write_comparison([run], tmp_path / "c.html")
+        for text in (summary, *(page.read_text() for page in pages)):
+            assert ("median of the last 20 tests" in text) == shown
 
 
 def test_the_summary_without_test_set_or_baseline(make_run: MakeRun) -> None:

@@ -15,9 +15,11 @@ from tamatch.report import write_report
 from tamatch.report.confusion import confusion_rows, frequent
 from tamatch.report.folder import read_folder
 from tamatch.report.metrics import KEEP, read_metrics
+from tamatch.report.provenance import SKIPPED_LISTED, skipped_files
 from tamatch.report.thin import Thinned
 from tamatch.report.tiles import first_rows
 from tamatch.report.trust import trust_of
+from tamatch.storage.spreadsheet import write_table
 
 MakeRun = Callable[..., Path]
 
@@ -141,11 +143,10 @@ def test_trust_is_read_as_it_was_written(make_run: MakeRun) -> None:
     found = read_folder(run).trust
     assert found is not None and found.held is not None and found.pool is not None
     held = found.held
-    assert held.accuracy == 100 * stored["accuracy"] and held.images == 500
+    assert held.images == 500
     assert [held.low, held.high] == [100 * bound for bound in stored["interval"]]
     assert held.pairs == {(t, p): n for t, p, n in stored["confusion"]}
     for mine, theirs in zip(held.classes, stored["classes"], strict=True):
-        assert mine.recall == pytest.approx(100 * theirs["recall"])
         assert mine.precision == pytest.approx(100 * theirs["precision"])
     assert held.before.error == 100 * stored["calibration"]["before"]["ece"]
     assert [level.tau for level in found.pool.sweep] == [e["tau"] for e in stored["pool"]["sweep"]]
@@ -156,8 +157,7 @@ def test_thin_bins_are_left_out_of_the_curve() -> None:
     bins = [{"images": n, "confidence": 0.5, "accuracy": 0.25} for n in (9, 10)]
     reliability = {"confidence": 0.5, "ece": 0.1, "bins": bins}
     content: dict[str, object] = {
-        "images": 19, "accuracy": 0.5, "balanced_accuracy": 0.5, "interval": [0.4, 0.6],
-        "calibration": {"before": reliability},
+        "images": 19, "interval": [0.4, 0.6], "calibration": {"before": reliability},
     }  # fmt: skip
     found = trust_of(content)
     assert found is not None and found.held is not None
@@ -172,6 +172,14 @@ def test_the_most_frequent_mistakes_come_first() -> None:
     assert [[cell.images for cell in cells] for _, cells in matrix] == [[3, 1], [0, 0]]
     assert matrix[0][1][1].shade == 0.5 and matrix[0][1][0].right
     assert confusion_rows(pairs, [str(i) for i in range(21)]) == []
+
+
+def test_files_left_out_have_the_names_they_have(tmp_path: Path) -> None:
+    files = [f"-{i}.jpg" for i in range(SKIPPED_LISTED + 2)]
+    write_table(tmp_path / "skipped.csv", ("file", "reason"), [(file, "") for file in files])
+    listed = [(file, "") for file in files[:SKIPPED_LISTED]]
+    assert skipped_files(tmp_path / "skipped.csv") == (len(files), listed)
+    assert skipped_files(write_lines(tmp_path / "odd.csv", "a,b\n", "1,2\n")) == (0, [])
 
 
 def test_a_broken_table_of_images_has_no_pictures(tmp_path: Path) -> None:

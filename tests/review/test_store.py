@@ -136,6 +136,13 @@ def test_a_file_of_another_kind_is_not_touched(photos: Path, content: str, told:
     assert path.read_text() == content
 
 
+def test_names_of_other_programs_are_those_of_the_images(photos: Path) -> None:
+    path = photos.parent / "labels.csv"
+    path.write_text(f"file_name,label\nunlabelled\\c.png,cat\n{photos}/dog/b.png,unlabelled\n")
+    with opened(path, load(photos), photos) as store:
+        assert store.labels == {"unlabelled/c.png": "cat", "dog/b.png": ""}
+
+
 def test_one_process_at_a_time_and_not_in_the_data_folder(photos: Path) -> None:
     data, path = load(photos), photos.parent / "labels.csv"
     with (

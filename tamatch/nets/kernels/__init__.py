@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import Function
 
-from tamatch.nets.parts import Flow, Plain
-
+from ..parts import Flow, Plain
+from ..recompute import recomputes
 from . import conv3, cuda
 from .beside import Beside
 from .conv import Convolve
@@ -52,7 +52,7 @@ class Fused(Plain):
         weights = [conv.weight for conv in convs]
         autocast = torch.is_autocast_enabled("cuda")
         self.dtype = torch.get_autocast_dtype("cuda") if autocast else weights[0].dtype
-        self.beside = Beside()
+        self.beside = Beside(sparing=recomputes(net))
         self.arrived = torch.zeros(cuda.GROUPS + 1, dtype=torch.int32, device=weights[0].device)
         self.lacking: dict[int, Norm] = {}
         self.upside_down = False

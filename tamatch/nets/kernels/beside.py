@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.autograd import Variable
 
-from tamatch.machine.branches import OPEN, another, capturing
+from ...machine.branches import OPEN, another, capturing, read_on
 
-MOST = 4 * 2**30  # bytes that are held for the second stream; then the first waits for it
+MOST, SHARE = 4 * 2**30, 32  # bytes held for the second stream, at most this part of the memory
 
 
 class Beside:
@@ -21,7 +21,8 @@ class Beside:
     as cuDNN measures its kernels there.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, sparing: bool = False) -> None:
+        self.sparing = sparing  # nothing is held: memory is short
         self.stream: torch.cuda.Stream | None = None  # while anything runs on it
         self.held: list[Tensor] = []  # what it still reads must not be freed
 
@@ -37,13 +38,19 @@ class Beside:
             OPEN.append(self.stream)
             # A backward pass that stops at the images never comes to the weights.
             Variable._execution_engine.queue_callback(self.join)
-        if sum(tensor.nbytes for tensor in self.held) > MOST:
+        if sum(tensor.nbytes for tensor in self.held) > self.most(here.device):
             here.wait_stream(self.stream)
             self.held.clear()
         self.stream.wait_stream(here)
         self.held.extend(tensors)
         with torch.cuda.stream(self.stream):
             yield
+
+    def most(self, device: torch.device) -> int:
+        """Bytes that are held for the second stream; then the first one waits for it."""
+        if self.sparing:
+            return 0
+        return min(MOST, torch.cuda.get_device_properties(device).total_memory // SHARE)
 
     def join(self, *results: Tensor) -> None:
         """Let everything from here on come after what was done beside, and read what came of it."""
@@ -54,5 +61,4 @@ class Beside:
         OPEN.remove(self.stream)
         self.stream = None
         self.held.clear()
-        for result in results:  # the stream may be another engine's too, which must not write here
-            result.record_stream(here)
+        read_on(here, results)

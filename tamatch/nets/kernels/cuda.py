@@ -15,16 +15,15 @@ import torch
 from torch import Tensor
 from triton.runtime.cache import get_cache_manager
 
-from tamatch.machine.gpucode import handicap
-
-from .norm import COUNTABLE, SLOPE
+from ...machine.gpucode import AMPERE, handicap
+from ...machine.room import speaks_of_room
+from ..parts import SLOPE
+from .norm import COUNTABLE
 
 SOURCES = [Path(__file__).with_name(name) for name in ("primitives.cuh", "conv3.cu")]
 GROUPS = 32  # rows, at most, of a map's statistics
 ROWS, COLUMNS = 8, {32: 32, 64: 16}  # pixels of a tile, by channels
-AMPERE = (8, 0)  # the first with tensor cores for bfloat16
 HOPPER = (9, 0)  # the first whose kernels can wait for the one before them
-EARLY = True
 BOOLS = "false", "true"
 NAMES = (
     *(f"forward<{c}, {n}, {a}>" for c in COLUMNS for n in BOOLS for a in BOOLS),
@@ -63,6 +62,8 @@ def usable(device: torch.device) -> bool:
     try:
         loaded(device)
     except (OSError, RuntimeError) as error:
+        if speaks_of_room(error):
+            raise
         warnings.warn(f"The CUDA kernels cannot be used, steps take longer: {error}", stacklevel=2)
         return False
     return True
@@ -89,7 +90,7 @@ def start(
     launch.gridDimX, launch.blockDimX = blocks, threads
     launch.gridDimY = launch.gridDimZ = launch.blockDimY = launch.blockDimZ = 1
     launch.hStream = torch.cuda.current_stream(device).cuda_stream
-    if early and EARLY and torch.cuda.get_device_capability(device) >= HOPPER:
+    if early and torch.cuda.get_device_capability(device) >= HOPPER:
         chosen = driver.CUlaunchAttribute()
         chosen.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
         chosen.value.programmaticStreamSerializationAllowed = 1
@@ -139,6 +140,7 @@ def compiled(architecture: str) -> tuple[bytes, list[bytes]]:
 
     source = "".join(path.read_text() for path in SOURCES)
     options = [f"-arch={architecture}", "-std=c++17", f"-DGROUPS={GROUPS}", f"-DSLOPE={SLOPE}f"]
+    options.append("--split-compile=0")  # by as many threads as there are processors
     version = done(nvrtc.nvrtcVersion())
     everything = repr((source, options, NAMES, version)).encode()
     kept = get_cache_manager(hashlib.sha256(everything).hexdigest())

@@ -15,7 +15,8 @@ import triton.language as tl
 from torch import Tensor, nn
 from torch.autograd import Function
 
-SLOPE = 0.1  # of the activation below zero
+from ..parts import SLOPE
+
 SLICE = 32  # channels a program works on: the fewer, the fewer sums each program adds up again
 ELEMENTS = 16384  # of a map that a program works on at once
 WARPS = 16
@@ -133,12 +134,9 @@ def _sum_gradients(
 def _spread_gradients(
     x, grad, extra, out, partial, programs, weight, bias, moments, grad_weight, grad_bias, rows,
     COLUMNS: tl.constexpr, SLICE: tl.constexpr, BLOCK: tl.constexpr, PROGRAMS: tl.constexpr,
-    SLOPE: tl.constexpr, ADD: tl.constexpr, BEHIND: tl.constexpr,
+    SLOPE: tl.constexpr, ADD: tl.constexpr,
 ):  # fmt: skip
-    """out = the gradient in front of the BatchNorm, plus `extra`.
-
-    `grad` is the one in front of the activation, or already the one behind it (BEHIND).
-    """
+    """out = the gradient in front of the BatchNorm, plus `extra`; `grad` is that of the result."""
     column = tl.program_id(1) * SLICE + tl.arange(0, SLICE)
     row = tl.arange(0, BLOCK)
     sums, products = _both_sums(partial, programs, COLUMNS, SLICE, PROGRAMS)
@@ -153,8 +151,7 @@ def _spread_gradients(
         inside = (start + row < rows)[:, None]
         standard = (tl.load(x + at, inside, 0).to(tl.float32) - mean[None, :]) * rstd[None, :]
         g = tl.load(grad + at, inside, 0).to(tl.float32)
-        if not BEHIND:
-            g = tl.where(standard * w[None, :] + b[None, :] > 0, g, SLOPE * g)
+        g = tl.where(standard * w[None, :] + b[None, :] > 0, g, SLOPE * g)
         g = scale[None, :] * (g - sums[None, :] - standard * products[None, :])
         if ADD:
             g += tl.load(extra + at, inside, 0).to(tl.float32)
@@ -227,29 +224,14 @@ class NormAct(Function):
         _sum_gradients[launch.grid](
             total, grad, partial, weight, bias, moments, launch.rows, SLOPE=SLOPE, **launch.sizes
         )
-        out, grad_weight, grad_bias = spread_gradients(
-            total, grad, grad_total, weight, bias, moments, partial, behind=False
-        )
+        out, grad_weight, grad_bias = (torch.empty_like(t) for t in (total, weight, bias))
+        _spread_gradients[launch.grid](
+            total, grad, None if grad_total is None else as_rows(grad_total), out, partial,
+            launch.programs, weight, bias, moments, grad_weight, grad_bias, launch.rows,
+            SLOPE=SLOPE, ADD=grad_total is not None,
+            PROGRAMS=triton.next_power_of_2(launch.programs), **launch.sizes,
+        )  # fmt: skip
         return out, (out if ctx.needs_input_grad[1] else None), grad_weight, grad_bias, None
-
-
-def spread_gradients(
-    x: Tensor, grad: Tensor, extra: Tensor | None,
-    weight: Tensor, bias: Tensor, moments: Tensor, partial: Tensor, *, behind: bool = True,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """Gradients of x, weight and bias, given the sums over each channel in rows of `partial`.
-
-    `behind` says that `grad` went through the activation already.
-    """
-    launch, out = Launch.of(x), torch.empty_like(x)
-    grad_weight, grad_bias = torch.empty_like(weight), torch.empty_like(bias)
-    _spread_gradients[launch.grid](
-        x, grad, None if extra is None else as_rows(extra), out, partial, len(partial),
-        weight, bias, moments, grad_weight, grad_bias, launch.rows, SLOPE=SLOPE,
-        ADD=extra is not None, BEHIND=behind, PROGRAMS=triton.next_power_of_2(len(partial)),
-        **launch.sizes,
-    )  # fmt: skip
-    return out, grad_weight, grad_bias
 
 
 def as_rows(x: Tensor) -> Tensor:

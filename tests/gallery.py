@@ -1,18 +1,23 @@
-"""A picture of every operation at five magnitudes, made by the batched operations themselves."""
+"""Draws docs/gallery.png, every operation at five magnitudes: `python -m tests.gallery`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import torch
 from PIL import Image, ImageDraw, ImageFont
+from sklearn.datasets import load_sample_image  # type: ignore[import-untyped]
 from torch import Tensor
 
-from .geometry import Grid
-from .ops import BY_NAME
-from .policy import OPERATIONS, RANGES
-from .randaugment import CUTOUT_FILL, cutout, cutout_box
+from tamatch.augment.geometry import Grid
+from tamatch.augment.ops import BY_NAME
+from tamatch.augment.policy import CUTOUT_FILL, OPERATIONS, RANGES
+from tamatch.augment.randaugment import cutout, cutout_box
 
+PICTURE = Path(__file__).parents[1] / "docs" / "gallery.png"
+SQUARE = (140, 20, 540, 420)  # the flower in the image of scikit-learn
+SIDE = 72  # of a tile
 MAGNITUDES = 5
 _LABEL, _CAPTION, _GAP = 80, 13, 4  # pixels: column of names, line of numbers, between tiles
 _BLOCKS = 2  # operations stand in two columns
@@ -38,11 +43,6 @@ def gallery(image: Tensor) -> Image.Image:
     return sheet
 
 
-def write_gallery(image: Tensor, path: Path) -> None:
-    """Save the gallery as a small PNG of 256 colours."""
-    gallery(image).quantize(dither=Image.Dither.NONE).save(path, optimize=True)
-
-
 def _operation(name: str, image: Tensor) -> tuple[list[str], Tensor]:
     """Captions and images (5, 3, H, W); a single one where the operation has no magnitude."""
     low, high = RANGES[name]
@@ -60,3 +60,14 @@ def _cutout(image: Tensor) -> tuple[list[str], Tensor]:
     pixels = image.flatten(1).float().expand(MAGNITUDES, -1, -1)
     erased = cutout(pixels, box, fill, Grid.of(height, width, image.device))
     return [f"{side:.1f}" for side in sides.tolist()], erased.byte().view(-1, 3, height, width)
+
+
+def flower() -> Tensor:
+    """A sample image of scikit-learn."""
+    whole = Image.fromarray(load_sample_image("flower.jpg"))
+    small = whole.crop(SQUARE).resize((SIDE, SIDE), Image.Resampling.LANCZOS)
+    return torch.from_numpy(np.array(small)).permute(2, 0, 1)
+
+
+if __name__ == "__main__":
+    gallery(flower()).quantize(dither=Image.Dither.NONE).save(PICTURE, optimize=True)

@@ -1,0 +1,55 @@
+"""The state of a module of the user's own: what averages, checkpoints and recorded steps need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TypeGuard
+
+from torch import nn
+from torch.nn.parameter import is_lazy
+
+from ..errors import UsageError
+
+
+def give_memory(module: nn.Module) -> None:
+    """Each number of a buffer gets a place of its own, which `expand` does not give it: buffers are
+    written when a run goes on.
+    """
+    for part in module.modules():
+        for name, buffer in part._buffers.items():
+            if buffer is not None and not is_lazy(buffer):
+                part._buffers[name] = buffer.contiguous()
+
+
+@contextmanager
+def in_place(module: nn.Module, what: str) -> Iterator[None]:
+    """Refuse a module that replaces a buffer in here or counts in Python."""
+    buffers = dict(module.named_buffers())
+    attributes = {name: dict(vars(part)) for name, part in module.named_modules()}
+    yield
+    after = dict(module.named_buffers())
+    for name in (n for n in {**buffers, **after} if after.get(n) is not buffers.get(n)):
+        raise UsageError(
+            f"{what}: its buffer {name} is replaced in a step. Averages, checkpoints and recorded "
+            "steps hold on to the tensor that __init__ registers: write into that one, with "
+            f"`self.{leaf(name)}.copy_(…)` or as in `self.{leaf(name)}.mul_(0.9).add_(…)`."
+        )
+    for place, part in module.named_modules():
+        for name, value in vars(part).items():
+            # a number that is new here was not counted up: it is only kept for another place
+            before = attributes.get(place, {}).get(name, getattr(type(part), name, None))
+            if is_number(value) and is_number(before) and before is not value and before != value:
+                raise UsageError(
+                    f"{what}: its number {place + '.' if place else ''}{name} changes in a step. "
+                    "It is not saved, and stands still where steps are recorded: make it a buffer "
+                    f"and write into that, as in `self.{name}.add_(1)`."
+                )
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def leaf(name: str) -> str:
+    return name.rpartition(".")[2]

@@ -1,0 +1,85 @@
+"""The runs that a run goes on from: what they have learnt says nothing of images unseen."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+
+from ..data import DataSet, Past, Split, make_split, make_split_again
+from ..data.splitfile import image_hashes, listed_in
+from ..data.splits import Mask
+from ..errors import DataError
+from ..settings.config import Run
+from ..storage.folder import RunFolder
+from .build import split_plan
+
+
+def lineage(start: str | None) -> list[RunFolder]:
+    """The run in this folder, the one that it went on from and so on, while they are there."""
+    found: dict[Path, RunFolder] = {}
+    while start is not None and (folder := RunFolder(Path(start))).holds_run():
+        if folder.path.resolve() in found:
+            break
+        found[folder.path.resolve()] = folder
+        start = given(folder, "from_")
+    return [*found.values()]
+
+
+def given(folder: RunFolder, name: str) -> str | None:
+    """A path among a run's settings, seen from here or else from where the run was started."""
+    record = folder.read()
+    path: str | None = record["config"].get(name)
+    if path is None or os.path.exists(path):
+        return path
+    return os.path.join(str(record.get("started_in", "")), path)
+
+
+def first_weights(folder: RunFolder) -> str | None:
+    """The file that the first run of this one's line began with; None: with random weights."""
+    first = lineage(str(folder.path))[-1]
+    if gone := given(first, "from_"):
+        raise DataError(
+            f"{folder.path} goes back to {gone}, which is no longer there, so that nobody knows "
+            "how its net began. Bring it back, or judge by validation images (without --folds), or "
+            "set the cut yourself: --min-confidence."
+        )
+    return given(first, "weights")
+
+
+def past_of(runs: Sequence[RunFolder], data: DataSet, size: int | None) -> Past:
+    """What these runs did with the images of the data, which have this --size."""
+    learnt, held_out = np.zeros((2, len(data.files)), bool)
+    names = {"image": list(data.files), "hash": image_hashes(data)}
+    for folder in runs:
+        # an image of another size has another hash, so that only its file tells
+        column = "hash" if folder.read()["config"].get("size") == size else "image"
+        roles = listed_in(folder.split, column)
+        learnt |= [name in roles["labelled"] for name in names[column]]
+        held_out |= [name in roles["validation"] for name in names[column]]
+    return Past(learnt, held_out & ~learnt)
+
+
+def learnt_by(runs: Sequence[RunFolder], data: DataSet, size: int | None) -> Mask:
+    """Which of the images these runs have learnt; nothing is known of one without a split.csv."""
+    learnt = np.zeros(len(data.files), bool)
+    for folder in runs:
+        with suppress(DataError):
+            learnt |= past_of([folder], data, size).learnt
+    return learnt
+
+
+def split_of(run: Run, data: DataSet, before: Path | None = None) -> Split:
+    """The split of a run; with its split.csv of `before`, what was held out there, and no more."""
+    plan = split_plan(run)
+    held_out: set[str] | None = None
+    if before is not None:
+        with suppress(DataError):  # not there yet, or damaged, which is told when they are compared
+            held_out = listed_in(before, "image")["validation"]
+    if held_out is not None:
+        return make_split_again(data, plan, np.array([f in held_out for f in data.files], bool))
+    earlier = lineage(run.from_) if plan.validation_per_class else []
+    return make_split(data, plan, past_of(earlier, data, run.size) if earlier else None)

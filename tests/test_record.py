@@ -1,0 +1,70 @@
+"""A run writes itself down: the command that repeats it, and the settings it goes on with."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tamatch.cli.commands import top_parser
+from tamatch.cli.train import given_options
+from tamatch.methods import METHODS
+from tamatch.runs.record import command
+from tamatch.runs.run import begin, stored_config
+from tamatch.settings.config import Run, configure
+from tamatch.storage.folder import RunFolder
+from tests.tiny import own_method
+
+OPTIONS = """
+on: Annotated[bool, "on"] = True, off: Annotated[bool, "off"] = False,
+words: Annotated[str, "words"] = "two words", dashes: Annotated[str, "dashes"] = "--not an option",
+numbers: Annotated[tuple[float, ...], "numbers"] = (-1.5, 1e-7), missing: Annotated[int, "k"],
+perhaps: Annotated[float | None, "perhaps"] = 0.5
+"""
+
+
+def repeated(run: Run) -> Run:
+    """The run that its command would make, as the command line reads it."""
+    words = shlex.split(command(run, Path("a folder")))
+    arguments, arguments.extra = top_parser().parse_known_args(words[1:])
+    assert words[0] == "tamatch" and arguments.out == Path("a folder")
+    return configure(given_options(arguments), arguments.config)
+
+
+@pytest.mark.parametrize("data", ["digits", "cifar10-lt", "some/folder"])
+@pytest.mark.parametrize("method", METHODS)
+def test_the_command_makes_the_same_run(method: str, data: str) -> None:
+    run = configure({"method": method, "data": data})
+    assert repeated(run) == run
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"method": "flexmatch", "threshold_warmup": False},
+        {"prior": {"cat": 0.018, "dog": 0.982}},
+        {"prior": {"Doe, Jane": 3, "a=b": 1}},
+        {"prior": [0.1, 0.2, 0.7], "method": "fixmatch"},
+        {"head_labelled": 20, "gamma": -10},
+        {"root": "-dash"},
+        {"graph": False, "deterministic": True},
+        {"data": "cifar10-lt", "method": "tamatch", "select": "freematch", "target": "uniform"},
+    ],
+    ids=lambda given: " ".join(map(str, given)),
+)
+def test_whatever_was_given(given: dict[str, Any]) -> None:
+    run = configure(given)
+    assert repeated(run) == run
+
+
+def test_options_of_a_method_of_one_s_own(tmp_path: Path) -> None:
+    method = own_method(tmp_path, OPTIONS.strip())
+    run = configure({"method": method, "missing": 3, "perhaps": None})
+    assert repeated(run) == run
+    folder = RunFolder(tmp_path / "run")
+    begin(run, folder)
+    assert stored_config(folder) == run
+    onwards = configure({"from_": str(folder.path)})
+    assert onwards.options == run.options
