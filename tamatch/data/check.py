@@ -18,7 +18,7 @@ from .duplicates import equal_images
 from .splitfile import ROLES
 from .splits import SplitPlan, make_split
 
-ALIKE = 8  # of 255: colours that differ by less look the same
+ALIKE = 2  # of 255: smooth water seen from above differs by 3 to 8, and is a picture
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ def test_a_problem_and_a_group_are_told_once(
 
 def test_images_that_show_nothing_are_named(tmp_path: Path) -> None:
     """Such as photographs of 12 bits in files of 16, of which the upper byte is read."""
-    shades = np.linspace(500, 1500, 24 * 24).astype(np.uint16).reshape(24, 24)
+    shades = np.linspace(500, 1000, 24 * 24).astype(np.uint16).reshape(24, 24)
     for kind in ("kind0", "kind1"):
         (tmp_path / kind).mkdir()
         Image.fromarray(40 * shades).save(tmp_path / kind / "bright.tif")
