@@ -74,6 +74,7 @@ CLAIMS = (
         "Table 5", "clipping matters more at γ = 150", costs_more("tamatch_no_clipping", 150)
     ),
     Claim(
-        "Method", "r eventually approaches 1: rescaling does no harm late in training", ratio_near_one
+        "Method", "r eventually approaches 1: rescaling does no harm late in training",
+        ratio_near_one,
     ),
 )  # fmt: skip
