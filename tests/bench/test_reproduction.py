@@ -160,6 +160,11 @@ def test_the_ratio_at_the_end(evidence: Evidence) -> None:
     verdict = ratio_near_one(evidence)
     assert verdict.said == "holds in 4 of 4 settings"
     assert "largest r 7.00 at its peak, 1.05 at the end, where r_max is 1.01" in verdict.figures
+    bare = Cell("lt", LONG_TAIL[3], "tamatch", 0, EIGHTH)
+    evidence.store.write(bare, result(bare))
+    verdict = ratio_near_one(evidence)
+    assert verdict.said.startswith("open: 1 of 12 cells missing")
+    assert verdict.figures.endswith("where r_max is 1.01 (n = 2)")
     fill(evidence.store, "tamatch", lambda *_: 20.0)  # as the first results: without these curves
     verdict = ratio_near_one(evidence)
     assert (verdict.said, verdict.figures) == ("open: 12 of 12 cells missing", "none yet")
