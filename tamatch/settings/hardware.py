@@ -84,8 +84,10 @@ def pick_images(run: Run, pixels: int, device: torch.device) -> Literal["device"
 
 
 def memory(device: torch.device) -> int:
-    """Bytes that are free on a GPU, or those of the whole machine where a CPU trains."""
+    """Bytes that this process may still take of a GPU's; the whole machine's where a CPU trains."""
     if device.type != "cuda":
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return torch.cuda.mem_get_info(device)[0] + kept
+    allocated, reserved = torch.cuda.memory_allocated(device), torch.cuda.memory_reserved(device)
+    free, total = torch.cuda.mem_get_info(device)
+    allowed = int(torch.cuda.get_per_process_memory_fraction(device) * total)
+    return min(free + reserved, allowed) - allocated

@@ -57,9 +57,11 @@ def outcome(net: nn.Module, images: Tensor, weights: Tensor) -> tuple[Tensor, ..
     return logits, images.grad, torch.cat(grads), torch.cat([b.flatten() for b in net.buffers()])
 
 
-def check_nets(name: str, size: int, count: int) -> None:
+def check_nets(
+    name: str, size: int, count: int, order: torch.memory_format = torch.channels_last
+) -> None:
     torch.manual_seed(0)
-    plain = nets.build(name, 10, size).to(memory_format=torch.channels_last).train()
+    plain = nets.build(name, 10, size).to(memory_format=order).train()
     fast = copy.deepcopy(plain)
     fast.accelerate()
     images, weights = torch.randn(count, 3, size, size), torch.randn(count, 10)
@@ -198,6 +200,7 @@ def main() -> None:
         check_nets(name, size, count)
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # by split factors
         check_nets("wrn_10_1", 8, 3)
+        check_nets("wrn_10_1", 8, 3, torch.contiguous_format)
     for inner, outer in ((16, 16), (16, 32), (32, 32)):
         check_narrow(inner, outer, 3, 7, 5)
     for size, width in ((8, 8), (16, 16), (20, 23)):

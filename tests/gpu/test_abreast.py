@@ -14,7 +14,7 @@ import torch
 
 import tamatch
 from tamatch.data import load, make_split
-from tamatch.machine.room import NoRoom, noticing
+from tamatch.machine.room import NoRoom, clear, noticing
 from tamatch.runs.build import engine_of, split_plan
 from tamatch.runs.together import advance
 from tamatch.runs.training import Training
@@ -228,8 +228,9 @@ def test_too_many_for_the_device(tmp_path: Path) -> None:
         **DOZEN, **USUAL, "batch": 128, "unlabelled": 512, "precision": "fp32", "compile": False,
     }  # fmt: skip
     total = torch.cuda.get_device_properties(0).total_memory
-    torch.cuda.empty_cache()
-    torch.cuda.set_per_process_memory_fraction(5 * 2**30 / total)
+    clear()
+    room = torch.cuda.memory_reserved() + 5 * 2**30
+    torch.cuda.set_per_process_memory_fraction(room / total)
     try:
         with pytest.raises(NoRoom, match=r"too little memory for 8 runs abreast.*at a time"):
             tamatch.train_seeds(range(8), out=tmp_path / "all", quiet=True, **options)

@@ -14,6 +14,7 @@ from tamatch.data import load, make_split
 from tamatch.nets.recompute import recompute, recomputes
 from tamatch.runs.build import engine_of, split_plan
 from tamatch.settings.config import configure
+from tamatch.settings.hardware import memory
 from tamatch.step.engine import Engine
 from tamatch.step.memory import estimate
 from tests.contract.test_contract import assert_equal
@@ -36,6 +37,13 @@ def all_memory() -> Iterator[None]:
     torch.cuda.reset_peak_memory_stats()
     yield
     torch.cuda.set_per_process_memory_fraction(1.0)
+
+
+def leave(room: int) -> None:
+    """So many bytes, beside what tests before this one hold."""
+    total = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + room) / total)
+    assert 0.99 * room < memory(torch.device("cuda")) < 1.5 * room
 
 
 def engine_with(net: str, **settings: Any) -> Engine:
@@ -76,8 +84,7 @@ def test_a_real_lack_of_memory_is_survived(graph: bool, tmp_path: Any) -> None:
         "steps": 8, "log_every": 4, "test_every": 8, "save_every": 8, "baseline": "none",
         "precision": "fp32", "graph": graph, "compile": False,
     }  # fmt: skip
-    total = torch.cuda.get_device_properties(0).total_memory
-    torch.cuda.set_per_process_memory_fraction(4 * 2**30 / total)
+    leave(4 * 2**30)
     tamatch.train(out=tmp_path / "run", quiet=True, **options)
     log = (tmp_path / "run" / "log.txt").read_text()
     assert "cuda ran out of memory in step 0. From here on activations are recomputed" in log
@@ -89,8 +96,7 @@ def test_too_little_even_so_names_a_batch_that_fits(tmp_path: Any) -> None:
         "net": "wrn_28_2", "size": 32, "device": "cuda", "batch": 1024, "unlabelled": 4096,
         "steps": 8, "baseline": "none", "precision": "fp32", "compile": False,
     }  # fmt: skip
-    total = torch.cuda.get_device_properties(0).total_memory
-    torch.cuda.set_per_process_memory_fraction(4 * 2**30 / total)
+    leave(4 * 2**30)
     with pytest.raises(tamatch.errors.UsageError, match="too little memory for --batch 1024"):
         tamatch.train(out=tmp_path / "run", quiet=True, **options)
 

@@ -26,12 +26,20 @@ class Rounded(Function):
         """`join` is called with the gradients before they are read."""
         ctx.dtype, ctx.join = weights[0].dtype, join
         ctx.layouts = [(weight.shape, weight.stride()) for weight in weights]
-        return in_line(weights, ctx.layouts, dtype)
+        return in_line(weights, [in_rows(weight) for weight in weights], dtype)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         ctx.join(*grads)
         return None, None, *in_line(grads, ctx.layouts, ctx.dtype)
+
+
+def in_rows(weight: Tensor) -> Layout:
+    """Channels-last, as the kernels read it; a net may keep it otherwise."""
+    order = torch.channels_last
+    if not weight.is_contiguous(memory_format=order):
+        weight = torch.empty_like(weight, device="meta", memory_format=order)
+    return weight.shape, weight.stride()
 
 
 def in_line(
