@@ -20,6 +20,7 @@ from .record import Result
 from .scale import FULL
 from .settings import LONG_TAIL, Setting
 from .store import Store
+from .tables import spread
 
 ALIKE = 5.0  # utilizations that differ by fewer points are "roughly the same"
 NEAR_ONE = 1.1  # scaling factors below this change little
@@ -35,47 +36,55 @@ class Verdict:
     figures: str
 
 
+Figure = Callable[[list[tuple[Result, ...]]], tuple[str, bool]]
+
+
 class Evidence:
     """The results on long-tailed CIFAR-10 of one length."""
 
     def __init__(self, store: Store, scale: Fraction) -> None:
         self.store, self.scale = store, scale
 
-    def of(self, method: str, setting: Setting) -> list[Result]:
-        cells = [Cell("lt", setting, method, seed, self.scale) for seed in SEEDS]
-        return list(self.store.found(cells).values())
+    def by_seed(
+        self,
+        methods: Sequence[str],
+        setting: Setting,
+        tells: Callable[[Result], bool] = lambda result: True,
+    ) -> list[tuple[Result, ...]]:
+        """The results of these methods, one tuple for each seed that all of them have.
 
-    def mean(self, method: str, setting: Setting, value: Callable[[Result], float]) -> float | None:
-        found = self.of(method, setting)
-        return mean(map(value, found)) if found else None
+        Equal seeds have equal labels. A result counts if it `tells` what is asked.
+        """
+        rows = []
+        for seed in SEEDS:
+            cells = [Cell("lt", setting, method, seed, self.scale) for method in methods]
+            found = [result for result in self.store.found(cells).values() if tells(result)]
+            if len(found) == len(methods):
+                rows.append(tuple(found))
+        return rows
 
     def judge(
         self,
         methods: Sequence[str],
-        figure: Callable[[Setting], tuple[str, bool | None]],
+        figure: Figure,
         tells: Callable[[Result], bool] = lambda result: True,
+        least: int = 1,
     ) -> Verdict:
         """One figure a setting and whether the claim holds there; open while cells are missing.
 
-        A cell whose result does not hold what is judged is missing, too: see if it `tells`.
+        Settings in which fewer than `least` seeds are there show nothing yet.
         """
         shown, held = [], []
         for setting in LONG_TAIL:
-            text, holds = figure(setting)
-            if holds is not None:
-                shown.append(f"{short(setting)}: {text}{self.count(methods, setting, tells)}")
-                held.append(holds)
+            found = self.by_seed(methods, setting, tells)
+            if len(found) < least:
+                continue
+            text, holds = figure(found)
+            few = "" if len(found) == len(SEEDS) else f" (n = {len(found)})"
+            shown.append(f"{short(setting)}: {text}{few}")
+            held.append(holds)
         finding = f"holds in {sum(held)} of {len(held)} settings" if held else None
         return Verdict(self.so_far(finding, methods, tells), "; ".join(shown) or NONE_YET)
-
-    def count(
-        self, methods: Sequence[str], setting: Setting, tells: Callable[[Result], bool]
-    ) -> str:
-        """In brackets, how many seeds a figure is of, where these are not all."""
-        numbers = [sum(map(tells, self.of(method, setting))) for method in methods]
-        if min(numbers) == len(SEEDS):
-            return ""
-        return f" (n = {' and '.join(map(str, dict.fromkeys(numbers)))})"
 
     def so_far(
         self,
@@ -85,8 +94,7 @@ class Evidence:
     ) -> str:
         """A finding with what it lacks: the cells of these methods that are missing."""
         total = len(methods) * len(LONG_TAIL) * len(SEEDS)
-        found = [r for method in methods for setting in LONG_TAIL for r in self.of(method, setting)]
-        there = sum(map(tells, found))
+        there = sum(len(self.by_seed([m], s, tells)) for m in methods for s in LONG_TAIL)
         lacks = f"open: {total - there} of {total} cells missing"
         if finding is None:
             return lacks
@@ -136,39 +144,35 @@ def compared(
     ours: str = "tamatch",
     theirs: str = "fixmatch",
 ) -> Judge:
-    """How the means of two methods stand to each other; `shown` is the text around both."""
+    """How the means of two methods stand to each other.
 
-    def judge(evidence: Evidence) -> Verdict:
-        def figure(setting: Setting) -> tuple[str, bool | None]:
-            a, b = (evidence.mean(method, setting, value) for method in (ours, theirs))
-            return ("", None) if a is None or b is None else (shown.format(a, b), holds(a, b))
+    `shown` is the text around both means and, where it has a third place, their difference.
+    """
 
-        return evidence.judge((ours, theirs), figure)
+    def figure(found: list[tuple[Result, ...]]) -> tuple[str, bool]:
+        pairs = [(value(a), value(b)) for a, b in found]
+        a, b = (mean(values) for values in zip(*pairs, strict=True))
+        return shown.format(a, b, spread([x - y for x, y in pairs], "+.2f")), holds(a, b)
 
-    return judge
+    return lambda evidence: evidence.judge((ours, theirs), figure)
 
 
 def lower_error(ours: str, theirs: str) -> Judge:
     """The first method's mean error is below the second's."""
-    return by_both_scores(lambda score: compared(score, "{:.2f} against {:.2f}", lt, ours, theirs))
+    shown = "{:.2f} against {:.2f}, {}"
+    return by_both_scores(lambda score: compared(score, shown, lt, ours, theirs))
 
 
 def smaller_deviation_by(score: Score) -> Judge:
     """TaMatch's error varies less over seeds than FixMatch's and FreeMatch's."""
+
+    def figure(found: list[tuple[Result, ...]]) -> tuple[str, bool]:
+        ours, *others = (stdev(map(score, results)) for results in zip(*found, strict=True))
+        text = f"{ours:.2f} against {' and '.join(f'{o:.2f}' for o in others)}"
+        return text, ours < min(others)
+
     methods = ("tamatch", "fixmatch", "freematch")
-
-    def judge(evidence: Evidence) -> Verdict:
-        def figure(setting: Setting) -> tuple[str, bool | None]:
-            errors = [[score(r) for r in evidence.of(m, setting)] for m in methods]
-            if min(map(len, errors)) < len(SEEDS):
-                return "", None
-            ours, *others = map(stdev, errors)
-            text = f"{ours:.2f} against {' and '.join(f'{o:.2f}' for o in others)}"
-            return text, ours < min(others)
-
-        return evidence.judge(methods, figure)
-
-    return judge
+    return lambda evidence: evidence.judge(methods, figure, least=len(SEEDS))
 
 
 smaller_deviation = by_both_scores(smaller_deviation_by)
@@ -180,16 +184,13 @@ def throughout(evidence: Evidence) -> Verdict:
     In the first one p_model comes from its uniform start, the same for both.
     """
 
-    def figure(setting: Setting) -> tuple[str, bool | None]:
+    def figure(found: list[tuple[Result, ...]]) -> tuple[str, bool]:
         ours, theirs = (
-            [in_eighths(r.kl_truth) for r in evidence.of(m, setting)] for m in OURS_AND_FIXMATCH
+            [mean(part) for part in zip(*(in_eighths(r.kl_truth) for r in results), strict=True)]
+            for results in zip(*found, strict=True)
         )
-        if not ours or not theirs:
-            return "", None
-        pairs = list(zip(zip(*ours, strict=True), zip(*theirs, strict=True), strict=True))
-        lower = sum(mean(a) < mean(b) for a, b in pairs[1:])
-        a, b = pairs[-1]
-        text = f"lower in {lower} of {EIGHTHS - 1}, {mean(a):.4f} against {mean(b):.4f} nats"
+        lower = sum(a < b for a, b in zip(ours[1:], theirs[1:], strict=True))
+        text = f"lower in {lower} of {EIGHTHS - 1}, {ours[-1]:.4f} against {theirs[-1]:.4f} nats"
         return f"{text} in the last", lower == EIGHTHS - 1
 
     return evidence.judge(OURS_AND_FIXMATCH, figure)
@@ -224,11 +225,8 @@ def cost(
     evidence: Evidence, ablation: str, settings: Iterable[Setting], score: Score
 ) -> float | None:
     """How many points an ablation's error is above TaMatch's, over the settings that have both."""
-    gaps = []
-    for setting in settings:
-        a, b = (evidence.mean(m, setting, score) for m in (ablation, "tamatch"))
-        if a is not None and b is not None:
-            gaps.append(a - b)
+    found = [evidence.by_seed((ablation, "tamatch"), setting) for setting in settings]
+    gaps = [mean(score(a) - score(b) for a, b in pairs) for pairs in found if pairs]
     return mean(gaps) if gaps else None
 
 
@@ -252,17 +250,19 @@ def costs_more(ablation: str, at: float) -> Judge:
 
 
 def ratio_near_one(evidence: Evidence) -> Verdict:
-    def figure(setting: Setting) -> tuple[str, bool | None]:
-        found = [r for r in evidence.of("tamatch", setting) if r.largest_ratio and r.r_max]
-        if not found:
-            return "", None
-        curves = [r.largest_ratio.value for r in found if r.largest_ratio]
+    """The largest r is near 1 at the end."""
+
+    def figure(found: list[tuple[Result, ...]]) -> tuple[str, bool]:
+        curves = [r.largest_ratio.value for [r] in found if r.largest_ratio]
         peak, end = mean(map(max, curves)), mean(curve[-1] for curve in curves)
-        bound = mean(r.r_max.value[-1] for r in found if r.r_max)
+        bound = mean(r.r_max.value[-1] for [r] in found if r.r_max)
         text = f"largest r {peak:.2f} at its peak, {end:.2f} at the end, where r_max is {bound:.2f}"
         return text, end < NEAR_ONE
 
-    return evidence.judge(("tamatch",), figure, lambda r: r.largest_ratio is not None)
+    def tells(result: Result) -> bool:  # the first runs did not keep these curves
+        return result.largest_ratio is not None and result.r_max is not None
+
+    return evidence.judge(("tamatch",), figure, tells)
 
 
 def best_of_table_1(evidence: Evidence) -> Verdict:

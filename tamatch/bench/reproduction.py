@@ -47,12 +47,16 @@ CLAIMS_HEAD = """## The paper's claims
 
 Each sentence of the paper that results can decide, judged by {runs} on
 long-tailed CIFAR-10, also where the paper shows it on other data; those of Table 1 by its own runs.
-Errors are those at the last step and, as the paper does not say how it scores, those at the best
-test, too; one verdict where both agree. All figures are means over seeds; n is given where it is
-not three. A verdict is open until all its cells are in. The rules: "throughout" is in every eighth
-of a run after the first, in which p_model comes from its uniform start; "large oscillations" are
-larger ones than TaMatch's, from point to point of the curve after that;
-"roughly the same" is within 5 points over the whole run, "approaches 1" is below 1.1 at the end.
+
+- Errors are those at the last step and, as the paper does not say how it scores, those at the best
+  test; there is one verdict where both agree.
+- All figures are means over the seeds that the methods have in common; n is given where it is not
+  three. Two errors are followed by their difference, mean ± standard deviation over the pairs of
+  runs with the same seed, and so with the same labels.
+- A verdict is open until all its cells are in.
+- "Throughout" is in every eighth of a run after the first, in which p_model comes from its uniform
+  start. "Large oscillations" are larger than TaMatch's, from point to point after that eighth.
+  "Roughly the same" is within 5 points over the whole run. "Approaches 1" is below 1.1 at the end.
 """
 
 
@@ -115,12 +119,17 @@ def section(bench: str, scale: Fraction, store: Store, shown: set[str]) -> str:
     """One table; a note that was `shown` before is not repeated."""
     plan = PLANS[bench]
     cells = plan.cells(bench, scale=scale)
-    if scale == FULL and not store.found(cells):
+    if not store.found(cells):
         return f"## {plan.title}, {length(scale)}\n\nNone of its {len(cells)} runs is in yet.\n"
     whole = table(plan, cells, store)
     notes = [note for note in whole.notes if note not in shown]
     shown |= {note for note in notes if not note.startswith("Made by")}
-    return markdown(replace(whole, title=f"{plan.title}, {length(scale)}", notes=notes))
+    begun = {cell.setting for cell in store.found(cells)}
+    grids = [g for g, s in zip(whole.grids, plan.settings, strict=True) if s in begun]
+    empty = [setting.title for setting in plan.settings if setting not in begun]
+    lacking = [f"No run is in yet of {'; '.join(empty)}."] if empty else []
+    title = f"{plan.title}, {length(scale)}"
+    return markdown(replace(whole, title=title, grids=grids, notes=[*lacking, *notes]))
 
 
 def long_runs(store: Store) -> dict[Cell, Result]:

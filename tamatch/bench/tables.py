@@ -29,13 +29,13 @@ RULE = (
 )
 
 
-def spread(values: Sequence[float]) -> str:
+def spread(values: Sequence[float], form: str = ".2f") -> str:
     """Mean ± standard deviation; the deviation of a single value is unknown."""
     if not values:
         return MISSING
     if len(values) == 1:
-        return f"{values[0]:.2f}"
-    return f"{mean(values):.2f} ± {stdev(values):.2f}"
+        return f"{values[0]:{form}}"
+    return f"{mean(values):{form}} ± {stdev(values):.2f}"
 
 
 def table(plan: Plan, cells: Sequence[Cell], store: Store) -> Page:
