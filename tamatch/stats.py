@@ -198,6 +198,11 @@ class Status(nn.Module):
             self.target.update_(followed)
 
     @property
+    def shares(self) -> Tensor:
+        """p_model as it is told: it sums to 1 also while its window is not full yet."""
+        return normalize(self.model.value) if isinstance(self.model, Window) else self.model.value
+
+    @property
     def ratio(self) -> Tensor:
         """r = p_target / p_model, float32 (C,)."""
         return ratio(self.target.value, self.model.value, self.eps).float()

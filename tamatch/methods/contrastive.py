@@ -63,5 +63,5 @@ class Contrastive(Method):
         mask = (p.amax(-1) >= self.tau).float()
         self.tally.add_(ids, mask)
         pseudo = Pseudo(p, p.argmax(-1), mask, torch.ones_like(mask))
-        report = {**pseudo.report(), "p_model": self.status.model.value}
+        report = {**pseudo.report(), "p_model": self.status.shares}
         return pseudo.loss(logits, p), report

@@ -86,4 +86,5 @@ class VAT(Method):
         probe = (self.xi * unit(dist.mine(direction_draw(dist.gather(images))))).requires_grad_()
         with full_precision(images.device), frozen_weights(self.net), frozen_norm(self.net):
             distance = each_ce(self.net(images + probe).logits, q).mean()
-        return self.epsilon * unit(gradient_of(distance, probe))
+            gradient = gradient_of(distance, probe)  # in here, as it may recompute the pass
+        return self.epsilon * unit(gradient)

@@ -8,7 +8,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from ..stats import Status, Tally
+from ..stats import Status, Tally, ratio
 from .generate import rescale
 from .guess import Guess, Part, PseudoLabeler
 from .weigh import ByClass, Product
@@ -53,11 +53,12 @@ def class_shares(method: nn.Module) -> dict[str, list[float] | None]:
         return dict.fromkeys(("p_model", "p_target", "factors", "weights"))
     rescales = labeler is None or labeler.generate is rescale
     part = None if labeler is None else next(_by_class(labeler.weigh), None)
+    factors = ratio(status.target.value, status.shares, status.eps).float()
     each = torch.eye(len(status.target.value), device=status.target.value.device)
     return {
-        "p_model": status.model.value.tolist(),
+        "p_model": status.shares.tolist(),
         "p_target": status.target.value.tolist(),
-        "factors": status.ratio.tolist() if rescales else None,
+        "factors": factors.tolist() if rescales else None,
         "weights": None if part is None else part(_guess(each, status)).tolist(),
     }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -18,6 +18,7 @@ from tamatch.methods.mean_teacher import MeanTeacher
 from tamatch.methods.pi_model import PiModel
 from tamatch.methods.supervised import Supervised
 from tamatch.methods.vat import VAT
+from tamatch.nets.recompute import recompute
 from tests.methods.miniature import (
     batch_of,
     build,
@@ -27,6 +28,7 @@ from tests.methods.miniature import (
     statistics,
     train,
 )
+from tests.tiny import tiny_method
 
 ALL: list[tuple[type[Method], dict[str, Any]]] = [
     (PiModel, {}),
@@ -216,6 +218,18 @@ def test_vat_searches_with_the_weights_as_constants() -> None:
     with pytest.raises(ZeroDivisionError), frozen_weights(method.net):
         raise ZeroDivisionError
     assert not first.requires_grad and all(weight.requires_grad for weight in others)
+
+
+def test_vat_searches_where_activations_are_recomputed() -> None:
+    """A transformer keeps other things of a pass where its weights are constants."""
+    found = []
+    for recomputed in (False, True):
+        method = cast(VAT, tiny_method("vat", net="vit_tiny_p2_8"))
+        assert recompute(method, wanted=recomputed) == recomputed
+        torch.manual_seed(3)
+        images = torch.randn(6, 3, 8, 8)
+        found.append(method.perturbation(images, torch.full((6, 10), 0.1)))
+    assert torch.equal(*found)
 
 
 def test_vat_terms(monkeypatch: pytest.MonkeyPatch) -> None:

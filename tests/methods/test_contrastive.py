@@ -17,6 +17,7 @@ from tamatch.methods.comatch import CoMatch
 from tamatch.methods.crmatch import CRMatch
 from tamatch.methods.fixmatch import FixMatch
 from tamatch.methods.simmatch import SimMatch
+from tamatch.pseudo.account import class_shares
 from tamatch.types import Batch
 from tests.methods.miniature import (
     LABELLED,
@@ -72,6 +73,21 @@ def test_order_does_not_matter(cls: type[Method], options: dict[str, Any]) -> No
     method = build(cls, norm=False, **options)
     method.lambda_rotation = 0.0  # CRMatch turns the first images of the batch
     check_order_does_not_matter(method)
+
+
+@pytest.mark.parametrize(("cls", "options"), ALL[1:])
+def test_the_class_shares_told_sum_to_one_before_the_window_is_full(
+    cls: type[Method], options: dict[str, Any]
+) -> None:
+    method: Any = build(cls, **options)
+    p = method.net(batch_of(method).u[0]).logits.softmax(-1).detach()
+    method.status.observe_(p, p)
+    assert method.status.model.value.sum().item() == pytest.approx(1 / 3)  # one row of three
+    _, report = method.agreement(p, p, torch.arange(len(p)))
+    told = class_shares(method)
+    assert report["p_model"].tolist() == told["p_model"] == pytest.approx(p.mean(0).tolist())
+    factors = [(1 / len(p[0]) + 1e-6) / (share + 1e-6) for share in p.mean(0).tolist()]
+    assert told["factors"] == pytest.approx(factors, rel=1e-4)
 
 
 @pytest.mark.parametrize(("cls", "options"), ALL)
