@@ -30,6 +30,14 @@ def names(flag: str, text: str | None, known: tuple[str, ...]) -> tuple[str, ...
     return tuple(name for name in known if name in wanted)
 
 
+def one_name(flag: str, text: str, known: tuple[str, ...]) -> str:
+    """The one known name that the user gave."""
+    chosen = names(flag, text, known)
+    if len(chosen) > 1:
+        raise UsageError(f"{flag} takes one name, got {text!r}.")
+    return chosen[0]
+
+
 def share(text: str | None, cells: list[Cell]) -> list[Cell]:
     """`--cell K/N`: job K of an array of N, which takes every N-th cell."""
     if text is None:
@@ -56,13 +64,12 @@ def restricted(arguments: Namespace) -> Plan:
     """
     plan = PLANS[arguments.bench]
     if plan.figure:
-        by_data = {setting.data: setting for setting in plan.settings}
-        wanted = names("--data", arguments.data or plan.settings[0].data, tuple(by_data))
-        settings = tuple(by_data[data] for data in wanted)
+        known = {setting.data: setting for setting in plan.settings}
+        wanted = [one_name("--data", arguments.data or plan.settings[0].data, tuple(known))]
     else:
-        by_name = {setting.name: setting for setting in plan.settings}
-        chosen = names("--settings", arguments.settings, tuple(by_name))
-        settings = tuple(by_name[name] for name in chosen)
+        known = {setting.name: setting for setting in plan.settings}
+        wanted = [*names("--settings", arguments.settings, tuple(known))]
+    settings = tuple(known[name] for name in wanted)
     rows = names("--methods", arguments.methods, tuple(plan.rows))
     methods = tuple(method for method in plan.methods if method in rows)
     variants = tuple(variant for variant in plan.variants if variant.name in rows)

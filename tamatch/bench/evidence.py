@@ -212,7 +212,7 @@ def worst_class(result: Result) -> float:
     return min(v for v in result.per_class_accuracy or [] if v is not None)
 
 
-larger_swings = compared(swing, "changes by a factor of {1:.2f} against {0:.2f}", lt)
+larger_swings = compared(swing, "changes by a factor of {:.2f} against {:.2f}", lt)
 same_utilization = compared(
     lambda r: 100 * mean(r.utilization.value),
     "{:.1f} against {:.1f} %",

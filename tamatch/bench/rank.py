@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
-from ..errors import UsageError
 from ..methods import METHODS
 from .cells import SEEDS, Cell, Plan
-from .choose import names, scale_of
+from .choose import one_name, scale_of
 from .formats import FORMATS, Grid, Page
 from .plans import PLANS
 from .published import TABLE_1, TABLE_2
@@ -174,10 +173,7 @@ def page(arguments: Namespace) -> Page:
 def one_table(text: str) -> str:
     """`--of BENCH`: a bench with a table of methods."""
     tables = tuple(name for name, plan in PLANS.items() if not (plan.figure or plan.variants))
-    chosen = names("--of", text, tables)
-    if len(chosen) > 1:
-        raise UsageError(f"--of takes one bench, got {text!r}.")
-    return chosen[0]
+    return one_name("--of", text, tables)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
