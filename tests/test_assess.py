@@ -27,8 +27,8 @@ from tamatch.report.tiles import COLUMNS, MOST, TILE
 from tamatch.runs.standing import drawn, labelled_by, standing
 from tamatch.stats import Tally
 from tamatch.step.engine import Pace
-from tamatch.step.exam import Pool
 from tamatch.step.source import Draw, Resident
+from tamatch.step.subset import Pool
 from tamatch.storage import checkpoint
 from tests.tiny import digits, tiny_engine
 

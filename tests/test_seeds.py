@@ -17,7 +17,7 @@ from tamatch import cli
 from tamatch.errors import Stopped, StorageError, UsageError
 from tamatch.machine.room import NoRoom
 from tamatch.rules.choose import Speed
-from tamatch.runs import automatic, run, seeds, shelf
+from tamatch.runs import automatic, run, seeds, shared_data
 from tamatch.runs.progress import Progress
 from tamatch.step.engine import Engine
 from tamatch.storage import checkpoint
@@ -206,17 +206,17 @@ def test_the_figures_are_summed_up(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_images_are_read_once_and_held_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reads, held, read, go = [], [], shelf.data_of, run.go
+    reads, held, read, go = [], [], shared_data.data_of, run.go
 
     def counted(*given: Any) -> Any:
         reads.append(given)
         return read(*given)
 
     def looked_at(trainings: Any) -> Any:
-        held.append([t.exams["test"].images for t in trainings])
+        held.append([t.held_out["test"].images for t in trainings])
         return go(trainings)
 
-    monkeypatch.setattr(shelf, "data_of", counted)
+    monkeypatch.setattr(shared_data, "data_of", counted)
     monkeypatch.setattr(run, "go", looked_at)
     tamatch.train_seeds(PAIR, out=tmp_path / "both", quiet=True, **DOZEN)
     assert len(reads) == 1
@@ -226,8 +226,8 @@ def test_images_are_read_once_and_held_once(
 
 def test_held_out_images_are_shared_only_if_they_are_the_same() -> None:
     data = tamatch.data.load("digits")
-    place, parts = shelf.Shelf(), (np.arange(5), np.arange(5), np.arange(6))
-    one, two, other = (place.exam(data, part, None) for part in parts)
+    place, parts = shared_data.SharedData(), (np.arange(5), np.arange(5), np.arange(6))
+    one, two, other = (place.subset(data, part, None) for part in parts)
     assert one is two and one is not other and len(other) == 6
 
 

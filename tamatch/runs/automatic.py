@@ -21,7 +21,7 @@ from ..settings.config import TARGET, Run, configure, stated, target_follows
 from ..settings.hardware import native_bf16, pick_device, pick_precision
 from ..settings.start import side_of, start_of
 from ..step.engine import WARM_STEPS, Engine
-from ..step.exam import Exam
+from ..step.subset import Subset
 from ..step.timing import timed, wait
 from .build import baseline_config, data_of, engine_of
 from .lineage import split_of
@@ -237,7 +237,7 @@ def speed_of(run: Run, data: DataSet, split: Split) -> Speed:
 
 def seconds_to_predict(engine: Engine, data: DataSet, split: Split) -> float:
     """Of one image, in a batch of some that lie at hand."""
-    sample = Exam(data, split.labelled[:SAMPLE], engine.device)
+    sample = Subset(data, split.labelled[:SAMPLE], engine.device)
     wait(engine)
     began = time.perf_counter()
     engine.probabilities(sample.images)

@@ -21,7 +21,7 @@ from ..settings.config import RUN_OPTIONS, Run, method_options
 from ..settings.hardware import pick_precision
 from ..settings.options import Option, typed
 from ..step.engine import Engine
-from ..step.exam import Pool
+from ..step.subset import Pool
 from ..storage.folder import RunFolder
 from ..storage.spreadsheet import write_table
 from .progress import Progress
@@ -140,7 +140,7 @@ def tell_of_seen(run: Run, split: Split, seen: Mapping[str, int], progress: Prog
             )
 
 
-def tell_of_no_exam(progress: Progress) -> None:
+def tell_of_no_held_out(progress: Progress) -> None:
     """Better known before a long run than after it."""
     progress.say(
         "There are no test images, so that no error will be measured. --validation-per-class N "

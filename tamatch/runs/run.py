@@ -21,7 +21,7 @@ from ..machine import launch
 from ..machine.signals import StopSignals
 from ..settings.config import Run, configure, resolve
 from ..step.engine import Engine
-from ..step.exam import Pool
+from ..step.subset import Pool
 from ..storage import checkpoint
 from ..storage.files import read_json, write_bytes
 from ..storage.folder import RunFolder
@@ -38,12 +38,12 @@ from .record import (
     record_facts,
     record_skipped,
     seen_of,
-    tell_of_no_exam,
+    tell_of_no_held_out,
     tell_of_no_pool,
     tell_of_seen,
     tell_of_skipped,
 )
-from .shelf import Shelf
+from .shared_data import SharedData
 from .together import Outcome, accompany, go
 from .training import Training
 
@@ -293,9 +293,9 @@ def one_run(run: Run, folder: RunFolder, progress: Progress) -> dict[str, Any]:
 
 def train_all(jobs: Sequence[Job]) -> list[Outcome]:
     """Train what is left of these runs; of one that is finished, the result is read."""
-    shelf = Shelf()
+    shared = SharedData()
     there = [result_in(job.folder) for job in jobs]
-    left = [prepared(job, shelf) for job, end in zip(jobs, there, strict=True) if end is None]
+    left = [prepared(job, shared) for job, end in zip(jobs, there, strict=True) if end is None]
     made = iter(go(left) if left else [])
     return [next(made) if end is None else end for end in there]
 
@@ -307,21 +307,21 @@ def result_in(folder: RunFolder) -> dict[str, Any] | None:
     return result
 
 
-def prepared(job: Job, shelf: Shelf) -> Training:
+def prepared(job: Job, shared: SharedData) -> Training:
     """A run at its newest checkpoint; other processes, where there are some, are told of it."""
     state, messages = checkpoint.newest(job.folder.checkpoints)
     for message in messages:
         job.progress.say(message)
-    training, split = prepare(job, shelf, started=state is not None)
+    training, split = prepare(job, shared, started=state is not None)
     training.resume(state)
     dist.from_first(order_of(job.run, job.folder, split, training.engine))
     return training
 
 
-def prepare(job: Job, shelf: Shelf, *, started: bool) -> tuple[Training, Split]:
+def prepare(job: Job, shared: SharedData, *, started: bool) -> tuple[Training, Split]:
     """Read the data, build the engine, and write down what the run stands on."""
     run, folder, progress = job.run, job.folder, job.progress
-    data = shelf.data(run)
+    data = shared.data(run)
     record_skipped(folder, data)
     if not job.beside:
         tell_of_skipped(data, progress)
@@ -335,14 +335,14 @@ def prepare(job: Job, shelf: Shelf, *, started: bool) -> tuple[Training, Split]:
         save_views(engine, folder.views)
     parts = {"validation": split.validation, "test": split.test}
     device = engine.device if engine.source.place == "device" else None
-    exams = {k: shelf.exam(data, part, device) for k, part in parts.items() if len(part)}
+    held_out = {k: shared.subset(data, part, device) for k, part in parts.items() if len(part)}
     facts = Facts(nets.title(run.net), data.classes, data.size, data.mean, data.std)
     pool = Pool(data, split) if engine.method.views.u else None
     if pool is not None and not started:
         tell_of_no_pool(pool, len(split.labelled), progress)
     if not started and not job.beside:
-        if not exams:
-            tell_of_no_exam(progress)
+        if not held_out:
+            tell_of_no_held_out(progress)
         if run.data not in DATASETS:
             tell_of_seen(run, split, seen, progress)
-    return Training(run, engine, folder, exams, facts, progress, pool), split
+    return Training(run, engine, folder, held_out, facts, progress, pool), split

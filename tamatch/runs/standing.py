@@ -17,10 +17,10 @@ from ..judge.trust import sweep
 from ..methods.base import Method
 from ..pseudo.account import accepted, class_shares, generated, threshold
 from ..step.engine import Engine
-from ..step.exam import LINE, Pool
+from ..step.subset import PREDICTION_COLUMNS, Pool
 
 CHUNK = 8192  # images whose probabilities are held at once
-COLUMNS = (*LINE, "second", "pseudo_label", "pseudo_confidence", "accepted")
+COLUMNS = (*PREDICTION_COLUMNS, "second", "pseudo_label", "pseudo_confidence", "accepted")
 
 Floats = npt.NDArray[np.float64]
 

@@ -17,7 +17,7 @@ from ..judge.trust import TAUS
 from ..pseudo.account import threshold
 from ..settings.config import Run
 from ..step.engine import Engine
-from ..step.exam import Pool
+from ..step.subset import Pool
 from ..storage.folder import RunFolder
 from .progress import Progress
 from .standing import Floats, Standing, labelled_by

@@ -18,8 +18,8 @@ from ..machine.room import NoRoom, no_search
 from ..machine.tracking import unmoved
 from ..settings.hardware import memory
 from .engine import Engine
-from .exam import Exam
 from .source import Resident
+from .subset import Subset
 
 PROBES = (2, 4)  # images that are sent through the net to see what each one more needs
 FLOATS = 2 * 3 * 4  # bytes a pixel of a view: three floats, there once more in the joint batch
@@ -48,7 +48,7 @@ class Estimate:
         return max(share, 0.0) if share < 1 else 0.5
 
 
-def estimate(engine: Engine, exams: Iterable[Exam]) -> Estimate:
+def estimate(engine: Engine, held_out: Iterable[Subset]) -> Estimate:
     """What training takes as the net is set now: with or without recomputed activations.
 
     The net shows by a tiny batch what it needs for an image; all views of a step count as if
@@ -58,7 +58,7 @@ def estimate(engine: Engine, exams: Iterable[Exam]) -> Estimate:
     weights, buffers = [*method.parameters()], [*method.buffers()]
     learning = [p for p in weights if p.requires_grad]
     pools = source.pools if isinstance(source, Resident) else ()
-    tests = (exam.images for exam in exams if isinstance(exam.images, Tensor))
+    tests = (part.images for part in held_out if isinstance(part.images, Tensor))
     names = (method.views.x, method.views.u)
     views = sum(len(n) * len(s) for n, s in zip(names, engine.batch.slots, strict=True))
     pixels = engine.augment.policy.size**2
@@ -107,13 +107,13 @@ def scarce(needs: Sequence[Estimate], device: torch.device) -> str | None:
 
 
 def too_large(
-    engine: Engine, batch: int, unlabelled: int, exams: Iterable[Exam], runs: int = 1
+    engine: Engine, batch: int, unlabelled: int, held_out: Iterable[Subset], runs: int = 1
 ) -> NoRoom:
     """The error for a batch that has no room, with the one that has.
 
     Where it is the number of runs abreast that is too large, it says how many have room.
     """
-    need, there = estimate(engine, exams), all_of(engine.device)
+    need, there = estimate(engine, held_out), all_of(engine.device)
     if runs > 1 and need.total <= there:
         fit = min(there // need.total, runs - 1)
         return NoRoom(
