@@ -358,7 +358,7 @@ def test_counting_acceptances_costs_two_small_kernels(
         engine = tiny_engine(method)
         for _ in range(2):
             engine.advance()
-        engine.turn_to(engine.done)
+        engine.prepare_step(engine.done)
         with Counter() as counter:
             engine.step()
         return counter.count

@@ -161,7 +161,7 @@ def test_one_that_breaks_ends_alone(
     alone: dict[int, dict[str, Any]],
     baseline: str,
 ) -> None:
-    home, go = tmp_path / "both", run.go
+    home, go = tmp_path / "both", run.train_to_end
 
     def spoilt(trainings: Any) -> Any:
         for training in trainings:
@@ -169,7 +169,7 @@ def test_one_that_breaks_ends_alone(
                 spoil_loss(training.engine, set(range(2, 99)))
         return go(trainings)
 
-    monkeypatch.setattr(run, "go", spoilt)
+    monkeypatch.setattr(run, "train_to_end", spoilt)
     given = {**DOZEN, "baseline": baseline, "seeds": "0,3", "out": home}
     words = [w for k, v in given.items() for w in (f"--{k.replace('_', '-')}", str(v))]
     assert cli.main(["train", *words]) == 4
@@ -206,7 +206,7 @@ def test_the_figures_are_summed_up(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_images_are_read_once_and_held_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reads, held, read, go = [], [], shared_data.data_of, run.go
+    reads, held, read, go = [], [], shared_data.data_of, run.train_to_end
 
     def counted(*given: Any) -> Any:
         reads.append(given)
@@ -217,7 +217,7 @@ def test_images_are_read_once_and_held_once(
         return go(trainings)
 
     monkeypatch.setattr(shared_data, "data_of", counted)
-    monkeypatch.setattr(run, "go", looked_at)
+    monkeypatch.setattr(run, "train_to_end", looked_at)
     tamatch.train_seeds(PAIR, out=tmp_path / "both", quiet=True, **DOZEN)
     assert len(reads) == 1
     [(first, second)] = held

@@ -29,6 +29,7 @@ from ..storage.paths import config_path, path_of
 from .automatic import Decided, decide
 from .build import baseline_config, data_of, engine_of
 from .lineage import learnt_by, lineage, split_of
+from .loop import Outcome, take_part, train_to_end
 from .model import Facts
 from .picture import save_views
 from .place import default_folder, goes_on, refuse_inside
@@ -44,7 +45,6 @@ from .record import (
     tell_of_skipped,
 )
 from .shared_data import SharedData
-from .together import Outcome, accompany, go
 from .training import Training
 
 if TYPE_CHECKING:
@@ -270,7 +270,7 @@ def follow(method: AnyMethod | None = None, net: AnyNet | None = None) -> Finish
             split = Split(**{role: order["split"][role].numpy() for role in ROLES})
             engine = engine_of(run, data, split)
             engine.load_state_dict(order["state"])
-            accompany(engine, stop)
+            take_part(engine, stop)
     return Finished(Path(order["path"]), order["result"], order["baseline"])
 
 
@@ -296,7 +296,7 @@ def train_all(jobs: Sequence[Job]) -> list[Outcome]:
     shared = SharedData()
     there = [result_in(job.folder) for job in jobs]
     left = [prepared(job, shared) for job, end in zip(jobs, there, strict=True) if end is None]
-    made = iter(go(left) if left else [])
+    made = iter(train_to_end(left) if left else [])
     return [next(made) if end is None else end for end in there]
 
 

@@ -25,7 +25,7 @@ def explain(engine: Engine) -> str:
     if not dist.alone():  # where one process stops to look, the others would wait for ever
         return f"step {step:,} (resumed in one process, the run names the value)"
     engine.at.fill_(step)
-    engine.turn_to(step)
+    engine.prepare_step(step)
     engine.source.prepare(step)  # nothing is learned ahead of it
     with uncompiled(engine.device), engine.precision():
         found = first_bad(engine.method, engine.batch(engine.at))

@@ -19,11 +19,11 @@ from ..methods.base import Method
 from ..nets.base import uncompiled
 from ..nets.recompute import recompute, recomputes
 from ..types import Batch
-from .ahead import Ahead
 from .batches import Batches
 from .guard import Guard
 from .meter import Meter
 from .optim import Optimizer, schedule, set_lr_
+from .prefetch import Prefetcher
 from .sampler import keyed
 from .source import OnHost, Source
 
@@ -64,15 +64,15 @@ class Engine:
         self.graph: torch.cuda.CUDAGraph | None = None
         self.batch = Batches(source, augment, method.views, pace.steps)
         cuda = self.device.type == "cuda"
-        self.ahead = Ahead(source, self.batch) if cuda else None
+        self.prefetcher = Prefetcher(source, self.batch) if cuda else None
         self.stream = torch.cuda.Stream(self.device) if cuda else None  # type: ignore[no-untyped-call]
 
     def step(self) -> None:
         """Everything that happens to a batch; nothing in here waits for the device."""
-        if self.ahead is None:
+        if self.prefetcher is None:
             self.learn(self.batch(self.at))
         else:
-            with self.ahead.present(self.at) as batch:
+            with self.prefetcher.current(self.at) as batch:
                 self.learn(batch)
         self.at.add_(1)
 
@@ -99,7 +99,7 @@ class Engine:
         with noticing():
             if self.graph is None:
                 self.guard.remember()  # before anything that may have no room
-            self.turn_to(self.done)
+            self.prepare_step(self.done)
             if self.graph is None and self.warm:
                 self.capture()
             if self.graph is None:
@@ -128,12 +128,12 @@ class Engine:
         self.graph, self.eager_steps = None, 0  # warm up anew
         return how
 
-    def turn_to(self, step: int) -> None:
+    def prepare_step(self, step: int) -> None:
         """What the host does for a step before it begins."""
-        if self.ahead is None:
+        if self.prefetcher is None:
             self.source.prepare(step)
         else:
-            self.ahead.turn_to(step, self.at)
+            self.prefetcher.prepare(step, self.at)
         torch.manual_seed(keyed(self.pace.seed, step) >> 1)
 
     @contextmanager
@@ -192,5 +192,5 @@ class Engine:
         self.guard.load_state_dict(state["guard"])
         recompute(self.method, wanted=state["recomputes"])
         self.graph, self.eager_steps = None, 0  # a captured step would move the moments before
-        if self.ahead is not None:
-            self.ahead.step = None  # what is ready is not of this step
+        if self.prefetcher is not None:
+            self.prefetcher.step = None  # what is ready is not of this step

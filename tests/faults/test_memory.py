@@ -152,7 +152,7 @@ def test_no_room_for_a_batch_moves_nothing(done: int, monkeypatch: pytest.Monkey
     def no_room(step: int) -> None:
         raise torch.OutOfMemoryError
 
-    monkeypatch.setattr(engine, "turn_to", no_room)
+    monkeypatch.setattr(engine, "prepare_step", no_room)
     with pytest.raises(NoRoom):
         engine.advance()
     assert engine.make_room()
@@ -172,7 +172,7 @@ def equal_steps(name: str) -> None:
     plain, saving = tiny_engine(name, ema=0.9), tiny_engine(name, ema=0.9)
     for engine in (plain, saving):
         engine.advance()
-    saving.turn_to(1)
+    saving.prepare_step(1)
     saving.guard.remember()
     saving.method(saving.batch(saving.at)).total.backward()  # and then memory runs out
     assert "recomputed" in str(saving.make_room()) and saving.make_room() is None
@@ -206,7 +206,7 @@ def near_the_truth(name: str, recomputed: bool) -> None:
     before = copy.deepcopy(engine.state_dict())
     found = estimate(engine, [])
     assert_equal(before, engine.state_dict())  # looking changes nothing
-    engine.turn_to(engine.done)
+    engine.prepare_step(engine.done)
     with Peak() as peak:
         engine.step()
     gradients = sum(p.nbytes for p in engine.method.parameters() if p.requires_grad)

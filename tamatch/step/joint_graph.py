@@ -1,4 +1,4 @@
-"""The steps of several engines beside each other: on a GPU, all of them in one CUDA graph."""
+"""One CUDA graph that does a step of several engines at once, each on a stream of its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..machine.room import clear, noticing
 from .engine import Engine
 
 
-class Abreast:
+class JointGraph:
     """Replays one step of each of its engines at once.
 
     A small net leaves most of a GPU idle. In one graph, whose branches are the engines' own
@@ -39,7 +39,7 @@ class Abreast:
         assert self.graph is not None
         for engine, generator in zip(engines, self.generators, strict=True):
             with drawing_from(generator):
-                engine.turn_to(engine.done)
+                engine.prepare_step(engine.done)
         self.graph.replay()
         for engine in engines:
             engine.done += 1
