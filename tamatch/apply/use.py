@@ -160,7 +160,7 @@ def in_classes_of(model: Model, data: DataSet) -> DataSet:
     if strange := [name for name in data.classes if name not in classes]:
         raise DataError(
             f"{data.name} has the classes {', '.join(strange)}, which the model does not know: it "
-            f"knows {', '.join(classes)}. {data.perhaps or 'Rename them, or leave them out.'}"
+            f"knows {', '.join(classes)}. {data.hint or 'Rename them, or leave them out.'}"
         )
     numbers = np.array([classes.index(name) for name in data.classes] + [UNKNOWN])  # -1: the last
     return dataclasses.replace(data, classes=classes, labels=numbers[data.labels])

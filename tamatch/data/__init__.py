@@ -81,8 +81,8 @@ def own_path(name: str | Path) -> Path:
     if not os.path.exists(path):  # unlike Path.exists, false for a name no file can have
         hint = perhaps(str(name), DATASETS, most=1) or f" Known: {', '.join(DATASETS)}."
         raise UsageError(f"--data {name} is neither a data set's name nor a folder.{hint}")
-    from .astray import refuse_run
     from .decode import SUFFIXES  # and with it Pillow, which not every command needs
+    from .wrong_folder import refuse_run
 
     if path.is_file() and path.suffix.lower() in SUFFIXES:
         raise UsageError(f"--data {name} is one image. Give the folder that holds the classes.")

@@ -41,7 +41,7 @@ class DataSet:
     original_sizes: Sizes | None = None  # (N, 2) width and height of the files, where they differ
     checksums: str = NO_CHECKSUMS  # what is known of the files' integrity
     notes: tuple[str, ...] = ()  # remarks for the user on what was read and what was not
-    perhaps: str = ""  # where there are no two classes: what the user probably meant
+    hint: str = ""  # what the user probably meant, where there are fewer than two classes
 
     def part(self, name: str) -> Indices:
         return self.parts[PARTS.index(name)]

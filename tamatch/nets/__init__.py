@@ -31,7 +31,7 @@ class NetEntry:
 
 WRN = "tamatch.nets.wrn:build"
 VIT = "tamatch.nets.vit:build"
-OWN = "tamatch.nets.handed:build"
+OWN = "tamatch.nets.user_net_source:build"
 
 NETS: dict[str, NetEntry] = {
     "wrn_10_1": NetEntry("small wide residual net, for a CPU", 32, WRN, "78 thousand"),
@@ -122,7 +122,7 @@ def register(net: AnyNet) -> str:
     """The name of a net, under which `build` finds it: a text is one already."""
     if isinstance(net, str):
         return net
-    from .handed import register as by_object
+    from .user_net_source import register as by_object
 
     return by_object(net)
 
@@ -130,7 +130,7 @@ def register(net: AnyNet) -> str:
 def stand_in(name: str, net: AnyNet | None) -> None:
     """Let the user's net be the one that a run knows by this name, if one is given."""
     if net is not None and net != name:
-        from .handed import stand_in as put
+        from .user_net_source import stand_in as put
 
         put(name, net)
 

@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import UsageError
-from .dialects import in_our_names
 from .weight_file import read_tensors
+from .weight_names import to_timm_names
 
 Shape = tuple[int, ...]
 
@@ -88,7 +88,7 @@ def fit(
 ) -> tuple[dict[str, Tensor], WeightReport]:
     """The tensors of a file by the net's names and in its shapes; the net is left as it is."""
     own = _loadable(net)
-    theirs = _named(in_our_names(tensors), own)
+    theirs = _named(to_timm_names(tensors), own)
     fitted: dict[str, Tensor] = {}
     resized, misfits = {}, {}
     dropped = [name for name in theirs if _is_head(name, getattr(net, "head_name", None))]

@@ -25,7 +25,7 @@ from ..step.engine import Engine
 from ..step.subset import PREDICTION_COLUMNS, Pool, Subset
 from ..storage.files import write_bytes, write_json
 from ..storage.spreadsheet import write_table
-from .standing import COLUMNS, Standing, standing, summary
+from .pool_predictions import COLUMNS, PoolPredictions, predict_pool, summary
 
 NOT_MEASURED = (
     "no labelled image was held out. Add a test folder, or hold N labelled images of each class "
@@ -43,7 +43,7 @@ class Assessment:
     probabilities: Mapping[str, Floats]  # by part, with the temperature
     held_out: Mapping[str, Subset]
     pool: Pool | None
-    standing: Standing | None
+    pool_predictions: PoolPredictions | None
     shares: dict[str, Any] | None  # what there is to say of the pool as a whole
 
     @property
@@ -62,7 +62,7 @@ def assess(engine: Engine, held_out: Mapping[str, Subset], pool: Pool | None) ->
         calibration = calibration_of(raw, held_out)
         trust = measure(raw[measured_on], held_out[measured_on].labels.numpy(), calibration)
         temperature = calibration.temperature or 1.0
-    found = standing(engine, pool, temperature) if pool is not None and len(pool) else None
+    found = predict_pool(engine, pool, temperature) if pool is not None and len(pool) else None
     shares = None
     if pool is not None and found is not None:
         shares = summary(found, pool, engine.method)
@@ -98,12 +98,12 @@ def write(found: Assessment, folder: Path) -> None:
                     for i in places
                 ]
                 picture(folder, name, part, places)
-    if found.pool is not None and found.standing is not None:
-        write_pool(found.pool, found.standing, folder)
+    if found.pool is not None and found.pool_predictions is not None:
+        write_pool(found.pool, found.pool_predictions, folder)
     write_json(folder / "trust.json", content)
 
 
-def write_pool(pool: Pool, found: Standing, folder: Path) -> None:
+def write_pool(pool: Pool, found: PoolPredictions, folder: Path) -> None:
     """Every unlabelled image, and again those that were never accepted."""
     everything = found.lines(pool, range(len(pool)))
     write_table(folder / "predictions" / "pool.csv", COLUMNS, everything)

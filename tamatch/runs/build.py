@@ -19,7 +19,7 @@ from ..machine.state import give_memory
 from ..methods.base import Method
 from ..nets.base import Net
 from ..nets.norm import set_momentum, share_norms
-from ..nets.own import rehearse
+from ..nets.user_net import dry_run_net
 from ..nets.weights import load_weights, zero_head
 from ..settings.compiler import accelerate
 from ..settings.config import Run, method_options
@@ -32,8 +32,8 @@ from ..step.source import Draw, Resident, Source, Streamed
 from ..storage.folder import RunFolder
 from ..types import Task
 from ..usercode import blaming
+from .dry_run import check_built, dry_run_method
 from .model import Model
-from .rehearsal import check_built, try_method
 
 Say = Callable[[str], None]
 
@@ -66,7 +66,7 @@ def engine_of(run: Run, data: DataSet, split: Split, say: Say = nobody) -> Engin
     engine = assembled(run, method, source, views, autocast, say)
     if nets.is_own(run.net):
         with engine.precision():
-            rehearse(net, run.net, data.size, device)
+            dry_run_net(net, run.net, data.size, device)
     return ready(run, engine, say)
 
 
@@ -141,8 +141,8 @@ def assembled(
         method, lr=run.lr, weight_decay=run.weight_decay, layer_decay=run.layer_decay,
         depth_of=net.depth_of,
     )  # fmt: skip
-    if run.graph and cuda and net.waits is not None:
-        say(f"The net waits for the GPU ({net.waits}): its steps run without a CUDA graph.")
+    if run.graph and cuda and net.sync_point is not None:
+        say(f"The net waits for the GPU ({net.sync_point}): its steps run without a CUDA graph.")
     return Engine(
         method,
         optim.build_optimizer(run.optimizer, groups),
@@ -150,14 +150,14 @@ def assembled(
         views,
         Pace(run.steps, run.warmup, keyed(run.seed, SEEDS["steps"])),
         autocast=autocast,
-        graph=run.graph and cuda and net.waits is None,
+        graph=run.graph and cuda and net.sync_point is None,
     )
 
 
 def ready(run: Run, engine: Engine, say: Say = nobody) -> Engine:
     """The same engine, after a trial where the method is the user's own, and as fast as it can."""
     if is_own(run):
-        try_method(engine, run.method)
+        dry_run_method(engine, run.method)
     if run.compile and engine.device.type == "cuda":
         accelerate(cast(Net, engine.method.net), engine.method, say)
     return engine

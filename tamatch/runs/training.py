@@ -209,8 +209,8 @@ class Training:
         Model(facts, self.engine.method.final).save(self.folder.model)
         assess.write(found, self.folder.path)
         rows = self.folder.rows()
-        if self.watch is not None and found.standing is not None:
-            self.watch.end([row for row in rows if row["kind"] == "train"], found.standing)
+        if self.watch is not None and found.pool_predictions is not None:
+            self.watch.end([row for row in rows if row["kind"] == "train"], found.pool_predictions)
         result = result_of(self.run, rows, self.elapsed())
         write_json(self.folder.result, result)
         times = self.folder.read().get("times", {})

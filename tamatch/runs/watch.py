@@ -19,8 +19,8 @@ from ..settings.config import Run
 from ..step.engine import Engine
 from ..step.subset import Pool
 from ..storage.folder import RunFolder
+from .pool_predictions import Floats, PoolPredictions, pseudo_label_probabilities
 from .progress import Progress
-from .standing import Floats, Standing, labelled_by
 
 WINDOW = 1000  # a rule looks at so many images at least
 EACH = 30  # and at so many a class
@@ -67,7 +67,7 @@ class Watch:
         found = [row[name] for row in self.rows if name in row]
         return np.mean(found, axis=0) if found else None
 
-    def end(self, rows: Sequence[Mapping[str, Any]], found: Standing) -> None:
+    def end(self, rows: Sequence[Mapping[str, Any]], found: PoolPredictions) -> None:
         """What still applies when all is done, by the last lines; early worries may have passed."""
         self.rows.extend(rows)  # also those from before a resume
         counts = np.bincount(found.predicted, minlength=len(self.names)) / max(1, len(self.pool))
@@ -93,7 +93,9 @@ class Watch:
 
     def reached(self) -> Reached:
         """How confident a part of the pool is now."""
-        sure = labelled_by(self.engine, self.pool.images[:ASKED]).amax(-1).cpu().numpy()
+        sure = (
+            pseudo_label_probabilities(self.engine, self.pool.images[:ASKED]).amax(-1).cpu().numpy()
+        )
         lower = next((t for t in reversed(TAUS) if (sure >= t).mean() >= SOME), None)
         return Reached(float(sure.max()), threshold(self.engine.method), lower)
 

@@ -1,4 +1,4 @@
-"""A method of the user's own is tried on one batch before a run: mistakes are told in one line."""
+"""A dry run of a method of the user's own on one batch: mistakes are one line before the run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..usercode import blaming
 TAKEN = {"step", "kind", "total", "lr", "time", "count"}  # what a line of the log and a meter have
 
 
-def try_method(engine: Engine, name: str) -> None:
+def dry_run_method(engine: Engine, name: str) -> None:
     """Do the first step, all but its update; the method and torch's generators stay as they are.
 
     Of several processes each tries it alone: the others may not be as far.

@@ -1,4 +1,4 @@
-"""A parser whose errors are ours: one line that says what to do, exit code 2."""
+"""The argument parser of all commands: its errors are one line that says what to do, exit code 2."""
 
 from __future__ import annotations
 
