@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tamatch.machine import branches
-from tamatch.machine.room import NoRoom
+from tamatch.machine.out_of_memory import OutOfMemory
 from tamatch.runs.loop import advance
 from tamatch.step.joint_graph import JointGraph
 from tamatch.step.prefetch import Prefetcher
@@ -87,7 +87,7 @@ def engine(name: str, told: Events, *, fails: bool = False) -> Any:
         told.append(f"{name} on {torch.cuda.current_stream().name}")  # type: ignore[attr-defined]
         made.drew_from.append(state())
         if fails:
-            raise NoRoom("no room")
+            raise OutOfMemory("no room")
 
     made = SimpleNamespace(
         device="cpu", stream=Stream(name, told), graph=None, warm=True, done=7, step=step,
@@ -133,7 +133,7 @@ def test_no_convolution_is_looked_for_in_a_capture(
 
 def test_a_failed_recording_is_joined_and_forgotten(told: Events) -> None:
     joint, engines = JointGraph(), [engine("one", told), engine("two", told, fails=True)]
-    with pytest.raises(NoRoom):
+    with pytest.raises(OutOfMemory):
         joint.replay(engines)
     assert told[-2:] == ["main waits for one", "main waits for two"]
     assert joint.graph is None and [e.done for e in engines] == [7, 7]
@@ -148,7 +148,7 @@ def test_a_step_that_fails_in_a_capture_leaves_no_branch(
 
     def make(step: torch.Tensor) -> Any:
         if where == "the coming batch":
-            raise NoRoom("no room")
+            raise OutOfMemory("no room")
         return ()
 
     side = Stream("side", told)
@@ -158,8 +158,8 @@ def test_a_step_that_fails_in_a_capture_leaves_no_branch(
     prefetcher.ready = cast(Any, ())
     if where == "the step":
         monkeypatch.setattr(branches, "OPEN", [Stream("beside", told)])
-    with pytest.raises(NoRoom), prefetcher.current(torch.tensor(7)):
-        raise NoRoom("no room")
+    with pytest.raises(OutOfMemory), prefetcher.current(torch.tensor(7)):
+        raise OutOfMemory("no room")
     assert told[0] == "side waits for main" and "main waits for side" in told[1:]
     assert ("main waits for beside" in told) == (where == "the step") and not branches.OPEN
 

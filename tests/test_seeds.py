@@ -15,7 +15,7 @@ import pytest
 import tamatch
 from tamatch import cli
 from tamatch.errors import Stopped, StorageError, UsageError
-from tamatch.machine.room import NoRoom
+from tamatch.machine.out_of_memory import OutOfMemory
 from tamatch.rules.choose import Speed
 from tamatch.runs import automatic, run, seeds, shared_data
 from tamatch.runs.progress import Progress
@@ -235,10 +235,10 @@ def test_too_little_memory_names_how_many_have_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def learn(engine: Engine, batch: Any) -> None:
-        raise NoRoom("no room")
+        raise OutOfMemory("no room")
 
     monkeypatch.setattr(Engine, "learn", learn)
-    with pytest.raises(NoRoom, match=r"too little memory for 2 runs abreast.* 1 at a time"):
+    with pytest.raises(OutOfMemory, match=r"too little memory for 2 runs abreast.* 1 at a time"):
         tamatch.train_seeds(PAIR, out=tmp_path / "both", quiet=True, **DOZEN)
 
 
@@ -252,7 +252,7 @@ def test_room_is_made_for_the_one_that_has_none(
         if engine.done == 5 and missing:
             missing.clear()
             engine.guard.remember()
-            raise NoRoom("no room")
+            raise OutOfMemory("no room")
         learn(engine, batch)
 
     monkeypatch.setattr(Engine, "learn", scarce)

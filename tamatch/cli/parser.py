@@ -1,4 +1,4 @@
-"""The argument parser of all commands: its errors are one line that says what to do, exit code 2."""
+"""The argument parser of all commands: its errors are one line that says what to do."""
 
 from __future__ import annotations
 

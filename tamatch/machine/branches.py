@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from ..errors import UsageError
-from .room import no_search, speaks_of_room
+from .out_of_memory import is_out_of_memory, without_autotuning
 
 Result = TypeVar("Result")
 OPEN: list[torch.cuda.Stream] = []  # those that are not joined yet
@@ -38,10 +38,10 @@ def working_on(stream: torch.cuda.Stream | None) -> Iterator[None]:
 def recorded(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream | None) -> Iterator[None]:
     """What is done on the stream in here becomes the graph; none of it is run yet."""
     try:
-        with no_search(), torch.cuda.graph(graph, stream=stream):
+        with without_autotuning(), torch.cuda.graph(graph, stream=stream):
             yield
     except RuntimeError as error:
-        if speaks_of_room(error):
+        if is_out_of_memory(error):
             raise
         raise UsageError(
             f"a training step cannot be recorded as a CUDA graph: {first_cause(error)}. Train with "

@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 
 from .. import dist
 from ..errors import UsageError
-from ..machine.room import NoRoom, noticing
+from ..machine.out_of_memory import OutOfMemory, detecting_out_of_memory
 from ..machine.state import in_place
 from ..machine.tracking import unmoved
 from ..methods.base import Method
@@ -30,13 +30,13 @@ def dry_run_method(engine: Engine, name: str) -> None:
     what, method, processes = f"--method {name}", engine.method, dist.world()
     engine.source.prepare(0)
     with (
-        suppress(NoRoom),  # the run itself may find some
+        suppress(OutOfMemory),  # the run itself may find some
         torch.random.fork_rng([engine.device] if engine.stream else []),
         engine.on_stream(),
         dist.apart(),
         unmoved(method, weights=True),
         blaming(what, "a first step"),
-        noticing(),
+        detecting_out_of_memory(),
         in_place(method, what),
     ):
         batch = of_all(engine.batch(engine.at), processes)

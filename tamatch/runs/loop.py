@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import dist
 from ..errors import NumericError, Stopped
-from ..machine.room import NoRoom, clear
+from ..machine.out_of_memory import OutOfMemory, free_memory
 from ..machine.signals import StopSignals
 from ..step.engine import Engine
 from ..step.joint_graph import JointGraph
@@ -74,12 +74,12 @@ def advance(joint: JointGraph, trainings: Sequence[Training]) -> None:
             for training in trainings:
                 with training.engine.on_stream():  # where a captured step finds what they set up
                     training.advance()
-    except NoRoom:
+    except OutOfMemory:
         if len(trainings) == 1:
             raise
     else:
         return
-    clear()
+    free_memory()
     raise trainings[0].too_large(len(trainings))
 
 
@@ -91,11 +91,11 @@ def captured(joint: JointGraph, trainings: Sequence[Training]) -> bool:
     try:
         joint.replay([training.engine for training in trainings])
         return True
-    except NoRoom:
+    except OutOfMemory:
         pass  # to be left before going on: the error holds what the step had computed
-    clear()
+    free_memory()
     for training in trainings:
-        training.make_room()
+        training.reduce_memory()
     return False
 
 

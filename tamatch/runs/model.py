@@ -19,7 +19,7 @@ from ..augment import Augment, Policy
 from ..data.dataset import Pixels
 from ..data.decode import Unreadable, decode, square_of
 from ..errors import DataError, UsageError
-from ..machine.room import Rows
+from ..machine.out_of_memory import Rows
 from ..storage.files import read_json, write_bytes, write_json
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError, NumericError
-from ..machine.room import NoRoom, clear
+from ..machine.out_of_memory import OutOfMemory, free_memory
 from ..settings.conditions import compare, conditions
 from ..settings.config import Run
 from ..step.diagnosis import explain, overflow
@@ -115,15 +115,15 @@ class Training:
         """One step; if memory does not suffice, once more with recomputed activations."""
         try:
             return self.engine.advance()
-        except NoRoom:
+        except OutOfMemory:
             pass  # to be left before going on: the error holds what the step had computed
-        clear()
-        self.make_room()
+        free_memory()
+        self.reduce_memory()
         self.advance()
 
-    def make_room(self) -> None:
-        """After a step that had none: take less memory from now on, or say that it is in vain."""
-        how = self.engine.make_room()
+    def reduce_memory(self) -> None:
+        """After a step that ran out of memory: need less from now on, or raise the error."""
+        how = self.engine.reduce_memory()
         if how is None:
             raise self.too_large()
         self.progress.say(
@@ -131,7 +131,7 @@ class Training:
             f"{how}. It takes more time, with equal results."
         )
 
-    def too_large(self, runs: int = 1) -> NoRoom:
+    def too_large(self, runs: int = 1) -> OutOfMemory:
         """The error for so many runs like this one at the same time."""
         batch, unlabelled = self.run.batch, self.run.unlabelled
         return too_large(self.engine, batch, unlabelled, self.held_out.values(), runs)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from .. import dist
 from ..augment import Augment
 from ..machine.branches import recorded, working_on
-from ..machine.room import clear, in_pieces, noticing
+from ..machine.out_of_memory import detecting_out_of_memory, free_memory, in_batches
 from ..methods.base import Method
 from ..nets.base import uncompiled
 from ..nets.recompute import recompute, recomputes
@@ -96,7 +96,7 @@ class Engine:
 
     def advance(self) -> None:
         """Do one step: replay it where it is captured, run it eagerly elsewhere."""
-        with noticing():
+        with detecting_out_of_memory():
             if self.graph is None:
                 self.guard.remember()  # before anything that may have no room
             self.prepare_step(self.done)
@@ -113,8 +113,8 @@ class Engine:
     def warm(self) -> bool:
         return self.use_graph and self.eager_steps >= WARM_STEPS
 
-    def make_room(self) -> str | None:
-        """Undo a step that had no room, and take less from now on; says how, None if in vain."""
+    def reduce_memory(self) -> str | None:
+        """Undo a step that ran out of memory, and need less from now on; None if nothing helps."""
         if dist.world() > 1:  # the others cannot undo theirs
             return None
         if recompute(self.method):
@@ -155,7 +155,7 @@ class Engine:
     def capture(self) -> None:
         """Record the step once; recording does not run it."""
         torch.cuda.synchronize()
-        clear()  # a graph has memory of its own, and an old one must not end during the capture
+        free_memory()  # for the graph's own; and no old graph may be freed during the capture
         self.guard.remember()  # if there is no room, the present state is what is put back
         self.graph = torch.cuda.CUDAGraph()
         with recorded(self.graph, self.stream):
@@ -168,7 +168,7 @@ class Engine:
         batch = 512 if self.stream is None else 2500  # few launches on a GPU, small caches on a CPU
         with uncompiled(self.device), self.precision():
             seen = partial(self.augment, "plain", step=self.at, slot=self.at, stream=0)
-            rows = in_pieces(lambda x: net(seen(x.to(self.device))).logits, images, batch)
+            rows = in_batches(lambda x: net(seen(x.to(self.device))).logits, images, batch)
         net.train()
         return torch.cat(rows).softmax(-1)
 

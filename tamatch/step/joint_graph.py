@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 
 from ..machine.branches import recorded
-from ..machine.room import clear, noticing
+from ..machine.out_of_memory import detecting_out_of_memory, free_memory
 from .engine import Engine
 
 
@@ -34,7 +34,7 @@ class JointGraph:
         """One step of each of these engines, which are `ready`; captured first if they are new."""
         if self.engines != [*engines]:
             self.forget()
-            with noticing():
+            with detecting_out_of_memory():
                 self.capture(engines)
         assert self.graph is not None
         for engine, generator in zip(engines, self.generators, strict=True):
@@ -51,7 +51,7 @@ class JointGraph:
     def capture(self, engines: Sequence[Engine]) -> None:
         """Record a step of each, forked from the present stream and joined to it again."""
         torch.cuda.synchronize()
-        clear()  # a graph has memory of its own, and an old one must not end during the capture
+        free_memory()  # for the graph's own; and no old graph may be freed during the capture
         graph, here = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
         generators = [torch.Generator(engine.device) for engine in engines]
         for engine, generator in zip(engines, generators, strict=True):

@@ -14,7 +14,7 @@ import torch
 
 import tamatch
 from tamatch.data import load, make_split
-from tamatch.machine.room import NoRoom, clear, noticing
+from tamatch.machine.out_of_memory import OutOfMemory, detecting_out_of_memory, free_memory
 from tamatch.runs.build import engine_of, split_plan
 from tamatch.runs.loop import advance
 from tamatch.runs.training import Training
@@ -48,9 +48,9 @@ class Bare:
     def advance(self) -> None:
         self.engine.advance()
 
-    def make_room(self) -> None:
+    def reduce_memory(self) -> None:
         self.told.append(self.engine.done)
-        assert self.engine.make_room()
+        assert self.engine.reduce_memory()
 
 
 def together(engines: Sequence[Engine], steps: int, joint: JointGraph | None = None) -> list[Bare]:
@@ -117,7 +117,7 @@ def test_no_room_to_capture(name: str, same_kernels: None, monkeypatch: pytest.M
     def learn(engine: Engine, batch: Any) -> None:
         if torch.cuda.is_current_stream_capturing() and engine is engines[1] and not failed:
             failed.append(engine.done)
-            with noticing():
+            with detecting_out_of_memory():
                 raise torch.OutOfMemoryError("CUDA out of memory.")
         whole(engine, batch)
 
@@ -228,11 +228,11 @@ def test_too_many_for_the_device(tmp_path: Path) -> None:
         **DOZEN, **USUAL, "batch": 128, "unlabelled": 512, "precision": "fp32", "compile": False,
     }  # fmt: skip
     total = torch.cuda.get_device_properties(0).total_memory
-    clear()
+    free_memory()
     room = torch.cuda.memory_reserved() + 5 * 2**30
     torch.cuda.set_per_process_memory_fraction(room / total)
     try:
-        with pytest.raises(NoRoom, match=r"too little memory for 8 runs abreast.*at a time"):
+        with pytest.raises(OutOfMemory, match=r"too little memory for 8 runs abreast.*at a time"):
             tamatch.train_seeds(range(8), out=tmp_path / "all", quiet=True, **options)
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
