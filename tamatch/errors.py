@@ -49,8 +49,13 @@ class Stopped(KeyboardInterrupt):
         self.exit_code = 128 + number  # 130 for Ctrl-C, 143 for SIGTERM
 
 
+def one_line(error: BaseException, most: int | None = None) -> str:
+    """What an exception says, on one line of at most so many characters; else its type."""
+    return " ".join(str(error).split())[:most] or type(error).__name__
+
+
 def nearest(word: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """The names that a word nearly is; one alone, if but for case, dashes and underscores it is."""
+    """Known names that are similar; one alone if it differs only in case, dashes or underscores."""
     names: dict[str, str] = {}
     for name in known:
         names.setdefault(_folded(name), name)
@@ -60,7 +65,7 @@ def nearest(word: str, known: Iterable[str], most: int = 3) -> list[str]:
 
 
 def perhaps(word: str, known: Iterable[str], most: int = 3) -> str:
-    """What a wrong word may have meant, to follow a sentence; empty if nothing is near."""
+    """A sentence with the names that a wrong word may have meant; empty if none is similar."""
     near = nearest(word, known, most)
     return f" Perhaps you meant {' or '.join(near)}." if near else ""
 

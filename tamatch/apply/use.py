@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..data import DATASETS, UNKNOWN, DataSet, Progress
+from ..data import DATASETS, UNKNOWN, DataSet, OnProgress
 from ..data import load as load_data
 from ..data.splitfile import still_there
 from ..errors import DataError, UsageError
@@ -48,7 +48,7 @@ def own_data(
     *,
     data: str | None = None,
     root: str | None = None,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> tuple[Run, DataSet]:
     """What a run was trained on, and its settings with the paths by which that is found now.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..errors import UsageError, perhaps
 from ..storage.paths import path_of
-from .dataset import UNKNOWN, DataSet, Progress, Split, shares
+from .dataset import UNKNOWN, DataSet, OnProgress, Split, shares
 from .splitfile import read_split, write_split
 from .splits import Past, SplitPlan, make_split, make_split_again
 
@@ -16,8 +16,8 @@ __all__ = [
     "DATASETS",
     "UNKNOWN",
     "DataSet",
+    "OnProgress",
     "Past",
-    "Progress",
     "Split",
     "SplitPlan",
     "load",
@@ -46,7 +46,7 @@ def load(
     name: str | Path,
     root: Path | None = None,
     size: int | None = None,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
     labels: Path | None = None,
 ) -> DataSet:
     """Read a data set by its name, or a person's own folder, CSV or .npz file by its path.

@@ -13,7 +13,17 @@ import numpy as np
 from ..errors import DataError
 from . import load
 from .checktext import Counts, counted, listed, table
-from .dataset import NO_CHECKSUMS, PARTS, UNKNOWN, DataSet, Indices, Pixels, Progress, Sizes, Split
+from .dataset import (
+    NO_CHECKSUMS,
+    PARTS,
+    UNKNOWN,
+    DataSet,
+    Indices,
+    OnProgress,
+    Pixels,
+    Sizes,
+    Split,
+)
 from .duplicates import equal_images
 from .splitfile import ROLES
 from .splits import SplitPlan, make_split
@@ -105,7 +115,7 @@ def check(
     root: Path | None = None,
     plan: SplitPlan | None = None,
     size: int | None = None,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
     labels: Path | None = None,
 ) -> CheckReport:
     """Read a data set whole, and say what is in it; with a plan, what each role would get."""

@@ -13,7 +13,7 @@ Pixels = npt.NDArray[np.uint8]
 Indices = npt.NDArray[np.int64]
 Sizes = npt.NDArray[np.int32]
 Digests = npt.NDArray[np.uint8]
-Progress = Callable[[int, int], None]  # called with (done, total)
+OnProgress = Callable[[int, int], None]  # called with (done, total)
 
 UNKNOWN = -1  # the label of an image that has none
 NO_CHECKSUMS = "not needed"  # of images that nobody has published any for

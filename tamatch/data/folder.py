@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import DataError
 from ..rules.choose import image_size
 from .bulk import decode_all
-from .dataset import PARTS, UNKNOWN, DataSet, Progress
+from .dataset import PARTS, UNKNOWN, DataSet, OnProgress
 from .decode import header_size
 from .layout import Found, list_images, table_of
 from .statistics import mean_std
@@ -19,7 +19,7 @@ from .wrong_folder import folder_hint
 SAMPLE = 200  # files whose headers decide the size
 
 
-def read(place: Path, size: int | None = None, progress: Progress | None = None) -> DataSet:
+def read(place: Path, size: int | None = None, progress: OnProgress | None = None) -> DataSet:
     """Read a folder or CSV file; see `layout` for what may be in it.
 
     Files that cannot be used are listed with their reasons in `skipped`; none is ever changed.

@@ -19,6 +19,7 @@ from .weight_names import to_timm_names
 Shape = tuple[int, ...]
 
 PREFIXES = ("module.", "backbone.")  # what wrappers put before every name
+LISTED = 6  # names in a line of the report
 HEADS = {"head", "fc", "classifier", "mlp"}  # first part of the names of another task's head
 WRN_NAMES = (  # the names that other wide residual nets use, and ours
     (re.compile(r"^conv1\."), "stem."),
@@ -50,7 +51,7 @@ class WeightReport:
         }
         tensors = len(self.loaded) + len(self.missing) + len(self.misfits)
         lines = [f"loaded  {len(self.loaded):5}  of {tensors} tensors from {self.path.name}"]
-        lines += [f"{key:8}{len(row):5}  {_some(row)}" for key, row in rows.items() if row]
+        lines += [f"{key:8}{len(row):5}  {_first(row)}" for key, row in rows.items() if row]
         return "\n".join(lines)
 
 
@@ -189,6 +190,6 @@ def _shapes(tensors: Mapping[str, tuple[Shape, Shape]]) -> list[str]:
     ]
 
 
-def _some(names: Sequence[str], most: int = 6) -> str:
-    more = f", … and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+def _first(names: Sequence[str]) -> str:
+    more = f", … and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return ", ".join(names[:LISTED]) + more

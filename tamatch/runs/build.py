@@ -13,7 +13,7 @@ from torch import nn
 
 from .. import methods, nets
 from ..augment import Augment, Policy
-from ..data import DataSet, Progress, Split, SplitPlan, load, shares
+from ..data import DataSet, OnProgress, Split, SplitPlan, load, shares
 from ..errors import DataError, UsageError
 from ..machine.state import give_memory
 from ..methods.base import Method
@@ -44,11 +44,11 @@ COLOURS = {  # mean and spread of the colours that published weights were traine
 }
 
 
-def nobody(text: str) -> None:
-    """Is told in vain."""
+def silent(text: str) -> None:
+    """Says nothing."""
 
 
-def engine_of(run: Run, data: DataSet, split: Split, say: Say = nobody) -> Engine:
+def engine_of(run: Run, data: DataSet, split: Split, say: Say = silent) -> Engine:
     """An engine at step 0, on the device the run asks for.
 
     `say` is told of loaded weights and of images that do not live on the device.
@@ -101,7 +101,7 @@ def net_of(run: Run, data: DataSet, say: Say) -> Net:
 
 def method_of(run: Run, net: Net, task: Task, device: torch.device) -> Method:
     """The method around its net, both on the device."""
-    own, what = is_own(run), f"--method {run.method}"
+    own, what = methods.is_own(run.method), f"--method {run.method}"
     with blaming(what, "building it") if own else nullcontext():
         method = methods.get(run.method)(net, task, ema=run.ema, **run.options)
     if own:
@@ -116,11 +116,6 @@ def method_of(run: Run, net: Net, task: Task, device: torch.device) -> Method:
     return method
 
 
-def is_own(run: Run) -> bool:
-    """Whether the method is code of the user's own."""
-    return run.method not in methods.METHODS
-
-
 def draw_of(run: Run, method: Method) -> Draw:
     """How a step's images are drawn."""
     seed = keyed(run.seed, SEEDS["batches"])
@@ -133,7 +128,7 @@ def assembled(
     source: Source,
     views: Augment,
     autocast: torch.dtype | None,
-    say: Say = nobody,
+    say: Say = silent,
 ) -> Engine:
     """The engine that trains a method on what the source and the views make of its images."""
     net, cuda = cast(Net, method.net), source.device.type == "cuda"
@@ -154,9 +149,9 @@ def assembled(
     )
 
 
-def ready(run: Run, engine: Engine, say: Say = nobody) -> Engine:
+def ready(run: Run, engine: Engine, say: Say = silent) -> Engine:
     """The same engine, after a trial where the method is the user's own, and as fast as it can."""
-    if is_own(run):
+    if methods.is_own(run.method):
         dry_run_method(engine, run.method)
     if run.compile and engine.device.type == "cuda":
         accelerate(cast(Net, engine.method.net), engine.method, say)
@@ -176,7 +171,7 @@ def baseline_config(run: Run) -> Run:
     )
 
 
-def data_of(run: Run, size: int | None, progress: Progress | None = None) -> DataSet:
+def data_of(run: Run, size: int | None, progress: OnProgress | None = None) -> DataSet:
     """The data of a run, with the labels that were given to it."""
     root, labels = (Path(p) if p else None for p in (run.root, run.labels))
     return normalised(load(run.data, root, size, progress, labels), run)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import platform
 import shlex
 from collections.abc import Iterator, Mapping
@@ -22,6 +21,7 @@ from ..settings.hardware import pick_precision
 from ..settings.options import Option, typed
 from ..step.engine import Engine
 from ..step.subset import Pool
+from ..storage.files import timestamp
 from ..storage.folder import RunFolder
 from ..storage.spreadsheet import write_table
 from .progress import Progress
@@ -69,7 +69,7 @@ def record_facts(
         precision=pick_precision(run, engine.device), images=engine.source.place,
         classes=list(data.classes), data=facts, seen=seen,
         parameters=sum(p.numel() for p in engine.method.net.parameters()),
-        times={"started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")},
+        times={"started": timestamp()},
     )  # fmt: skip
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -22,7 +21,7 @@ from ..step.memory import estimate, too_large
 from ..step.subset import Pool, Subset
 from ..storage import checkpoint
 from ..storage.events import Events
-from ..storage.files import write_json
+from ..storage.files import timestamp, write_json
 from ..storage.folder import RunFolder
 from . import assess
 from .model import Facts, Model
@@ -214,9 +213,7 @@ class Training:
         result = result_of(self.run, rows, self.elapsed())
         write_json(self.folder.result, result)
         times = self.folder.read().get("times", {})
-        finished = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        self.folder.update(
-            status="finished", step=self.steps, times={**times, "finished": finished}
-        )
+        times = {**times, "finished": timestamp()}
+        self.folder.update(status="finished", step=self.steps, times=times)
         self.progress.ended()
         return result

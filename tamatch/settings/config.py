@@ -21,7 +21,7 @@ from ..storage.events import check_installed
 from ..storage.folder import RunFolder
 from ..storage.untrusted import parse_yaml
 from ..usercode import blaming
-from .options import Option, keywords, of_dataclass, typed, unannotated, unknown
+from .options import Option, flag_of, keywords, of_dataclass, typed, unannotated, unknown
 from .target import Shares, read_target, shares
 
 TARGET = {"target", "prior", "lambda_target"}  # what says where TaMatch steers to
@@ -242,7 +242,7 @@ def check_fixed(method: str, chosen: Mapping[str, Any]) -> None:
             free = next(
                 k for k, other in METHODS.items() if other.path == row.path and not other.options
             )
-            flag = "--" + name.replace("_", "-")
+            flag = flag_of(name)
             raise UsageError(
                 f"{flag} is {typed(value)} in {method}. For {flag} {typed(chosen[name])}, take "
                 f"--method {free}."
@@ -255,7 +255,7 @@ def check_heard(chosen: Mapping[str, Any], given: Iterable[str]) -> None:
         choice, readers = HEARD_BY.get(name, ("", ()))
         if isinstance(part := chosen.get(choice), str) and part not in readers:
             raise UsageError(
-                f"--{name.replace('_', '-')} has no effect with --{choice} {part}: it is for "
+                f"{flag_of(name)} has no effect with --{choice} {part}: it is for "
                 f"--{choice} {' or '.join(readers)}."
             )
 

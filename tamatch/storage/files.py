@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,11 @@ def append_line(path: Path, line: str) -> None:
         except OSError:
             file.truncate(before)
             raise
+
+
+def timestamp() -> str:
+    """Now, in UTC, as records hold it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def write_json(path: Path, content: Any) -> None:
