@@ -10,7 +10,7 @@ class TamatchError(Exception):
     """Base of all errors meant for the user; the command line prints it without a traceback."""
 
     exit_code = 1
-    alike = False  # raised by every process of a run, so that one speaks for all
+    alike = False  # True: every process of a run raises it, so one of them prints it
 
 
 class UsageError(TamatchError):
@@ -31,7 +31,7 @@ class StorageError(DataError):
 
 
 class NumericError(TamatchError):
-    """Training left the numbers it can go on from."""
+    """Training reached values that are not finite."""
 
     exit_code = 4
 
@@ -39,7 +39,7 @@ class NumericError(TamatchError):
 class Stopped(KeyboardInterrupt):
     """A run that was asked to stop, by Ctrl-C or SIGTERM, and saved itself first.
 
-    No error, so that `except TamatchError` and `except Exception` in a sweep do not start the next.
+    Not an `Exception`: a sweep that catches errors must not go on with its next run.
     """
 
     alike = True

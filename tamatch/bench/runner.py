@@ -25,7 +25,7 @@ from .store import Store
 
 
 @dataclass(frozen=True)
-class Workshop:
+class Runner:
     """Where runs are made, and where their results go."""
 
     store: Store

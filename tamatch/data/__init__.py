@@ -56,9 +56,9 @@ def load(
     to a person's own labels.
     """
     if labels is not None:
-        from .labels import apart, with_labels
+        from .labels import refuse_table_inside, with_labels
 
-        apart(labels, Path(name))
+        refuse_table_inside(labels, Path(name))
         return with_labels(load(name, root, size, progress), labels, Path(name))
     if str(name) in DATASETS:
         module, function = DATASETS[str(name)].split(":")

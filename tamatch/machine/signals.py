@@ -1,4 +1,4 @@
-"""Stopping politely: the first signal asks, the second one does not."""
+"""Ctrl-C and SIGTERM: the first asks a run to save and stop, a second ends it at once."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from . import launch
 class StopSignals:
     """While active, SIGINT and SIGTERM set `received`; a second one ends the process at once.
 
-    Not so one of several processes: torchrun hands on signals that may reach them directly, too,
-    and ends by itself those that do not listen.
+    In one of several processes a second signal changes nothing: torchrun forwards signals that the
+    processes may also get directly, and kills those that do not stop.
     """
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from ..types import Out
 
 
 def uncompiled(device: torch.device) -> AbstractContextManager[None]:
-    """Where nets are asked outside of a step: they are compiled for its shapes alone."""
+    """Run nets eagerly outside of a step: they are compiled for its shapes only."""
     cuda = device.type == "cuda"  # nothing is compiled elsewhere, and torch's compiler loads slowly
     return torch.compiler.set_stance("force_eager") if cuda else nullcontext()
 

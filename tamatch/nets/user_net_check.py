@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UsageError
-from ..machine.state import give_memory, in_place
+from ..machine.state import in_place, make_buffers_contiguous
 from ..types import Out
 from ..usercode import blaming
 from .base import Net
@@ -35,7 +35,7 @@ def checked_net(model: nn.Module, what: str, classes: int, size: int) -> Net:
     head_name = last_linear(calls, found)
     if head_name is not None:
         model.get_submodule(head_name).__class__ = Head
-    give_memory(model)
+    make_buffers_contiguous(model)
     with blaming(what, "copying the module"):
         trial = copy.deepcopy(model.train())
     draws = torch.random.fork_rng(devices=[])

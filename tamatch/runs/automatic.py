@@ -88,7 +88,7 @@ def decide(
     """
     began = time.perf_counter()
     draft = Draft({k: v for k, v in given.items() if v is not None}, config)
-    user, taken = (stated(draft.given, config, taken=also) for also in (False, True))
+    user, inherited = (stated(draft.given, config, inherit=also) for also in (False, True))
     if limit is not None and "steps" in user:
         raise UsageError("--steps and --time say the same thing twice: give one of them.")
     own = draft.run.data not in DATASETS
@@ -96,7 +96,7 @@ def decide(
         return Decided(draft.run)
 
     # what a run to start from says of its length gives way to a time limit
-    said = {k for k, v in taken.items() if v is not None}
+    said = {k for k, v in inherited.items() if v is not None}
     fixed = {k for k in said if limit is None or k in user or k not in PACE}
     device, available = pick_device(draft.run.device), torch.get_num_threads()
     if own:

@@ -15,7 +15,7 @@ from .. import methods, nets
 from ..augment import Augment, Policy
 from ..data import DataSet, OnProgress, Split, SplitPlan, load, shares
 from ..errors import DataError, UsageError
-from ..machine.state import give_memory
+from ..machine.state import make_buffers_contiguous
 from ..methods.base import Method
 from ..nets.base import Net
 from ..nets.norm import set_momentum, share_norms
@@ -54,7 +54,7 @@ def engine_of(run: Run, data: DataSet, split: Split, say: Say = silent) -> Engin
     `say` is told of loaded weights and of images that do not live on the device.
     """
     device, autocast = machine_of(run)
-    with drawing(run):
+    with seeded(run):
         net = net_of(run, data, say)
         method = method_of(run, net, task_of(run, data, split), device)
     policy = Policy(
@@ -79,8 +79,8 @@ def machine_of(run: Run) -> tuple[torch.device, torch.dtype | None]:
 
 
 @contextmanager
-def drawing(run: Run) -> Iterator[None]:
-    """Torch's generator starts from here, and comes out as it went in: it is the user's."""
+def seeded(run: Run) -> Iterator[None]:
+    """Seed torch's generator in here, and restore the user's state of it afterwards."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(keyed(run.seed, SEEDS["init"]) >> 1)
         yield
@@ -106,7 +106,7 @@ def method_of(run: Run, net: Net, task: Task, device: torch.device) -> Method:
         method = methods.get(run.method)(net, task, ema=run.ema, **run.options)
     if own:
         check_built(method, what)
-        give_memory(method)
+        make_buffers_contiguous(method)
     if run.norm_momentum is not None:
         set_momentum(method, run.norm_momentum)
     share_norms(method)
@@ -178,7 +178,7 @@ def data_of(run: Run, size: int | None, progress: OnProgress | None = None) -> D
 
 
 def normalised(data: DataSet, run: Run) -> DataSet:
-    """The data with the mean and spread of colours that the run takes for 0 and 1."""
+    """The data with the mean and spread of colours that the run normalises by."""
     if run.normalise == "own":
         return data
     mean, std = COLOURS[run.normalise]

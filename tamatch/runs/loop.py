@@ -14,7 +14,7 @@ from ..step.engine import Engine
 from ..step.joint_graph import JointGraph
 from ..step.memory import scarce
 from ..storage.folder import RunFolder
-from .place import goes_on
+from .place import resume_command
 from .training import Training
 
 Outcome = dict[str, Any] | NumericError  # a run's result, or why it has none
@@ -107,7 +107,7 @@ def stopped(number: int, trainings: Sequence[Training]) -> Stopped:
     return Stopped(
         number,
         f"stopped at step {lead.engine.done:,} of {lead.steps:,}; all is saved. "
-        f"{goes_on(whole)} goes on from there.",
+        f"{resume_command(whole)} goes on from there.",
     )
 
 

@@ -1,4 +1,4 @@
-"""What a run writes down of itself, and what it refuses to go on without."""
+"""What run.json says of a run, checked when it is resumed, and remarks on its data."""
 
 from __future__ import annotations
 

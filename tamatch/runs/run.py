@@ -32,7 +32,7 @@ from .lineage import learnt_by, lineage, split_of
 from .loop import Outcome, take_part, train_to_end
 from .model import Facts
 from .picture import save_views
-from .place import default_folder, goes_on, refuse_inside
+from .place import default_folder, refuse_inside, resume_command
 from .progress import Progress
 from .record import (
     command,
@@ -166,7 +166,7 @@ def advice(folder: RunFolder) -> Iterator[None]:
     except StorageError as error:
         saved = checkpoint.found(folder.checkpoints)
         kept = f"The checkpoint {saved[-1].name} is intact. " if saved else ""
-        again = f"{goes_on([folder])} goes on" if folder.record.exists() else "try again"
+        again = f"{resume_command([folder])} goes on" if folder.record.exists() else "try again"
         raise StorageError(f"{error} {kept}When there is room again, {again}.") from error
 
 

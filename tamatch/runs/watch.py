@@ -11,9 +11,17 @@ from typing import Any
 import numpy as np
 
 from ..data import shares
-from ..judge.likeness import likeness, spread
-from ..judge.symptoms import UNLIKE, Reached, Symptom, never_predicted, patience, unlike, unused
+from ..judge.symptoms import (
+    SHIFT,
+    Reached,
+    Symptom,
+    distribution_shift,
+    never_predicted,
+    patience,
+    unused,
+)
 from ..judge.trust import TAUS
+from ..judge.two_sample import spread, two_sample_test
 from ..pseudo.account import threshold
 from ..settings.config import Run
 from ..step.engine import Engine
@@ -49,17 +57,19 @@ class Watch:
         """Before the first step: do the sets look alike?"""
         labelled, images = self.engine.source.roles[0], self.pool.data.images
         sets = (labelled[spread(len(labelled))], self.pool.indices[spread(len(self.pool))])
-        self.tell(unlike(likeness(*(images[np.sort(places)] for places in sets))))
+        self.tell(
+            distribution_shift(two_sample_test(*(images[np.sort(places)] for places in sets)))
+        )
 
     def logged(self, row: Mapping[str, Any]) -> None:
         """After each line of the log; the rules look at one window of lines after the other."""
         self.rows.append(row)
         if row["step"] < self.from_step or len(self.rows) < (self.rows.maxlen or 0):
             return
-        self.tell(self.of_use(row["step"]))
+        self.tell(self.check_used(row["step"]))
         if (predicted := self.recent("predicted_by_class")) is not None:
             images = len(self.rows) * self.run.log_every * self.run.unlabelled
-            self.tell(self.of_absence(predicted, images))
+            self.tell(self.check_predicted(predicted, images))
         self.rows.clear()
 
     def recent(self, name: str) -> Floats | None:
@@ -72,20 +82,20 @@ class Watch:
         self.rows.extend(rows)  # also those from before a resume
         counts = np.bincount(found.predicted, minlength=len(self.names)) / max(1, len(self.pool))
         final = (
-            self.present.get(UNLIKE),
-            self.of_use(self.engine.done),
-            self.of_absence(counts, len(self.pool)),
+            self.present.get(SHIFT),
+            self.check_used(self.engine.done),
+            self.check_predicted(counts, len(self.pool)),
         )
         for symptom in final:
             self.tell(symptom)
         self.present = {s.name: s for s in final if s is not None}
         self.write()
 
-    def of_absence(self, predicted: Floats, images: float) -> Symptom | None:
+    def check_predicted(self, predicted: Floats, images: float) -> Symptom | None:
         seen = predicted.tolist()
         return never_predicted(seen, images, self.shares, self.names, self.run.method)
 
-    def of_use(self, step: int) -> Symptom | None:
+    def check_used(self, step: int) -> Symptom | None:
         used = self.recent("used")
         if used is None or not len(self.pool):  # every image has its label
             return None

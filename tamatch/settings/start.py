@@ -65,5 +65,5 @@ def size_of(
 
 
 def side_of(place: Path) -> float | None:
-    """Photos by their headers; None if none can be read."""
+    """The typical side of the images in pixels; None if none can be read."""
     return load(place).size if place.suffix == ".npz" else typical_side(place)

@@ -1,4 +1,4 @@
-"""Keeps a step that left the finite numbers from leaving a trace, without asking the host."""
+"""Undoes steps whose values are not finite, on the device and without waiting for the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lines of the log as event files, for those who watch their runs with TensorBoard."""
+"""Log lines as event files for TensorBoard."""
 
 from __future__ import annotations
 
