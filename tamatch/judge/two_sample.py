@@ -52,7 +52,8 @@ def two_sample_test(first: Pixels, second: Pixels) -> TwoSampleTest | None:
     a, b = statistics(first[spread(len(first))]), statistics(second[spread(len(second))])
     both = np.concatenate([a, b])
     scale = both.std(0)
-    a, b = a / np.where(scale > 1e-9, scale, 1), b / np.where(scale > 1e-9, scale, 1)
+    divisor = np.where(scale > 1e-9, scale, 1)
+    a, b = a / divisor, b / divisor
     most = int(np.abs(a.mean(0) - b.mean(0)).argmax())
     error = math.sqrt((len(a) + len(b) + 1) / (12 * len(a) * len(b)))  # of an AUC without cause
     limit = min(max(CLEAR, 0.5 + ERRORS * error), PERFECT)

@@ -114,12 +114,10 @@ def fit(
 
 
 def plain_name(name: str) -> str:
-    """The name without what wrappers put before it; that of a wide residual net as ours has it."""
+    """The name without the prefixes of wrappers, and as our wide residual nets have it."""
     while prefix := next((p for p in (*PREFIXES, "model.") if name.startswith(p)), ""):
         name = name.removeprefix(prefix)
-    for pattern, ours in WRN_NAMES:
-        name = pattern.sub(ours, name)
-    return name
+    return _wrn_name(name)
 
 
 def resize_positions(embedding: Tensor, tokens: int) -> Tensor:
@@ -157,13 +155,18 @@ def _named(tensors: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str
     for name, tensor in tensors.items():
         while name not in own and (p := next((p for p in PREFIXES if name.startswith(p)), "")):
             name = name.removeprefix(p)
-        renamed = name
-        for pattern, ours in WRN_NAMES:
-            renamed = pattern.sub(ours, renamed)
-        others = (renamed, name.removeprefix("model."))  # or as a run of a wrapped net saves it
+        # as other libraries name it, or as a run of a wrapped net saves it
+        others = (_wrn_name(name), name.removeprefix("model."))
         fitting = (n for n in others if name not in own and n in own)
         named[next(fitting, name)] = tensor
     return named
+
+
+def _wrn_name(name: str) -> str:
+    """Our name of a tensor of a wide residual net."""
+    for pattern, ours in WRN_NAMES:
+        name = pattern.sub(ours, name)
+    return name
 
 
 def _fit(name: str, tensor: Tensor, shape: Shape) -> Tensor | None:
