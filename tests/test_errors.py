@@ -551,7 +551,7 @@ def test_a_mistake_is_told_in_one_line(
 def one_gpu(name: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(launch, "processes", lambda: 2)
-        patch.setattr(launch, "neighbours", lambda: 2)
+        patch.setattr(launch, "local_processes", lambda: 2)
         patch.setattr(torch.cuda, "device_count", lambda: 1)
         hardware.own_gpu(torch.device(name))
 

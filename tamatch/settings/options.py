@@ -231,9 +231,6 @@ def unknown(name: str, known: dict[str, Option], method: str) -> UsageError:
             f"`tamatch methods {method}` those of the method."
         )
     option = known[near[0]]
-    about = ", ".join(filter(None, [option.help, _default_text(option)]))
+    default = "" if option.default is None else f"default {option.default}"
+    about = ", ".join(filter(None, [option.help, default]))
     return UsageError(f"{flag} is not an option. Perhaps you meant {option.flag} ({about}).")
-
-
-def _default_text(option: Option) -> str:
-    return "" if option.default is None else f"default {option.default}"
