@@ -10,13 +10,7 @@ import pytest
 from PIL import Image, ImageFilter
 
 from tamatch.data import SplitPlan, load, make_split
-from tamatch.judge.symptoms import (
-    Reached,
-    distribution_shift,
-    never_predicted,
-    patience,
-    unused,
-)
+from tamatch.judge.symptoms import Reached, distribution_shift, never_predicted, patience, unused
 from tamatch.judge.two_sample import (
     FEWEST,
     MOST,

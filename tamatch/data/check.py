@@ -13,16 +13,7 @@ import numpy as np
 from ..errors import DataError
 from . import load
 from .checktext import Counts, counted, listed, table
-from .dataset import (
-    NO_CHECKSUMS,
-    PARTS,
-    UNKNOWN,
-    DataSet,
-    Indices,
-    OnProgress,
-    Pixels,
-    Sizes,
-)
+from .dataset import NO_CHECKSUMS, PARTS, UNKNOWN, DataSet, Indices, OnProgress, Pixels, Sizes
 from .duplicates import equal_images
 from .splitfile import ROLES
 from .splits import SplitPlan, make_split

@@ -11,15 +11,8 @@ from typing import Any
 import numpy as np
 
 from ..data import shares
-from ..judge.symptoms import (
-    SHIFT,
-    Reached,
-    Symptom,
-    distribution_shift,
-    never_predicted,
-    patience,
-    unused,
-)
+from ..judge import symptoms
+from ..judge.symptoms import Reached, Symptom
 from ..judge.trust import TAUS
 from ..judge.two_sample import spread, two_sample_test
 from ..pseudo.account import threshold
@@ -47,7 +40,7 @@ class Watch:
         self.names = pool.data.classes
         labels = pool.data.labels[engine.source.roles[0]]
         self.shares = shares(labels, len(self.names))
-        self.from_step = patience(run.steps, run.warmup)
+        self.from_step = symptoms.patience(run.steps, run.warmup)
         wanted = max(WINDOW, EACH * len(self.names))  # images, of some number of last lines
         lines = math.ceil(wanted / (run.log_every * run.unlabelled))
         self.rows: deque[Mapping[str, Any]] = deque(maxlen=lines)
@@ -57,9 +50,8 @@ class Watch:
         """Before the first step: do the sets look alike?"""
         labelled, images = self.engine.source.roles[0], self.pool.data.images
         sets = (labelled[spread(len(labelled))], self.pool.indices[spread(len(self.pool))])
-        self.tell(
-            distribution_shift(two_sample_test(*(images[np.sort(places)] for places in sets)))
-        )
+        found = two_sample_test(*(images[np.sort(places)] for places in sets))
+        self.tell(symptoms.distribution_shift(found))
 
     def logged(self, row: Mapping[str, Any]) -> None:
         """After each line of the log; the rules look at one window of lines after the other."""
@@ -82,7 +74,7 @@ class Watch:
         self.rows.extend(rows)  # also those from before a resume
         counts = np.bincount(found.predicted, minlength=len(self.names)) / max(1, len(self.pool))
         final = (
-            self.present.get(SHIFT),
+            self.present.get(symptoms.SHIFT),
             self.check_used(self.engine.done),
             self.check_predicted(counts, len(self.pool)),
         )
@@ -93,13 +85,13 @@ class Watch:
 
     def check_predicted(self, predicted: Floats, images: float) -> Symptom | None:
         seen = predicted.tolist()
-        return never_predicted(seen, images, self.shares, self.names, self.run.method)
+        return symptoms.never_predicted(seen, images, self.shares, self.names, self.run.method)
 
     def check_used(self, step: int) -> Symptom | None:
         used = self.recent("used")
         if used is None or not len(self.pool):  # every image has its label
             return None
-        return unused(float(used), step, self.reached)
+        return symptoms.unused(float(used), step, self.reached)
 
     def reached(self) -> Reached:
         """How confident a part of the pool is now."""
