@@ -156,15 +156,13 @@ def csv_rows(out: TextIO, classes: Sequence[str], top: int | None) -> Write:
 
 def json_rows(out: TextIO, classes: Sequence[str], top: int | None) -> Write:
     """The classes of a line are in order, best first."""
+    what = "top" if top else "probabilities"
 
     def write(files: Sequence[str], found: Predictions) -> None:
         ranked = found.top(top or len(classes))
         for file, best in zip(files, ranked, strict=True):
             shares = {name: round(share, DIGITS) for name, share in best}
-            (label, confidence), what = (
-                next(iter(shares.items())),
-                "top" if top else "probabilities",
-            )
+            label, confidence = next(iter(shares.items()))
             row = {"path": file, "label": label, "confidence": confidence, what: shares}
             out.write(json.dumps(row) + "\n")
 

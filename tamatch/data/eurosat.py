@@ -36,9 +36,8 @@ ARCHIVE = Archive(
     "f46e308c4d50d4bf32fedad2d3d62f3b",
     "https://zenodo.org/records/7711810/files/EuroSAT_RGB.zip",
 )
-EARLIER = replace(
-    ARCHIVE, file="EuroSAT.zip", md5="c8fa014336c82ac7804f0398fcb19387"
-)  # same images
+# the same images
+EARLIER = replace(ARCHIVE, file="EuroSAT.zip", md5="c8fa014336c82ac7804f0398fcb19387")
 PLACES = ("EuroSAT_RGB", "2750", "EuroSAT/2750", ARCHIVE.file, EARLIER.file)
 
 

@@ -71,9 +71,8 @@ class Jitter(nn.Module):
         count = rows.shape[1]
         address = len(self.VIEWS) * stream + self.VIEWS.index(view)
         draws = uniform(self.seed, step, slot, address, 2 * count)[..., None, None]
-        noise: Tensor = torch.special.ndtri(
-            draws[:, :count].clamp(min=2**-25)
-        )  # Φ⁻¹(0) is infinite
+        positive = draws[:, :count].clamp(min=2**-25)  # Φ⁻¹(0) is infinite
+        noise: Tensor = torch.special.ndtri(positive)
         if view == "weak":
             return rows + WEAK * noise
         return (rows + STRONG * noise) * (draws[:, count:] >= DROP)

@@ -87,7 +87,7 @@ def transformer(shapes: Mapping[str, tuple[int, ...]], path: Path) -> Recognised
 
 
 def residual(tensors: Mapping[str, Tensor]) -> Recognised:
-    """From the blocks of a stage and their width; what the reference never trains tells it."""
+    """From the blocks of a stage and their width; the reference has a layer that it never uses."""
     depth = 6 * blocks_in(tensors, "stages.0") + 4
     width = tensors["stages.0.0.conv1.weight"].shape[0] // 16
     raw = tensors.get("stages.1.0.bn1.running_mean")

@@ -87,11 +87,11 @@ def bias_rows(ranking: Ranking[Bias], pool: Pool | None) -> Ranking[ClassRow]:
     """From the weakest class to the strongest: kind, p_model, target, truth, gap, answers."""
     limit = gap_limit(ranking.everything)
     digits = len(str(max(len(ranking.everything) - 1, 1)))  # more classes, smaller shares
+    done = _answers(pool, len(ranking.everything))
     rows = []
     for bias in ranking.everything:
         known = [value for value in (bias.target, bias.truth) if value is not None]
         shares = [share(value, digits) for value in (bias.model, *known)]
-        done = _answers(pool, len(ranking.everything))
         answers = [f"{values[bias.index]:.3f}" for _, values in done if values]
         cells = (bias.kind, *shares, points(100 * bias.gap, digits + 1), *answers)
         rows.append(ClassRow(bias.name, cells, gap_bar(bias.gap, limit)))

@@ -13,8 +13,9 @@ from .values import table, text
 from .words import UNKNOWN, percent
 
 # Settings that say where and how a run was made, not what was trained.
-_IRRELEVANT = {"seed", "out", "overwrite", "config", "baseline", "device", "threads", "root"} | {
-    "images", "tensorboard",
+_IRRELEVANT = {
+    "seed", "out", "overwrite", "config", "baseline", "device", "threads", "root", "images",
+    "tensorboard",
 }  # fmt: skip
 _UNSET = "not set"
 

@@ -198,12 +198,12 @@ class Job:
     run: Run
     folder: RunFolder
     progress: Progress
-    beside: bool = False  # it is the baseline of one whose data were spoken of before
+    is_baseline: bool = False  # of a run that has told of the data, which are the same
 
     @property
     def baseline(self) -> Job:
         run, folder = baseline_config(self.run), self.folder.baseline
-        return Job(run, folder, self.progress, beside=True)
+        return Job(run, folder, self.progress, is_baseline=True)
 
 
 def complete(run: Run, folder: RunFolder, *, quiet: bool = False) -> Finished:
@@ -323,7 +323,7 @@ def prepare(job: Job, shared: SharedData, *, started: bool) -> tuple[Training, S
     run, folder, progress = job.run, job.folder, job.progress
     data = shared.data(run)
     record_skipped(folder, data)
-    if not job.beside:
+    if not job.is_baseline:
         tell_of_skipped(data, progress)
     split = split_of(run, data, folder.split)
     # a checkpoint has the weights
@@ -340,7 +340,7 @@ def prepare(job: Job, shared: SharedData, *, started: bool) -> tuple[Training, S
     pool = Pool(data, split) if engine.method.views.u else None
     if pool is not None and not started:
         tell_of_no_pool(pool, len(split.labelled), progress)
-    if not started and not job.beside:
+    if not started and not job.is_baseline:
         if not held_out:
             tell_of_no_held_out(progress)
         if run.data not in DATASETS:
