@@ -176,11 +176,11 @@ def augment_alone(engine: Engine, repeats: int) -> float:
     """Milliseconds of making one batch, captured by itself where the step is captured."""
     import torch
 
-    make: Any = partial(engine.batch, engine.at)
+    make: Any = partial(engine.batch, engine.device_step)
     if engine.graph is not None:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=engine.stream):
-            held = engine.batch(engine.at)
+            held = engine.batch(engine.device_step)
         make = graph.replay
     wait(engine)
     began = time.perf_counter()

@@ -39,7 +39,7 @@ def dry_run_method(engine: Engine, name: str) -> None:
         detecting_out_of_memory(),
         in_place(method, what),
     ):
-        batch = of_all(engine.batch(engine.at), processes)
+        batch = of_all(engine.batch(engine.device_step), processes)
         with engine.precision():
             loss = method(batch)
         check(loss, what)

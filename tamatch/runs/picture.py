@@ -20,7 +20,7 @@ TILE = 64  # pixels of an image in the picture, at least
 def save_views(engine: Engine, path: Path) -> None:
     """The first batch of the run: one row a view, one column an image."""
     engine.source.prepare(0)
-    start = torch.zeros_like(engine.at)
+    start = torch.zeros_like(engine.device_step)
     batch = engine.batch(start)
     rows = []
     for pool, ids, views in ((0, batch.id_x, batch.x), (1, batch.id_u, batch.u)):

@@ -56,8 +56,8 @@ class Engine:
         self.method, self.optimizer, self.source, self.augment = method, optimizer, source, augment
         self.pace, self.autocast, self.use_graph = pace, autocast, graph
         self.device = source.device
-        self.at = torch.zeros((), dtype=torch.int64, device=self.device)  # the step, on the device
-        self.done = 0  # the same on the host
+        self.device_step = torch.zeros((), dtype=torch.int64, device=self.device)
+        self.done = 0  # steps so far: the same number on the host
         self.eager_steps = 0  # in this process
         self.meter = Meter(self.device)
         self.guard = Guard(method, optimizer)
@@ -70,16 +70,16 @@ class Engine:
     def step(self) -> None:
         """Everything that happens to a batch; nothing in here waits for the device."""
         if self.prefetcher is None:
-            self.learn(self.batch(self.at))
+            self.learn(self.batch(self.device_step))
         else:
-            with self.prefetcher.current(self.at) as batch:
+            with self.prefetcher.current(self.device_step) as batch:
                 self.learn(batch)
-        self.at.add_(1)
+        self.device_step.add_(1)
 
     def learn(self, batch: Batch) -> None:
         """Loss, gradients, update, and what the method and the meters make of it."""
         self.guard.remember()
-        set_lr_(self.optimizer, schedule(self.at, self.pace.steps, self.pace.warmup))
+        set_lr_(self.optimizer, schedule(self.device_step, self.pace.steps, self.pace.warmup))
         with self.precision():
             loss = self.method(batch)
         loss.total.backward()
@@ -133,7 +133,7 @@ class Engine:
         if self.prefetcher is None:
             self.source.prepare(step)
         else:
-            self.prefetcher.prepare(step, self.at)
+            self.prefetcher.prepare(step, self.device_step)
         torch.manual_seed(keyed(self.pace.seed, step) >> 1)
 
     @contextmanager
@@ -167,7 +167,8 @@ class Engine:
         net = (of or self.method.final).eval()
         batch = 512 if self.stream is None else 2500  # few launches on a GPU, small caches on a CPU
         with uncompiled(self.device), self.precision():
-            seen = partial(self.augment, "plain", step=self.at, slot=self.at, stream=0)
+            step = self.device_step  # which the plain view does not depend on
+            seen = partial(self.augment, "plain", step=step, slot=step, stream=0)
             rows = in_batches(lambda x: net(seen(x.to(self.device))).logits, images, batch)
         net.train()
         return torch.cat(rows).softmax(-1)
@@ -185,7 +186,7 @@ class Engine:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.done = state["step"]
-        self.at.fill_(self.done)
+        self.device_step.fill_(self.done)
         self.method.load_state_dict(state["method"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.meter.load_state_dict(state["meter"])

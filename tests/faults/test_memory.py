@@ -174,7 +174,7 @@ def equal_steps(name: str) -> None:
         engine.advance()
     saving.prepare_step(1)
     saving.guard.remember()
-    saving.method(saving.batch(saving.at)).total.backward()  # and then memory runs out
+    saving.method(saving.batch(saving.device_step)).total.backward()  # and then memory runs out
     assert "recomputed" in str(saving.reduce_memory()) and saving.reduce_memory() is None
     for engine in (plain, saving):
         for _ in range(3):
