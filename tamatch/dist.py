@@ -29,17 +29,17 @@ if dist.is_available():
     # then there is a group, which so outlives its destruction, and gloo's threads can abort the
     # process while the interpreter ends. Imported before, they have none.
     importlib.import_module("torch.distributed.nn.functional")
-_apart = False  # for a while this process acts as if it were alone
+_apart = False  # this process acts as if it were alone, see `apart`
 
 
 def alone() -> bool:
-    """Is there nobody to share with?"""
+    """Whether this is the only process."""
     return _apart or not (dist.is_available() and dist.is_initialized())
 
 
 @contextmanager
 def apart() -> Iterator[None]:
-    """For what this process does and the others do not."""
+    """Act as if alone in here: for work that the other processes do not do."""
     global _apart
     before, _apart = _apart, True
     try:
@@ -66,7 +66,7 @@ class Left(TamatchError):
 
 @contextmanager
 def joined() -> Iterator[None]:
-    """Be one of the processes that torchrun started, if it did: gloo on CPUs, NCCL on GPUs."""
+    """Join the other processes that torchrun started, if it did: by gloo on CPUs, NCCL on GPUs."""
     if launch.processes() == 1:
         yield
         return
@@ -88,7 +88,7 @@ def joined() -> Iterator[None]:
 
 
 def meet(store: Store, me: int, count: int) -> str:
-    """A name that the processes which are here now, and no earlier ones, have agreed on.
+    """A key prefix that the processes which run now agree on, and no earlier ones.
 
     torchrun keeps the store when it restarts processes, and so the addresses of dead ones in it.
     Here each process asks under a name of its own, and process 0 answers until all have heard it.

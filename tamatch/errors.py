@@ -10,7 +10,7 @@ class TamatchError(Exception):
     """Base of all errors meant for the user; the command line prints it without a traceback."""
 
     exit_code = 1
-    alike = False  # raised by every process of a run, so that one speaks for all
+    alike = False  # True: every process of a run raises it, so one of them prints it
 
 
 class UsageError(TamatchError):
@@ -31,7 +31,7 @@ class StorageError(DataError):
 
 
 class NumericError(TamatchError):
-    """Training left the numbers it can go on from."""
+    """Training reached values that are not finite."""
 
     exit_code = 4
 
@@ -39,7 +39,7 @@ class NumericError(TamatchError):
 class Stopped(KeyboardInterrupt):
     """A run that was asked to stop, by Ctrl-C or SIGTERM, and saved itself first.
 
-    No error, so that `except TamatchError` and `except Exception` in a sweep do not start the next.
+    Not an `Exception`: a sweep that catches errors must not go on with its next run.
     """
 
     alike = True
@@ -49,8 +49,13 @@ class Stopped(KeyboardInterrupt):
         self.exit_code = 128 + number  # 130 for Ctrl-C, 143 for SIGTERM
 
 
+def one_line(error: BaseException, most: int | None = None) -> str:
+    """What an exception says, on one line of at most so many characters; else its type."""
+    return " ".join(str(error).split())[:most] or type(error).__name__
+
+
 def nearest(word: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """The names that a word nearly is; one alone, if but for case, dashes and underscores it is."""
+    """Known names that are similar; one alone if it differs only in case, dashes or underscores."""
     names: dict[str, str] = {}
     for name in known:
         names.setdefault(_folded(name), name)
@@ -60,7 +65,7 @@ def nearest(word: str, known: Iterable[str], most: int = 3) -> list[str]:
 
 
 def perhaps(word: str, known: Iterable[str], most: int = 3) -> str:
-    """What a wrong word may have meant, to follow a sentence; empty if nothing is near."""
+    """A sentence with the names that a wrong word may have meant; empty if none is similar."""
     near = nearest(word, known, most)
     return f" Perhaps you meant {' or '.join(near)}." if near else ""
 

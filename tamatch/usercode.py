@@ -1,4 +1,4 @@
-"""Code of the user's own: imported from a file, and blamed by its line where it fails."""
+"""The user's own code: imported from a file, and named by file and line where it fails."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 from .errors import TamatchError, UsageError
 
 IN_A_FILE = re.compile(r".+\.py:\w+")  # FILE.py:NAME
-HANDED = "python:"  # begins the name of what was handed over in Python, and no file has
+HANDED = "python:"  # prefix of the name of an object that was given in Python and is in no file
 REASON = 300  # characters of what an exception says
 PACKAGES = {"site-packages", "dist-packages"}
 OURS, PYTHONS = Path(__file__).parent, Path(sysconfig.get_path("stdlib"))
@@ -86,7 +86,7 @@ def imported(file: Path) -> ModuleType:
 
 
 def around(file: Path) -> tuple[list[str], Path]:
-    """The packages that a file lies in, the outermost first, and the folder that has them."""
+    """The packages that a file is part of, outermost first, and the folder they lie in."""
     packages: list[str] = []
     place = file.parent
     while (place / "__init__.py").is_file():
@@ -127,7 +127,7 @@ def where(error: BaseException) -> str:
 
 
 def innermost(frames: traceback.StackSummary) -> str:
-    """The same of any stack; empty if there is no such code in it."""
+    """File and line of the innermost of the user's frames; empty if there is none."""
     theirs = [f for f in frames if is_theirs(f.filename)]
     return f"{Path(theirs[-1].filename).name}, line {theirs[-1].lineno}" if theirs else ""
 

@@ -12,7 +12,7 @@ from typing import Any
 import tamatch
 from tamatch.bench.commands import BENCHES
 from tamatch.cli.commands import top_parser
-from tamatch.cli.plainwords import Parser
+from tamatch.cli.parser import Parser
 from tamatch.methods import METHODS
 from tamatch.settings.config import RUN_OPTIONS, method_options
 from tamatch.settings.options import Option

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from tamatch.machine import branches
-from tamatch.machine.room import NoRoom
-from tamatch.runs.together import advance
-from tamatch.step.abreast import Abreast
-from tamatch.step.ahead import Ahead
+from tamatch.machine.out_of_memory import OutOfMemory
+from tamatch.runs.loop import advance
+from tamatch.step.joint_graph import JointGraph
+from tamatch.step.prefetch import Prefetcher
 from tests.tiny import tiny_engine
 
 Events = list[str]
@@ -87,31 +87,31 @@ def engine(name: str, told: Events, *, fails: bool = False) -> Any:
         told.append(f"{name} on {torch.cuda.current_stream().name}")  # type: ignore[attr-defined]
         made.drew_from.append(state())
         if fails:
-            raise NoRoom("no room")
+            raise OutOfMemory("no room")
 
     made = SimpleNamespace(
         device="cpu", stream=Stream(name, told), graph=None, warm=True, done=7, step=step,
         on_stream=lambda: branches.working_on(made.stream),
         guard=SimpleNamespace(remember=lambda: None), drew_from=[], seeded=[],
-        turn_to=lambda step: made.seeded.append((step, state())),
+        prepare_step=lambda step: made.seeded.append((step, state())),
     )  # fmt: skip
     return made
 
 
 def test_all_branches_are_forked_first_and_joined_last(told: Events) -> None:
-    abreast, engines = Abreast(), [engine("one", told), engine("two", told)]
-    abreast.replay(engines)
+    joint, engines = JointGraph(), [engine("one", told), engine("two", told)]
+    joint.replay(engines)
     assert told == [
         "capture 2 on main", "one waits for main", "two waits for main", "one on one", "two on two",
         "main waits for one", "main waits for two", "captured", "replay",
     ]  # fmt: skip
-    abreast.replay(engines)
+    joint.replay(engines)
     assert told[-2:] == ["replay", "replay"] and [e.done for e in engines] == [9, 9]
 
 
 def test_each_draws_from_its_own_generator_and_the_user_s_comes_back(told: Events) -> None:
-    abreast, engines = Abreast(), [engine("one", told), engine("two", told)]
-    abreast.replay(engines)
+    joint, engines = JointGraph(), [engine("one", told), engine("two", told)]
+    joint.replay(engines)
     own = [e.drew_from[0] for e in engines]
     assert all(isinstance(state, torch.Generator) for state in own) and own[0] is not own[1]
     assert [e.seeded for e in engines] == [[(7, own[0])], [(7, own[1])]]  # before the replay
@@ -127,16 +127,16 @@ def test_no_convolution_is_looked_for_in_a_capture(
     engines = [engine("one", told), engine("two", told)]
     for made in engines:
         made.step = lambda: seen.append(torch.backends.cudnn.benchmark)
-    Abreast().replay(engines)
+    JointGraph().replay(engines)
     assert seen == [False, False] and torch.backends.cudnn.benchmark
 
 
 def test_a_failed_recording_is_joined_and_forgotten(told: Events) -> None:
-    abreast, engines = Abreast(), [engine("one", told), engine("two", told, fails=True)]
-    with pytest.raises(NoRoom):
-        abreast.replay(engines)
+    joint, engines = JointGraph(), [engine("one", told), engine("two", told, fails=True)]
+    with pytest.raises(OutOfMemory):
+        joint.replay(engines)
     assert told[-2:] == ["main waits for one", "main waits for two"]
-    assert abreast.graph is None and [e.done for e in engines] == [7, 7]
+    assert joint.graph is None and [e.done for e in engines] == [7, 7]
     assert torch.cuda.default_generators[0].state == "the user's"  # type: ignore[attr-defined]
 
 
@@ -148,26 +148,26 @@ def test_a_step_that_fails_in_a_capture_leaves_no_branch(
 
     def make(step: torch.Tensor) -> Any:
         if where == "the coming batch":
-            raise NoRoom("no room")
+            raise OutOfMemory("no room")
         return ()
 
     side = Stream("side", told)
     monkeypatch.setattr(torch.cuda, "Stream", lambda _: side)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
-    ahead = Ahead(tiny_engine("fixmatch").source, make)
-    ahead.ready = cast(Any, ())
+    prefetcher = Prefetcher(tiny_engine("fixmatch").source, make)
+    prefetcher.ready = cast(Any, ())
     if where == "the step":
         monkeypatch.setattr(branches, "OPEN", [Stream("beside", told)])
-    with pytest.raises(NoRoom), ahead.present(torch.tensor(7)):
-        raise NoRoom("no room")
+    with pytest.raises(OutOfMemory), prefetcher.current(torch.tensor(7)):
+        raise OutOfMemory("no room")
     assert told[0] == "side waits for main" and "main waits for side" in told[1:]
     assert ("main waits for beside" in told) == (where == "the step") and not branches.OPEN
 
 
 def test_another_group_is_captured_anew(told: Events) -> None:
-    abreast, engines = Abreast(), [engine(name, told) for name in ("one", "two", "three")]
-    abreast.replay(engines)
-    abreast.replay(engines[1:])
+    joint, engines = JointGraph(), [engine(name, told) for name in ("one", "two", "three")]
+    joint.replay(engines)
+    joint.replay(engines[1:])
     assert [line for line in told if line.startswith("capture ")] == [
         "capture 3 on main", "capture 2 on main"
     ]  # fmt: skip
@@ -180,7 +180,7 @@ def test_eager_steps_wait_for_each_other(told: Events) -> None:
     engines[0].warm = False
     trainings: list[Any] = [SimpleNamespace(engine=made, advance=made.step) for made in engines]
     with engines[0].on_stream():
-        advance(Abreast(), trainings)
+        advance(JointGraph(), trainings)
     assert told == [
         "one waits for main",
         "one on one",  # where it is already: there is nothing to wait for
@@ -192,5 +192,9 @@ def test_eager_steps_wait_for_each_other(told: Events) -> None:
 def test_ready_are_several_warm_engines() -> None:
     cold, warm = tiny_engine("fixmatch"), tiny_engine("fixmatch", graph=True)
     warm.eager_steps = 3
-    assert Abreast.ready([warm, warm])
-    assert not Abreast.ready([warm]) and not Abreast.ready([warm, cold]) and not Abreast.ready([])
+    assert JointGraph.ready([warm, warm])
+    assert (
+        not JointGraph.ready([warm])
+        and not JointGraph.ready([warm, cold])
+        and not JointGraph.ready([])
+    )

@@ -24,11 +24,11 @@ from tamatch.judge.trust import measure
 from tamatch.pseudo.account import class_shares, threshold
 from tamatch.report.sheet import sheet
 from tamatch.report.tiles import COLUMNS, MOST, TILE
-from tamatch.runs.standing import drawn, labelled_by, standing
+from tamatch.runs.pool_predictions import drawn, predict_pool, pseudo_label_probabilities
 from tamatch.stats import Tally
 from tamatch.step.engine import Pace
-from tamatch.step.exam import Pool
 from tamatch.step.source import Draw, Resident
+from tamatch.step.subset import Pool
 from tamatch.storage import checkpoint
 from tests.tiny import digits, tiny_engine
 
@@ -180,7 +180,7 @@ def test_asking_changes_nothing() -> None:
     for _ in range(3):
         engine.advance()
     before = {k: v.clone() for k, v in engine.method.state_dict().items()}
-    found = standing(engine, Pool(data, split))
+    found = predict_pool(engine, Pool(data, split))
     for key, value in engine.method.state_dict().items():
         assert torch.equal(value, before[key]), key
     assert all(m.training for m in engine.method.net.modules())
@@ -194,7 +194,7 @@ def test_pseudo_labels_are_those_of_the_net_in_training() -> None:
     for _ in range(20):
         engine.advance()
     images = Pool(data, split).images[:50]
-    live = labelled_by(engine, images)
+    live = pseudo_label_probabilities(engine, images)
     engine.method.average.load_state_dict(engine.method.net.state_dict())  # type: ignore[union-attr]
     torch.testing.assert_close(live, engine.probabilities(images))
 
@@ -212,7 +212,7 @@ def test_images_that_were_never_drawn_are_not_called_rejected(source: Any) -> No
     ids = engine.source.samplers[1].ids(0, engine.pace.steps)
     assert set(np.flatnonzero(seen)) == set(ids.ravel().tolist())
     data, split = digits()
-    found = standing(engine, Pool(data, split))
+    found = predict_pool(engine, Pool(data, split))
     assert found.drawn[found.never].all() and not found.drawn.all()
 
 
@@ -358,7 +358,7 @@ def test_counting_acceptances_costs_two_small_kernels(
         engine = tiny_engine(method)
         for _ in range(2):
             engine.advance()
-        engine.turn_to(engine.done)
+        engine.prepare_step(engine.done)
         with Counter() as counter:
             engine.step()
         return counter.count

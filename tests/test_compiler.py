@@ -14,7 +14,7 @@ import pytest
 import torch._dynamo
 
 from tamatch.augment import views
-from tamatch.machine.gpucode import handicap, obstacle
+from tamatch.machine.gpucode import why_no_nvrtc, why_no_triton
 from tamatch.nets import build
 from tamatch.settings.compiler import PLACES, RUNS, accelerate, keep_compiled
 from tests.tiny import tiny_method
@@ -63,10 +63,10 @@ def test_torch_looks_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.fixture
 def asked_anew() -> Iterator[None]:
-    for question in (obstacle, handicap):
+    for question in (why_no_triton, why_no_nvrtc):
         question.cache_clear()
     yield
-    for question in (obstacle, handicap):
+    for question in (why_no_triton, why_no_nvrtc):
         question.cache_clear()
 
 
@@ -116,7 +116,7 @@ class Nvrtc:
 def test_without_nvrtc_it_is_said_where_that_costs_time(
     nvrtc: Nvrtc | None, words: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tamatch.settings.compiler.obstacle", lambda: None)
+    monkeypatch.setattr("tamatch.settings.compiler.why_no_triton", lambda: None)
     cuda = None if nvrtc is None else SimpleNamespace(bindings=SimpleNamespace(nvrtc=nvrtc))
     monkeypatch.setitem(sys.modules, "cuda", cast(ModuleType, cuda))
     monkeypatch.setitem(sys.modules, "cuda.bindings", cast(ModuleType, cuda and cuda.bindings))

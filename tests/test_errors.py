@@ -552,7 +552,7 @@ def test_a_mistake_is_told_in_one_line(
 def one_gpu(name: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(launch, "processes", lambda: 2)
-        patch.setattr(launch, "neighbours", lambda: 2)
+        patch.setattr(launch, "local_processes", lambda: 2)
         patch.setattr(torch.cuda, "device_count", lambda: 1)
         hardware.own_gpu(torch.device(name))
 
@@ -748,15 +748,15 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     "resume of \0 refused": "faults/test_conditions.py::test_changed_data_are_refused",
     "When there is room again": "faults/test_disk.py::test_no_room_for_a_file",
     "loss part ": "faults/test_numbers.py",
-    "forward must return": "test_rehearsal.py::test_a_mistake_is_told_in_one_line",
-    "must be one number, as a tensor": "test_rehearsal.py::test_a_mistake_is_told_in_one_line",
-    "nothing can learn from its loss": "test_rehearsal.py::test_a_mistake_is_told_in_one_line",
-    "of its loss must be a tensor": "test_rehearsal.py::test_a_mistake_is_told_in_one_line",
-    "cannot be a part of its loss": "test_rehearsal.py::test_a_mistake_is_told_in_one_line",
-    "views must be": "test_rehearsal.py::test_a_mistake_is_told_in_one_line",
-    "has no shape before": "test_rehearsal.py::test_a_mistake_is_told_in_one_line",
-    "is replaced in a step": "test_rehearsal.py::test_a_mistake_is_told_in_one_line",
-    " changes in a step": "test_rehearsal.py::test_a_mistake_is_told_in_one_line",
+    "forward must return": "test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "must be one number, as a tensor": "test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "nothing can learn from its loss": "test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "of its loss must be a tensor": "test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "cannot be a part of its loss": "test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "views must be": "test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "has no shape before": "test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "is replaced in a step": "test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    " changes in a step": "test_dry_run.py::test_a_mistake_is_told_in_one_line",
     "is not in each step": "test_meter.py::test_each_step_has_the_same_parts",
     "steps gave values": "faults/test_numbers.py",
     "is not finite after step": "faults/test_numbers.py",
@@ -769,7 +769,7 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     ),
     "is no part.": "methods/test_compose.py::test_a_wrong_name_is_told_with_its_near_miss",
     "resume_seeds takes the folder": "test_seeds.py::test_no_run_to_resume_is_told",
-    "does not say what \0 is": "test_rehearsal.py"
+    "does not say what \0 is": "test_dry_run.py"
     "::test_a_keyword_that_says_nothing_about_itself_is_no_option",
     "cannot be recorded as a CUDA graph": "test_engine.py"
     "::test_a_step_that_cannot_be_recorded_is_told_with_its_first_cause",

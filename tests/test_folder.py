@@ -8,7 +8,7 @@ import pytest
 
 from tamatch.cli import main
 from tamatch.errors import StorageError, UsageError
-from tamatch.machine.room import NoRoom
+from tamatch.machine.out_of_memory import OutOfMemory
 from tamatch.runs.training import Training
 from tamatch.storage.folder import RunFolder
 
@@ -44,7 +44,7 @@ def test_a_run_without_memory_for_its_first_step_leaves_nothing(
 ) -> None:
     def no_room(training: Training) -> None:
         assert training.folder.read()["status"] == "running"
-        raise NoRoom("too large")
+        raise OutOfMemory("too large")
 
     out = tmp_path / "run"
     with monkeypatch.context() as patch:

@@ -118,7 +118,7 @@ def test_every_command_is_in_its_file() -> None:
     own = {name: command.module for name, command in COMMANDS.items() if name != "bench"}
     assert all(module.__name__ == f"tamatch.cli.{name}" for name, module in own.items())
     files = {p.stem for p in (PACKAGE / "cli").glob("*.py")}
-    assert files - own.keys() == {"__init__", "commands", "plainwords", "shared", "endings"}
+    assert files - own.keys() == {"__init__", "commands", "output", "parser", "shared"}
 
 
 def test_method_files_are_short() -> None:

@@ -15,9 +15,9 @@ import pytest
 import tamatch
 from tamatch import cli
 from tamatch.errors import Stopped, StorageError, UsageError
-from tamatch.machine.room import NoRoom
+from tamatch.machine.out_of_memory import OutOfMemory
 from tamatch.rules.choose import Speed
-from tamatch.runs import automatic, run, seeds, shelf
+from tamatch.runs import automatic, run, seeds, shared_data
 from tamatch.runs.progress import Progress
 from tamatch.step.engine import Engine
 from tamatch.storage import checkpoint
@@ -161,7 +161,7 @@ def test_one_that_breaks_ends_alone(
     alone: dict[int, dict[str, Any]],
     baseline: str,
 ) -> None:
-    home, go = tmp_path / "both", run.go
+    home, go = tmp_path / "both", run.train_to_end
 
     def spoilt(trainings: Any) -> Any:
         for training in trainings:
@@ -169,7 +169,7 @@ def test_one_that_breaks_ends_alone(
                 spoil_loss(training.engine, set(range(2, 99)))
         return go(trainings)
 
-    monkeypatch.setattr(run, "go", spoilt)
+    monkeypatch.setattr(run, "train_to_end", spoilt)
     given = {**DOZEN, "baseline": baseline, "seeds": "0,3", "out": home}
     words = [w for k, v in given.items() for w in (f"--{k.replace('_', '-')}", str(v))]
     assert cli.main(["train", *words]) == 4
@@ -206,18 +206,18 @@ def test_the_figures_are_summed_up(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_images_are_read_once_and_held_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reads, held, read, go = [], [], shelf.data_of, run.go
+    reads, held, read, go = [], [], shared_data.data_of, run.train_to_end
 
     def counted(*given: Any) -> Any:
         reads.append(given)
         return read(*given)
 
     def looked_at(trainings: Any) -> Any:
-        held.append([t.exams["test"].images for t in trainings])
+        held.append([t.held_out["test"].images for t in trainings])
         return go(trainings)
 
-    monkeypatch.setattr(shelf, "data_of", counted)
-    monkeypatch.setattr(run, "go", looked_at)
+    monkeypatch.setattr(shared_data, "data_of", counted)
+    monkeypatch.setattr(run, "train_to_end", looked_at)
     tamatch.train_seeds(PAIR, out=tmp_path / "both", quiet=True, **DOZEN)
     assert len(reads) == 1
     [(first, second)] = held
@@ -226,8 +226,8 @@ def test_images_are_read_once_and_held_once(
 
 def test_held_out_images_are_shared_only_if_they_are_the_same() -> None:
     data = tamatch.data.load("digits")
-    place, parts = shelf.Shelf(), (np.arange(5), np.arange(5), np.arange(6))
-    one, two, other = (place.exam(data, part, None) for part in parts)
+    place, parts = shared_data.SharedData(), (np.arange(5), np.arange(5), np.arange(6))
+    one, two, other = (place.subset(data, part, None) for part in parts)
     assert one is two and one is not other and len(other) == 6
 
 
@@ -235,10 +235,10 @@ def test_too_little_memory_names_how_many_have_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def learn(engine: Engine, batch: Any) -> None:
-        raise NoRoom("no room")
+        raise OutOfMemory("no room")
 
     monkeypatch.setattr(Engine, "learn", learn)
-    with pytest.raises(NoRoom, match=r"too little memory for 2 runs abreast.* 1 at a time"):
+    with pytest.raises(OutOfMemory, match=r"too little memory for 2 runs abreast.* 1 at a time"):
         tamatch.train_seeds(PAIR, out=tmp_path / "both", quiet=True, **DOZEN)
 
 
@@ -252,7 +252,7 @@ def test_room_is_made_for_the_one_that_has_none(
         if engine.done == 5 and missing:
             missing.clear()
             engine.guard.remember()
-            raise NoRoom("no room")
+            raise OutOfMemory("no room")
         learn(engine, batch)
 
     monkeypatch.setattr(Engine, "learn", scarce)

@@ -23,8 +23,8 @@ from tamatch.data.dataset import Indices, Pixels
 from tamatch.settings import hardware
 from tamatch.settings.config import configure
 from tamatch.step.engine import Engine
-from tamatch.step.exam import Exam
 from tamatch.step.source import BLOCK, Draw, OnHost, Resident, Source, Streamed, to_device
+from tamatch.step.subset import Subset
 from tests.contract.test_contract import assert_equal
 from tests.processes import fingerprint
 from tests.tiny import digits, tiny_engine
@@ -177,11 +177,11 @@ def test_a_slow_disc_delays_a_step_and_nothing_else(monkeypatch: pytest.MonkeyPa
     assert_same_batches(source(Resident), source(Streamed), list(range(20)))
 
 
-def test_an_exam_on_the_host_has_the_marks_of_one_on_the_device() -> None:
+def test_a_subset_on_the_host_has_the_scores_of_one_on_the_device() -> None:
     data, _ = digits()
     engine = trained(tiny_engine("supervised"), 2)
     test = np.resize(data.part("test"), 1100)  # three batches
-    there, here = Exam(data, test, CPU), Exam(data, test)
+    there, here = Subset(data, test, CPU), Subset(data, test)
     assert isinstance(there.images, torch.Tensor) and not isinstance(here.images, torch.Tensor)
     assert torch.equal(engine.probabilities(there.images), engine.probabilities(here.images))
 

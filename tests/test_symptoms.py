@@ -10,17 +10,17 @@ import pytest
 from PIL import Image, ImageFilter
 
 from tamatch.data import SplitPlan, load, make_split
-from tamatch.judge.likeness import (
+from tamatch.judge.symptoms import Reached, distribution_shift, never_predicted, patience, unused
+from tamatch.judge.two_sample import (
     FEWEST,
     MOST,
-    Likeness,
+    TwoSampleTest,
     auc,
     crossed_auc,
-    likeness,
     spread,
     statistics,
+    two_sample_test,
 )
-from tamatch.judge.symptoms import Reached, never_predicted, patience, unlike, unused
 
 CLASSES = ("a", "b", "c")
 EVEN = (1 / 3, 1 / 3, 1 / 3)
@@ -101,9 +101,9 @@ def images_of(labels_per_class: int, seed: int) -> tuple[np.ndarray, np.ndarray]
 def test_matching_sets_raise_no_alarm(labels_per_class: int) -> None:
     """Forty draws of each size, some of them small enough for chance to play."""
     for seed in range(10):
-        found = likeness(*images_of(labels_per_class, seed))
-        assert found is not None and not found.unlike, (seed, found)
-        assert unlike(found) is None
+        found = two_sample_test(*images_of(labels_per_class, seed))
+        assert found is not None and not found.differ, (seed, found)
+        assert distribution_shift(found) is None
 
 
 def brighter(image: Image.Image) -> Image.Image:
@@ -140,21 +140,21 @@ def test_shifted_sets_are_told_apart(
 ) -> None:
     labelled, pool = images_of(labels_per_class, 0)
     shifted = np.stack([np.asarray(change(Image.fromarray(i))) for i in pool[:300]])
-    found = likeness(labelled, shifted)
-    assert found is not None and found.unlike, found
+    found = two_sample_test(labelled, shifted)
+    assert found is not None and found.differ, found
     assert statistic in found.statistic
-    told = unlike(found)
+    told = distribution_shift(found)
     assert told is not None and found.statistic in told.what and "Label some images" in told.cure
 
 
 def test_too_few_images_say_nothing() -> None:
     black = np.zeros((FEWEST - 1, 8, 8, 3), np.uint8)
-    assert likeness(black, 255 - black) is None and unlike(None) is None
+    assert two_sample_test(black, 255 - black) is None and distribution_shift(None) is None
     enough = np.zeros((FEWEST, 8, 8, 3), np.uint8)
-    found = likeness(enough, 255 - enough)
-    assert found is not None and found.auc == 1 and found.unlike
-    same = likeness(enough, enough)  # no statistic varies at all
-    assert same is not None and same.auc == 0.5 and not same.unlike
+    found = two_sample_test(enough, 255 - enough)
+    assert found is not None and found.auc == 1 and found.differ
+    same = two_sample_test(enough, enough)  # no statistic varies at all
+    assert same is not None and same.auc == 0.5 and not same.differ
 
 
 def test_the_area_under_the_curve_counts_pairs() -> None:
@@ -172,5 +172,5 @@ def test_large_sets_are_sampled_evenly_and_each_image_stands_alone() -> None:
 
 
 def test_a_likeness_knows_its_limit() -> None:
-    assert Likeness(0.81, 0.8, "red", (0.1, 0.5)).unlike
-    assert not Likeness(0.8, 0.8, "red", (0.1, 0.5)).unlike
+    assert TwoSampleTest(0.81, 0.8, "red", (0.1, 0.5)).differ
+    assert not TwoSampleTest(0.8, 0.8, "red", (0.1, 0.5)).differ

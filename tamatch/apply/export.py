@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..errors import NumericError, UsageError, perhaps
+from ..errors import NumericError, UsageError, one_line, perhaps
 from ..report import model_card
 from ..runs.model import Model
 from ..storage.files import write_bytes
@@ -220,7 +220,8 @@ def exporting(model: Model) -> Iterator[None]:
             warnings.simplefilter("ignore")
             yield
     except Exception as error:  # what a net of any kind makes them raise
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise UsageError(f"torch cannot export the net {model.facts.net}: {reason}") from error
+        raise UsageError(
+            f"torch cannot export the net {model.facts.net}: {one_line(error, 200)}"
+        ) from error
     finally:
         log.setLevel(before)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,14 +13,13 @@ import numpy as np
 
 from .. import nets
 from ..data import DataSet, Split, read_split
-from ..data.dataset import UNKNOWN
+from ..data.dataset import UNKNOWN, Indices
 from ..errors import DataError, UsageError
 from ..judge.cut import RISK, Cut, choose_cut, least_images
 from ..kinds import FRACTION, SHARE
 from ..runs.folds import countable, trained_without
 from ..runs.model import Model
 from ..runs.progress import Progress
-from ..settings.config import Run
 from ..step.source import OnHost
 from ..storage.folder import RunFolder
 from ..storage.paths import path_of
@@ -106,7 +106,8 @@ def label(
     cut = None
     if precision and folds:
         progress = Progress(folder.log, quiet=quiet)
-        cut = cut_by_folds(model, run, images, split, folder, (precision, folds), progress)
+        held_out = trained_without(folder, run, images, split, folds, progress)
+        cut = cut_by_folds(model, images, split, precision, held_out)
     elif precision:
         cut = cut_by_validation(model, images, split, precision, folder)
     level = cut.confidence if cut else min_confidence or 0.0
@@ -187,15 +188,15 @@ def ways_out(data: DataSet, split: Split, need: int) -> str:
 
 def cut_by_folds(
     model: Model,
-    run: Run,
     data: DataSet,
     split: Split,
-    folder: RunFolder,
-    wish: tuple[float, int],
-    progress: Progress,
+    precision: float,
+    folds: Iterable[tuple[Model, Indices]],
 ) -> Cut:
-    """The cut that the labelled images support, each judged by a model that did not learn it."""
-    precision, folds = wish
+    """The cut that the labelled images support, each judged by a model that did not learn it.
+
+    A fold is such a model and the images that it was trained without.
+    """
     need, have = least_images(precision), countable(data.labels[split.labelled])
     if have < need:
         raise DataError(
@@ -204,7 +205,7 @@ def cut_by_folds(
             "the cut yourself: --min-confidence."
         )
     confidence, right = [], []
-    for other, images in trained_without(folder, run, data, split, folds, progress):
+    for other, images in folds:
         facts = dataclasses.replace(other.facts, temperature=model.facts.temperature)
         p = probabilities(Model(facts, other.net), data, images)
         confidence.append(p.max(-1))

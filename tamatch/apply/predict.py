@@ -18,7 +18,7 @@ from ..errors import DataError, UsageError
 from ..runs.model import Predictions
 from ..runs.progress import counting
 from ..storage.files import make_parent, writing
-from ..storage.folder import RunFolder, nothing_empty_left
+from ..storage.folder import RunFolder, removing_empty_folders
 from ..storage.spreadsheet import neutralise
 from .use import load
 
@@ -156,15 +156,13 @@ def csv_rows(out: TextIO, classes: Sequence[str], top: int | None) -> Write:
 
 def json_rows(out: TextIO, classes: Sequence[str], top: int | None) -> Write:
     """The classes of a line are in order, best first."""
+    what = "top" if top else "probabilities"
 
     def write(files: Sequence[str], found: Predictions) -> None:
         ranked = found.top(top or len(classes))
         for file, best in zip(files, ranked, strict=True):
             shares = {name: round(share, DIGITS) for name, share in best}
-            (label, confidence), what = (
-                next(iter(shares.items())),
-                "top" if top else "probabilities",
-            )
+            label, confidence = next(iter(shares.items()))
             row = {"path": file, "label": label, "confidence": confidence, what: shares}
             out.write(json.dumps(row) + "\n")
 
@@ -185,7 +183,7 @@ def output(path: Path | None, screen: TextIO, *, overwrite: bool) -> Iterator[Te
         what = "is a folder" if path.is_dir() else "exists already"
         raise UsageError(f"{path} {what}. Use another --out, or --overwrite to replace a file.")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with nothing_empty_left(path.parent), writing(path):
+    with removing_empty_folders(path.parent), writing(path):
         make_parent(path)
         try:
             with temporary.open("w", encoding="utf-8", newline="") as file:

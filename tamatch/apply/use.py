@@ -1,4 +1,4 @@
-"""Using a trained run: its model, its data, its marks on these and on others."""
+"""Using a trained run: its model, its data, its scores on these and on others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..data import DATASETS, UNKNOWN, DataSet, Progress
+from ..data import DATASETS, UNKNOWN, DataSet, OnProgress
 from ..data import load as load_data
 from ..data.splitfile import still_there
 from ..errors import DataError, UsageError
@@ -20,7 +20,7 @@ from ..runs.lineage import learnt_by, lineage
 from ..runs.model import Model
 from ..runs.run import stored_config
 from ..settings.config import Run
-from ..step.exam import Exam, Marks
+from ..step.subset import Scores, Subset
 from ..storage.folder import RunFolder, what_to_name
 from ..storage.paths import path_of
 
@@ -48,7 +48,7 @@ def own_data(
     *,
     data: str | None = None,
     root: str | None = None,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> tuple[Run, DataSet]:
     """What a run was trained on, and its settings with the paths by which that is found now.
 
@@ -82,12 +82,12 @@ def found_again(path: str, began: str, folder: RunFolder) -> str:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Marks of a model on a data set's held-out part."""
+    """Scores of a model on held-out images."""
 
     data: str
     images: int
     classes: tuple[str, ...]
-    marks: Marks
+    marks: Scores
     trust: Trust
     learnt_from: int = 0  # of the images, those that the run saw with their labels
     gone: int = 0  # of the run's own held-out images, those that are not there as they were
@@ -146,12 +146,12 @@ def evaluate(
             f"{found.name} has no test part with labels{lost if gone else ''}, so there is nothing "
             "to measure. Name labelled images by --data."
         )
-    exam = Exam(found, indices)
-    p = model.probabilities(exam.images)
-    trust = measure(p.numpy(), exam.labels.numpy())
+    tested = Subset(found, indices)
+    p = model.probabilities(tested.images)
+    trust = measure(p.numpy(), tested.labels.numpy())
     learnt = learnt_by(lineage(str(path)), found, stored_config(folder).size)
     again = int(learnt[indices].sum())
-    return Evaluation(found.name, len(exam), found.classes, exam.mark(p), trust, again, gone)
+    return Evaluation(found.name, len(tested), found.classes, tested.score(p), trust, again, gone)
 
 
 def in_classes_of(model: Model, data: DataSet) -> DataSet:
@@ -160,7 +160,7 @@ def in_classes_of(model: Model, data: DataSet) -> DataSet:
     if strange := [name for name in data.classes if name not in classes]:
         raise DataError(
             f"{data.name} has the classes {', '.join(strange)}, which the model does not know: it "
-            f"knows {', '.join(classes)}. {data.perhaps or 'Rename them, or leave them out.'}"
+            f"knows {', '.join(classes)}. {data.hint or 'Rename them, or leave them out.'}"
         )
     numbers = np.array([classes.index(name) for name in data.classes] + [UNKNOWN])  # -1: the last
     return dataclasses.replace(data, classes=classes, labels=numbers[data.labels])

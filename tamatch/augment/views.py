@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UsageError
-from ..machine.gpucode import obstacle
+from ..machine.gpucode import why_no_triton
 from .policy import Policy
 from .randaugment import RandAugment
 from .stream import uniform
@@ -29,7 +29,7 @@ class _Render(Protocol):
 @cache
 def _kernel() -> _Render | None:
     """The GPU kernel; none where it cannot be compiled."""
-    if obstacle() is not None:
+    if why_no_triton() is not None:
         return None
     from .kernel import render
 

@@ -6,7 +6,6 @@ import math
 import signal
 import threading
 import time
-from types import TracebackType
 
 from ..machine.signals import StopSignals
 
@@ -34,12 +33,7 @@ class Budget:
             self._watch.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._over.set()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 import os
 import subprocess
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..report.bias import kl
-from ..storage.files import read_json
+from ..storage.files import read_json, timestamp
 from ..storage.folder import RunFolder
 from .cells import RECIPE, Cell
 from .curves import POINTS, RATIO_EPS, Curve, Vectors, course
@@ -88,10 +87,9 @@ def start(weights: str | None) -> str:
 
 def origin(run: dict[str, Any]) -> dict[str, Any]:
     """Code, versions and machine behind a result."""
-    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     kept = ("device", "precision", "threads", "data")
     return {
-        "finished": now, "commit": commit(), "source_sha256": source_digest(),
+        "finished": timestamp(), "commit": commit(), "source_sha256": source_digest(),
         "versions": run["versions"], "gpu": gpu(run["device"]), **{k: run[k] for k in kept},
     }  # fmt: skip
 

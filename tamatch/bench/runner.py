@@ -25,7 +25,7 @@ from .store import Store
 
 
 @dataclass(frozen=True)
-class Workshop:
+class Runner:
     """Where runs are made, and where their results go."""
 
     store: Store
@@ -78,7 +78,7 @@ class Workshop:
         return status
 
     def take(self, cell: Cell, held: ExitStack) -> bool:
-        """Is the cell still to be made, and by us?"""
+        """Lock a cell; False if another process makes it, or has made it meanwhile."""
         try:
             held.enter_context(locked(self.runs / f"{cell.name}.lock", cell.name))
         except Locked as error:

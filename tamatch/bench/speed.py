@@ -47,6 +47,8 @@ WORKS: dict[str, Work] = {
     "vit_base_p16_96 8+8": Work({"data": "stl10"}, 10, 96),
 }
 
+HEADING = f"{'work':22} {'method':22} ms/step  images/s  augment ms  first steps s  peak GiB  busy"
+
 
 @dataclass(frozen=True)
 class Speed:
@@ -92,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
         reference.program_of(arguments.reference)  # before all that takes time
     names = ("device", "precision", "images", "compile", "graph")
     switches = {name: getattr(arguments, name) for name in names}
-    print(heading())
+    print(HEADING)
     found: list[Speed] = []
     for work in works:
         for method in methods:
@@ -107,10 +109,6 @@ def run(arguments: argparse.Namespace) -> int:
         facts = {"machine": name, "torch": torch.__version__, "switches": switches}
         write_json(arguments.out, {**facts, "speeds": [asdict(speed) for speed in found]})
     return 0
-
-
-def heading() -> str:
-    return f"{'work':22} {'method':22} ms/step  images/s  augment ms  first steps s  peak GiB  busy"
 
 
 def line(speed: Speed) -> str:
@@ -178,11 +176,11 @@ def augment_alone(engine: Engine, repeats: int) -> float:
     """Milliseconds of making one batch, captured by itself where the step is captured."""
     import torch
 
-    make: Any = partial(engine.batch, engine.at)
+    make: Any = partial(engine.batch, engine.device_step)
     if engine.graph is not None:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=engine.stream):
-            held = engine.batch(engine.at)
+            held = engine.batch(engine.device_step)
         make = graph.replay
     wait(engine)
     began = time.perf_counter()

@@ -111,13 +111,13 @@ def make(cells: Sequence[Cell], store: Store, machine: dict[str, Any], arguments
         raise UsageError(f"--minutes must be above 0, got {arguments.minutes:g}.")
     if all(store.has(cell) for cell in cells):
         return 0
-    from .runner import Workshop
+    from .runner import Runner
 
     print("\n".join(about_scale(cells)), file=sys.stderr)
-    workshop = Workshop(
+    runner = Runner(
         store, arguments.runs, machine, keep=arguments.keep_runs, abreast=arguments.abreast
     )
-    return workshop.fill(cells, arguments.minutes)
+    return runner.fill(cells, arguments.minutes)
 
 
 def draw(plan: Plan, cells: Sequence[Cell], store: Store, arguments: Namespace) -> None:

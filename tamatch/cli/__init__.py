@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         status: int = arguments.run(arguments)
         return status
     except (TamatchError, Stopped) as error:
-        if launch.place() == 0 or not error.alike:
+        if launch.local_rank() == 0 or not error.alike:
             print(f"tamatch: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from .. import __version__
 from ..bench import commands as bench
 from . import check, evaluate, export, label, methods, nets, predict, report, resume, review, train
-from .plainwords import Parser
+from .parser import Parser
 
 
 class Module(Protocol):

@@ -21,14 +21,20 @@ def run(arguments: Namespace) -> int:
     from ..apply.use import evaluate
 
     found = evaluate(arguments.path, arguments.data, arguments.root, net=arguments.net)
-    per_class = dict(zip(found.classes, found.marks.per_class, strict=True))
-    if arguments.json:
-        row = {"data": found.data, "images": found.images, "error": found.marks.error}
-        row |= {"accuracy": found.trust.accuracy, "interval": found.trust.interval}
-        row |= {"balanced_accuracy": found.trust.balanced_accuracy}
-        row |= {"ece": found.trust.calibration.before.ece, "learnt_from": found.learnt_from}
-        row |= {"gone": found.gone}
-        print(json.dumps({**row, "per_class_accuracy": per_class}))
+    if not arguments.json:
+        print("\n".join(found.lines()))
         return 0
-    print("\n".join(found.lines()))
+    figures = {
+        "data": found.data,
+        "images": found.images,
+        "error": found.marks.error,
+        "accuracy": found.trust.accuracy,
+        "interval": found.trust.interval,
+        "balanced_accuracy": found.trust.balanced_accuracy,
+        "ece": found.trust.calibration.before.ece,
+        "learnt_from": found.learnt_from,
+        "gone": found.gone,
+        "per_class_accuracy": dict(zip(found.classes, found.marks.per_class, strict=True)),
+    }
+    print(json.dumps(figures))
     return 0

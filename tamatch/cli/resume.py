@@ -10,8 +10,8 @@ from ..errors import UsageError
 from ..methods import is_own
 from ..settings.config import RUN_OPTIONS
 from ..storage.seedfolder import SeedFolder
-from .endings import show_group, show_run
-from .plainwords import Parser
+from .output import show_group, show_run
+from .parser import Parser
 from .shared import add_net
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..settings.options import Option
 
-WHAT = {  # that an option takes, where its type says too little
+WHAT = {  # placeholders in the help, where the type of an option says too little
     "data": "NAME|DIR", "root": "DIR", "labels": "FILE", "weights": "FILE", "from_": "RUN",
     "method": "NAME", "net": "NAME", "fold": "K/N", "device": "NAME",
 }  # fmt: skip

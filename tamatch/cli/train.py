@@ -13,8 +13,8 @@ from ..rules.choose import parse_time
 from ..rules.recipes import PROTOCOLS
 from ..settings.config import RUN_OPTIONS, configure, dump
 from ..settings.seeds import read_seeds
-from .endings import show_group, show_run
-from .plainwords import Parser
+from .output import show_group, show_run
+from .parser import Parser
 from .shared import add_option
 
 COMMON = (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..errors import UsageError, perhaps
 from ..storage.paths import path_of
-from .dataset import UNKNOWN, DataSet, Progress, Split, shares
+from .dataset import UNKNOWN, DataSet, OnProgress, Split, shares
 from .splitfile import read_split, write_split
 from .splits import Past, SplitPlan, make_split, make_split_again
 
@@ -16,8 +16,8 @@ __all__ = [
     "DATASETS",
     "UNKNOWN",
     "DataSet",
+    "OnProgress",
     "Past",
-    "Progress",
     "Split",
     "SplitPlan",
     "load",
@@ -46,7 +46,7 @@ def load(
     name: str | Path,
     root: Path | None = None,
     size: int | None = None,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
     labels: Path | None = None,
 ) -> DataSet:
     """Read a data set by its name, or a person's own folder, CSV or .npz file by its path.
@@ -56,9 +56,9 @@ def load(
     to a person's own labels.
     """
     if labels is not None:
-        from .labels import apart, with_labels
+        from .labels import refuse_table_inside, with_labels
 
-        apart(labels, Path(name))
+        refuse_table_inside(labels, Path(name))
         return with_labels(load(name, root, size, progress), labels, Path(name))
     if str(name) in DATASETS:
         module, function = DATASETS[str(name)].split(":")
@@ -81,8 +81,8 @@ def own_path(name: str | Path) -> Path:
     if not os.path.exists(path):  # unlike Path.exists, false for a name no file can have
         hint = perhaps(str(name), DATASETS, most=1) or f" Known: {', '.join(DATASETS)}."
         raise UsageError(f"--data {name} is neither a data set's name nor a folder.{hint}")
-    from .astray import refuse_run
     from .decode import SUFFIXES  # and with it Pillow, which not every command needs
+    from .wrong_folder import refuse_run
 
     if path.is_file() and path.suffix.lower() in SUFFIXES:
         raise UsageError(f"--data {name} is one image. Give the folder that holds the classes.")

@@ -19,7 +19,7 @@ import numpy as np
 from PIL import __version__ as pillow_version
 
 from .cache import DIGESTS, PIXELS, Facts, open_or_build
-from .dataset import DIGEST, Digests, Indices, Pixels, Progress, Sizes
+from .dataset import DIGEST, Digests, Indices, OnProgress, Pixels, Sizes
 from .decode import File, Unreadable, decode_bytes, without_warnings
 from .pixelfile import PixelFile
 
@@ -51,7 +51,7 @@ class Chunk:
 
 
 def decode_all(
-    files: Sequence[str | Path], size: int, draft: bool = True, progress: Progress | None = None
+    files: Sequence[str | Path], size: int, draft: bool = True, progress: OnProgress | None = None
 ) -> Decoded:
     """Read the files from the cache, decoding them first if it does not know them as they are."""
     step = chunk_size(len(files))
@@ -68,7 +68,7 @@ def cached(
     count: int,
     size: int,
     fill: Callable[[PixelFile], Iterator[Chunk]],
-    progress: Progress | None,
+    progress: OnProgress | None,
 ) -> Decoded:
     """The images that `fill` writes into a pixel file, chunk by chunk in any order."""
 

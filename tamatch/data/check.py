@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import DataError
 from . import load
 from .checktext import Counts, counted, listed, table
-from .dataset import NO_CHECKSUMS, PARTS, UNKNOWN, DataSet, Indices, Pixels, Progress, Sizes, Split
+from .dataset import NO_CHECKSUMS, PARTS, UNKNOWN, DataSet, Indices, OnProgress, Pixels, Sizes
 from .duplicates import equal_images
 from .splitfile import ROLES
 from .splits import SplitPlan, make_split
@@ -105,16 +105,18 @@ def check(
     root: Path | None = None,
     plan: SplitPlan | None = None,
     size: int | None = None,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
     labels: Path | None = None,
 ) -> CheckReport:
     """Read a data set whole, and say what is in it; with a plan, what each role would get."""
     data = load(name, root, size, progress, labels)
     problems: list[str] = []
-    split: Split | None = None
+    roles, labelled_in_pool = None, None
     if plan is not None or data.given_labels:
         try:
             split = make_split(data, plan or SplitPlan())
+            roles = _counts(data, {role: getattr(split, role) for role in ROLES})
+            labelled_in_pool = bool(np.isin(split.labelled, split.unlabelled).any())
         except DataError as error:
             problems.append(str(error))
     groups = equal_images(data.image_digests())
@@ -136,8 +138,8 @@ def check(
         leaks=_named(data, [g for g in groups if held_out[g].any() and not held_out[g].all()]),
         contradictions=_named(data, [g for g in groups if _disagree(data.labels[g])]),
         one_colour=tuple(data.files[i] for i, im in enumerate(data.images) if _is_one_colour(im)),
-        roles=None if split is None else _roles(data, split),
-        labelled_in_pool=None if split is None else _overlap(split),
+        roles=roles,
+        labelled_in_pool=labelled_in_pool,
         problems=tuple(problems),
     )
 
@@ -150,14 +152,6 @@ def _counts(data: DataSet, groups: Mapping[str, Indices]) -> Counts:
         unknown = int((labels == UNKNOWN).sum())
         counts[group] = {**own, "": unknown} if unknown else own
     return counts
-
-
-def _roles(data: DataSet, split: Split) -> Counts:
-    return _counts(data, {role: getattr(split, role) for role in ROLES})
-
-
-def _overlap(split: Split) -> bool:
-    return bool(np.isin(split.labelled, split.unlabelled).any())
 
 
 def _is_one_colour(image: Pixels) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 from ..errors import DataError
 from .archives import locate, members, verify
 from .cifar_versions import CIFAR10, CIFAR100, Cifar, Version
-from .dataset import DataSet, Indices, Pixels, Progress
+from .dataset import DataSet, Indices, OnProgress, Pixels
 from .decode import resized
 from .pickles import load_dict
 
@@ -17,12 +17,12 @@ SIDE = 32
 PIXELS = 3 * SIDE * SIDE
 
 
-def read10(root: Path | None, size: int | None, progress: Progress | None = None) -> DataSet:
+def read10(root: Path | None, size: int | None, progress: OnProgress | None = None) -> DataSet:
     """CIFAR-10: 50,000 training and 10,000 test images of 10 classes."""
     return read(CIFAR10, root, size)
 
 
-def read100(root: Path | None, size: int | None, progress: Progress | None = None) -> DataSet:
+def read100(root: Path | None, size: int | None, progress: OnProgress | None = None) -> DataSet:
     """CIFAR-100: 50,000 training and 10,000 test images of 100 classes."""
     return read(CIFAR100, root, size)
 

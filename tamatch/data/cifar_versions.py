@@ -38,6 +38,10 @@ class Cifar:
     binary: Version
 
 
+def _archive(name: str, file: str, md5: str) -> Archive:
+    return Archive(name, file, md5, HOME + file)
+
+
 CIFAR10 = Cifar(
     name="cifar10",
     label_key="labels",
@@ -49,12 +53,7 @@ CIFAR10 = Cifar(
     std=(0.229, 0.224, 0.225),
     python=Version(
         folder="cifar-10-batches-py",
-        archive=Archive(
-            "cifar10",
-            "cifar-10-python.tar.gz",
-            "c58f30108f718f92721af3b95e74349a",
-            HOME + "cifar-10-python.tar.gz",
-        ),
+        archive=_archive("cifar10", "cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a"),
         train=tuple(f"data_batch_{k}" for k in range(1, 6)),
         test="test_batch",
         names="batches.meta",
@@ -70,12 +69,7 @@ CIFAR10 = Cifar(
     ),
     binary=Version(
         folder="cifar-10-batches-bin",
-        archive=Archive(
-            "cifar10",
-            "cifar-10-binary.tar.gz",
-            "c32a1d4ab5d03f1284b67883e8d87530",
-            HOME + "cifar-10-binary.tar.gz",
-        ),
+        archive=_archive("cifar10", "cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),
         train=tuple(f"data_batch_{k}.bin" for k in range(1, 6)),
         test="test_batch.bin",
         names="batches.meta.txt",
@@ -94,12 +88,7 @@ CIFAR100 = Cifar(
     std=(68.2 / 255, 65.4 / 255, 70.4 / 255),
     python=Version(
         folder="cifar-100-python",
-        archive=Archive(
-            "cifar100",
-            "cifar-100-python.tar.gz",
-            "eb9058c3a382ffc7106e4002c42a8d85",
-            HOME + "cifar-100-python.tar.gz",
-        ),
+        archive=_archive("cifar100", "cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85"),
         train=("train",),
         test="test",
         names="meta",
@@ -111,12 +100,7 @@ CIFAR100 = Cifar(
     ),
     binary=Version(
         folder="cifar-100-binary",
-        archive=Archive(
-            "cifar100",
-            "cifar-100-binary.tar.gz",
-            "03b5dce01913d631647c71ecec9e9cb8",
-            HOME + "cifar-100-binary.tar.gz",
-        ),
+        archive=_archive("cifar100", "cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"),
         train=("train.bin",),
         test="test.bin",
         names="fine_label_names.txt",

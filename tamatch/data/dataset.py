@@ -13,7 +13,7 @@ Pixels = npt.NDArray[np.uint8]
 Indices = npt.NDArray[np.int64]
 Sizes = npt.NDArray[np.int32]
 Digests = npt.NDArray[np.uint8]
-Progress = Callable[[int, int], None]  # called with (done, total)
+OnProgress = Callable[[int, int], None]  # called with (done, total)
 
 UNKNOWN = -1  # the label of an image that has none
 NO_CHECKSUMS = "not needed"  # of images that nobody has published any for
@@ -41,7 +41,7 @@ class DataSet:
     original_sizes: Sizes | None = None  # (N, 2) width and height of the files, where they differ
     checksums: str = NO_CHECKSUMS  # what is known of the files' integrity
     notes: tuple[str, ...] = ()  # remarks for the user on what was read and what was not
-    perhaps: str = ""  # where there are no two classes: what the user probably meant
+    hint: str = ""  # what the user probably meant, where there are fewer than two classes
 
     def part(self, name: str) -> Indices:
         return self.parts[PARTS.index(name)]

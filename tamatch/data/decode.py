@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, UnidentifiedImageError
 
+from ..errors import one_line
 from .dataset import Pixels
 
 File = str | Path | IO[bytes]
@@ -77,7 +78,7 @@ def decode_bytes(file: File, size: int, draft: bool = True) -> tuple[bytes, tupl
     except Image.DecompressionBombError:
         raise Unreadable(_TOO_LARGE) from None
     except Exception as error:  # decoders raise many kinds on hostile bytes
-        raise Unreadable(_in_one_line(error)) from None
+        raise Unreadable(_reason(error)) from None
 
 
 def square_of(image: Image.Image, size: int) -> Pixels:
@@ -87,7 +88,7 @@ def square_of(image: Image.Image, size: int) -> Pixels:
     except Unreadable:
         raise
     except Exception as error:
-        raise Unreadable(_in_one_line(error)) from None
+        raise Unreadable(_reason(error)) from None
 
 
 def header_size(file: File) -> tuple[int, int] | None:
@@ -186,7 +187,7 @@ def _unidentified(file: File) -> str:
     return "not an image in the formats " + ", ".join(FORMATS)
 
 
-def _in_one_line(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    return " ".join(str(error).split()) or type(error).__name__
+    return one_line(error)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .dataset import DataSet, Progress
+from .dataset import DataSet, OnProgress
 from .decode import resized
 
 TEST_PER_CLASS = 50  # 500 test images, the same for every seed
@@ -14,7 +14,7 @@ SIDE = 8
 
 
 def read(
-    root: Path | None = None, size: int | None = None, progress: Progress | None = None
+    root: Path | None = None, size: int | None = None, progress: OnProgress | None = None
 ) -> DataSet:
     """The 8×8 grey digits as RGB."""
     from sklearn.datasets import load_digits  # type: ignore[import-untyped]

@@ -14,7 +14,7 @@ from ..errors import DataError, UsageError
 from . import eurosat, stl10
 from .archives import CHUNK, Archive, data_root, md5
 from .cifar_versions import CIFAR10, CIFAR100
-from .dataset import Progress
+from .dataset import OnProgress
 
 TIMEOUT = 5  # seconds without an answer: without a network, say so soon
 ARCHIVES: dict[str, Archive] = {
@@ -26,7 +26,7 @@ ARCHIVES: dict[str, Archive] = {
 }
 
 
-def download(name: str, root: Path | None = None, progress: Progress | None = None) -> Path:
+def download(name: str, root: Path | None = None, progress: OnProgress | None = None) -> Path:
     """Put a data set's archive into the root folder, unless it is there and whole already.
 
     The file appears under its name only when its MD5 is the published one; `progress` is told
@@ -64,7 +64,7 @@ def download(name: str, root: Path | None = None, progress: Progress | None = No
     return target
 
 
-def _copy(answer: IO[bytes], file: IO[bytes], total: int, progress: Progress | None) -> str:
+def _copy(answer: IO[bytes], file: IO[bytes], total: int, progress: OnProgress | None) -> str:
     digest = hashlib.md5(usedforsecurity=False)
     done = 0
     while chunk := answer.read(CHUNK):

@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import DataError
 from .archives import Archive, how, locate, verify
 from .bulk import Chunk, Decoded, cached, chunk_size, decode_all, decode_chunk, fingerprint
-from .dataset import DataSet, Progress
+from .dataset import DataSet, OnProgress
 from .decode import SUFFIXES
 from .pixelfile import PixelFile
 
@@ -36,13 +36,12 @@ ARCHIVE = Archive(
     "f46e308c4d50d4bf32fedad2d3d62f3b",
     "https://zenodo.org/records/7711810/files/EuroSAT_RGB.zip",
 )
-EARLIER = replace(
-    ARCHIVE, file="EuroSAT.zip", md5="c8fa014336c82ac7804f0398fcb19387"
-)  # same images
+# the same images
+EARLIER = replace(ARCHIVE, file="EuroSAT.zip", md5="c8fa014336c82ac7804f0398fcb19387")
 PLACES = ("EuroSAT_RGB", "2750", "EuroSAT/2750", ARCHIVE.file, EARLIER.file)
 
 
-def read(root: Path | None, size: int | None, progress: Progress | None = None) -> DataSet:
+def read(root: Path | None, size: int | None, progress: OnProgress | None = None) -> DataSet:
     """Classes by name; of each the first 80 % of the sorted files are training, the rest test."""
     path = locate(root, "eurosat", PLACES, ARCHIVE)
     side = SIDE if size is None else size
@@ -106,7 +105,7 @@ def _in_folder(folder: Path) -> list[str]:
     return _in_order(listed, folder)
 
 
-def _from_zip(path: Path, size: int, progress: Progress | None) -> tuple[list[str], Decoded]:
+def _from_zip(path: Path, size: int, progress: OnProgress | None) -> tuple[list[str], Decoded]:
     with zipfile.ZipFile(path) as archive:
         files = _in_order(iter(archive.namelist()), path)
 

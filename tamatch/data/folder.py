@@ -9,17 +9,17 @@ import numpy as np
 
 from ..errors import DataError
 from ..rules.choose import image_size
-from .astray import perhaps
 from .bulk import decode_all
-from .dataset import PARTS, UNKNOWN, DataSet, Progress
+from .dataset import PARTS, UNKNOWN, DataSet, OnProgress
 from .decode import header_size
 from .layout import Found, list_images, table_of
 from .statistics import mean_std
+from .wrong_folder import folder_hint
 
 SAMPLE = 200  # files whose headers decide the size
 
 
-def read(place: Path, size: int | None = None, progress: Progress | None = None) -> DataSet:
+def read(place: Path, size: int | None = None, progress: OnProgress | None = None) -> DataSet:
     """Read a folder or CSV file; see `layout` for what may be in it.
 
     Files that cannot be used are listed with their reasons in `skipped`; none is ever changed.
@@ -27,7 +27,7 @@ def read(place: Path, size: int | None = None, progress: Progress | None = None)
     listing = list_images(place.absolute())
     images = listing.images
     if not images:
-        hint = perhaps(place, listing)
+        hint = folder_hint(place, listing)
         raise DataError(_no_images(place, hint) + _first_reasons(listing.skipped))
     if size is None:
         size = image_size(_median_side([found.path for found in images]), gpu=True).settings["size"]
@@ -58,7 +58,7 @@ def read(place: Path, size: int | None = None, progress: Progress | None = None)
         digests=decoded.digests,
         original_sizes=decoded.sizes,
         notes=listing.notes(),
-        perhaps=perhaps(place, listing),
+        hint=folder_hint(place, listing),
     )
 
 

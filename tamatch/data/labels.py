@@ -41,7 +41,7 @@ def with_labels(data: DataSet, table: Path, place: Path) -> DataSet:
     return dataclasses.replace(data, labels=labels, parts=parts, notes=notes)
 
 
-def apart(table: Path, data: Path) -> None:
+def refuse_table_inside(table: Path, data: Path) -> None:
     """A table of labels inside the data folder would replace its class folders: refuse it."""
     where, root = table.absolute().parent.resolve(), data.resolve()
     of_a_part = where.parent == root and where.name.lower() in PART_NAMES

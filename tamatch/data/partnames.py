@@ -19,7 +19,7 @@ PART_NAMES = {
 }
 # what a table says of an image; one that is unlabelled is to train with as soon as it has a label
 PART_OF = {**PART_NAMES, **dict.fromkeys(UNLABELLED, "train")}
-TELLING = ("unlabelled", "unlabeled", "validation", "val", "test")  # not train: stations have it
+TELLING = ("unlabelled", "unlabeled", "validation", "val", "test")  # "train" may be a class
 MANY = 100  # classes whose names are compared
 ALIKE = 0.92  # "forest" and "forrest" are, "healthy" and "unhealthy" are not
 

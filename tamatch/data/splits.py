@@ -230,7 +230,7 @@ def _check_classes(data: DataSet) -> None:
     if len(data.classes) == 1:
         raise DataError(
             f'{data.name} has one class, "{data.classes[0]}": there is nothing to tell apart. '
-            f"{data.perhaps or 'Add a folder for each other class.'}"
+            f"{data.hint or 'Add a folder for each other class.'}"
         )
 
 

@@ -12,7 +12,7 @@ from ..errors import DataError
 from .archives import Archive, locate, members, verify
 from .bulk import fingerprint
 from .cache import DIGESTS, PIXELS, Facts, open_or_build
-from .dataset import DIGEST, UNKNOWN, DataSet, Pixels, Progress
+from .dataset import DIGEST, UNKNOWN, DataSet, OnProgress, Pixels
 from .decode import resized
 from .pixelfile import PixelFile
 
@@ -38,7 +38,7 @@ COUNTS = {"train": 5_000, "unlabeled": 100_000, "test": 8_000}
 CLASSES = ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck")
 
 
-def read(root: Path | None, size: int | None, progress: Progress | None = None) -> DataSet:
+def read(root: Path | None, size: int | None, progress: OnProgress | None = None) -> DataSet:
     """5,000 training images, 100,000 unlabelled ones and 8,000 test images, in this order."""
     path = locate(root, "stl10", (FOLDER, ARCHIVE.file), ARCHIVE)
     side = SIDE if size is None else size
@@ -70,7 +70,7 @@ def _begin() -> dict[str, int]:
     return dict(zip(COUNTS, [0, *ends], strict=False))
 
 
-def _build(path: Path, size: int, progress: Progress | None, folder: Path) -> Facts:
+def _build(path: Path, size: int, progress: OnProgress | None, folder: Path) -> Facts:
     """Verify the files, then read them part by part in whatever order the archive has them."""
     if path.is_dir():
         for name, md5 in MD5.items():

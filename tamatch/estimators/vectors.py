@@ -17,7 +17,7 @@ from ..augment import Augment, uniform
 from ..data import UNKNOWN, DataSet, Split
 from ..data.dataset import Indices
 from ..nets.base import Net
-from ..runs.build import SEEDS, assembled, draw_of, drawing, machine_of, method_of, ready, task_of
+from ..runs.build import SEEDS, assembled, draw_of, machine_of, method_of, ready, seeded, task_of
 from ..settings.config import Run
 from ..step.engine import Engine
 from ..step.sampler import keyed
@@ -71,9 +71,8 @@ class Jitter(nn.Module):
         count = rows.shape[1]
         address = len(self.VIEWS) * stream + self.VIEWS.index(view)
         draws = uniform(self.seed, step, slot, address, 2 * count)[..., None, None]
-        noise: Tensor = torch.special.ndtri(
-            draws[:, :count].clamp(min=2**-25)
-        )  # Φ⁻¹(0) is infinite
+        positive = draws[:, :count].clamp(min=2**-25)  # Φ⁻¹(0) is infinite
+        noise: Tensor = torch.special.ndtri(positive)
         if view == "weak":
             return rows + WEAK * noise
         return (rows + STRONG * noise) * (draws[:, count:] >= DROP)
@@ -115,7 +114,7 @@ def data_of(labels: Indices, classes: tuple[str, ...]) -> DataSet:
 def vector_engine(run: Run, rows: Rows, data: DataSet, split: Split, hidden: int) -> Engine:
     """An engine at step 0 that trains an `MLP` on standardised rows."""
     device, autocast = machine_of(run)
-    with drawing(run):
+    with seeded(run):
         net = MLP(rows.shape[1], hidden, len(data.classes))
         method = method_of(run, net, task_of(run, data, split), device)
     source = VectorSource(rows, data, split, draw_of(run, method), device)

@@ -1,4 +1,4 @@
-"""Does a model know how sure it may be? Confidence against accuracy, and a temperature to mend it.
+"""Calibration: confidence against accuracy, and a temperature that corrects the confidence.
 
 Pure functions of probabilities and true labels. Shares are shares of one.
 """
@@ -16,7 +16,7 @@ Floats = npt.NDArray[np.floating[Any]]
 Labels = npt.NDArray[np.integer[Any]]
 
 BINS = 10  # of the reliability curve
-FEWEST = 50  # images that a temperature is fitted on; with fewer it does more harm than good
+FEWEST = 50  # images to fit a temperature on; with fewer it does more harm than good
 FOLDS = 5  # where the same images must serve for fitting and for measuring
 HOTTEST = 20.0  # temperatures are sought in [1/20, 20]
 TINY = 1e-30  # instead of a probability that has underflowed

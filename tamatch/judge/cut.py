@@ -1,4 +1,4 @@
-"""The confidence from which labels are right often enough, as far as known labels can tell."""
+"""The confidence threshold at which labels reach a wanted precision, with a guarantee."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ..errors import DataError
 
-RISK = 0.05  # chance that a promise is made which does not hold
+RISK = 0.05  # chance that a guarantee does not hold
 SHARES = (1.0, 0.8, 0.6, 0.4, 0.2)  # candidates: cuts that keep this share of the images
 
 
@@ -26,14 +26,14 @@ class Cut:
 
 
 def lower_bound(right: int, images: int, risk: float) -> float:
-    """Clopper and Pearson's exact one-sided bound: fewer would be this lucky with chance `risk`."""
+    """Clopper and Pearson's exact one-sided lower confidence bound of the share that is right."""
     from scipy.stats import beta  # type: ignore[import-untyped]
 
     return float(beta.ppf(risk, right, images - right + 1)) if right else 0.0
 
 
 def least_images(precision: float) -> int:
-    """How many images can support a promise, if the model errs on none of them."""
+    """The fewest images that can show this precision, if the model errs on none of them."""
     return math.ceil(math.log(RISK / len(SHARES)) / math.log(precision))
 
 
@@ -46,7 +46,7 @@ def choose_cut(
     """The lowest candidate cut at which the bound reaches `precision`, or an error that says why.
 
     The candidates follow from the confidences alone, before anybody looks at what is right, and
-    share the risk between them. So taking the best of them does not spoil the promise.
+    share the risk between them (Bonferroni), so that the guarantee holds for whichever is taken.
     """
     tried = [cut_at(confidence, right, share) for share in SHARES]
     for cut in tried:

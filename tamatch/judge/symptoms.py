@@ -1,4 +1,4 @@
-"""Signs that a run does not do what its user hopes for: what is seen, the likely cause, the cure.
+"""Warnings that a run does not learn as it should: what is seen, the likely cause, the cure.
 
 Each rule is a function of a few numbers; None means that all is well.
 """
@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from .likeness import Likeness
+from .two_sample import TwoSampleTest
 
 PATIENCE = 2000  # steps after the warm-up before anybody worries; a quarter of a shorter run
 HARDLY = 0.01  # share of the unlabelled images below which they count as not used
 EXPECTED = 10  # images of a class there should have been before its absence means something
 LISTED = 5  # class names in a sentence
 
-UNLIKE = "labelled and unlabelled images look unlike each other"  # the name of a rule
+SHIFT = "labelled and unlabelled images look unlike each other"  # the name of a rule
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def patience(steps: int, warmup: int) -> int:
 
 @dataclass(frozen=True)
 class Reached:
-    """How confident the pool is, for who asks why nothing is accepted."""
+    """How confident the model is on the pool, to explain why nothing is accepted."""
 
     best: float
     tau: float | None  # the method's threshold, where it has one
@@ -97,14 +97,14 @@ def never_predicted(
     )
 
 
-def unlike(found: Likeness | None) -> Symptom | None:
+def distribution_shift(found: TwoSampleTest | None) -> Symptom | None:
     """Labelled and unlabelled images can be told apart by their looks."""
-    if found is None or not found.unlike:
+    if found is None or not found.differ:
         return None
     first, second = found.means
     return Symptom(
-        UNLIKE,
-        f"{UNLIKE}: simple statistics tell them apart "
+        SHIFT,
+        f"{SHIFT}: simple statistics tell them apart "
         f"(AUC {found.auc:.2f}, where 0.5 is chance), most of all {found.statistic} "
         f"({first:.2f} against {second:.2f}).",
         "They may come from other places, cameras or preparation, or show other classes.",

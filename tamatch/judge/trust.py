@@ -22,7 +22,7 @@ TAUS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99)  # of a sweep
 
 
 @dataclass(frozen=True)
-class ClassMarks:
+class ClassCounts:
     """One class: images of it, images predicted as it, and those that are both."""
 
     images: int
@@ -47,7 +47,7 @@ class Trust:
     images: int
     right: int
     interval: tuple[float, float]  # of the accuracy, Wilson's, at LEVEL
-    classes: tuple[ClassMarks, ...]
+    classes: tuple[ClassCounts, ...]
     confusion: tuple[tuple[int, int, int], ...]  # (true, predicted, images), no zeros
     calibration: Calibration
 
@@ -73,7 +73,7 @@ class Level:
 
 
 def measure(p: Floats, labels: Labels, calibration: Calibration | None = None) -> Trust:
-    """Marks of probabilities (n, C) against the true labels (n,), n ≥ 1."""
+    """Compare probabilities (n, C) with the true labels (n,), n ≥ 1."""
     predicted, classes = p.argmax(-1), p.shape[1]
     right = int((predicted == labels).sum())
     pairs = labels.astype(np.int64) * classes + predicted
@@ -86,13 +86,15 @@ def measure(p: Floats, labels: Labels, calibration: Calibration | None = None) -
         images=len(labels),
         right=right,
         interval=wilson(right, len(labels)),
-        classes=class_marks(confusion, classes),
+        classes=class_counts(confusion, classes),
         confusion=tuple(confusion),
         calibration=calibration or uncalibrated(p, labels, "there are no validation images"),
     )
 
 
-def class_marks(confusion: Sequence[tuple[int, int, int]], classes: int) -> tuple[ClassMarks, ...]:
+def class_counts(
+    confusion: Sequence[tuple[int, int, int]], classes: int
+) -> tuple[ClassCounts, ...]:
     """Row sums, column sums and the diagonal."""
     images, predicted, right = [0] * classes, [0] * classes, [0] * classes
     for true, guess, n in confusion:
@@ -100,7 +102,7 @@ def class_marks(confusion: Sequence[tuple[int, int, int]], classes: int) -> tupl
         predicted[guess] += n
         if true == guess:
             right[true] += n
-    return tuple(map(ClassMarks, images, predicted, right))
+    return tuple(map(ClassCounts, images, predicted, right))
 
 
 def wilson(right: int, images: int) -> tuple[float, float]:

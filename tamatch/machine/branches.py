@@ -1,4 +1,4 @@
-"""The stream of a captured step, and its branches: what runs beside the rest on another one."""
+"""CUDA streams of a captured step: its own, and branches that run in parallel with it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from ..errors import UsageError
-from .room import no_search, speaks_of_room
+from .out_of_memory import is_out_of_memory, without_autotuning
 
 Result = TypeVar("Result")
-OPEN: list[torch.cuda.Stream] = []  # those that are not joined yet
+OPEN: list[torch.cuda.Stream] = []  # branches that are not joined yet
 
 
 @contextmanager
 def working_on(stream: torch.cuda.Stream | None) -> Iterator[None]:
-    """Beside the default stream, which cannot be captured; after all before it, before all after.
+    """Work on this stream, ordered after and before what is queued on the current one.
 
-    Nothing changes where it is the current one already, nor on a CPU, which has none.
+    A capture needs one, as the default stream cannot be captured. On a CPU there is none, and
+    where it is the current one already, nothing changes.
     """
     if stream is None or stream == torch.cuda.current_stream(stream.device):
         yield
@@ -36,12 +37,12 @@ def working_on(stream: torch.cuda.Stream | None) -> Iterator[None]:
 
 @contextmanager
 def recorded(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream | None) -> Iterator[None]:
-    """What is done on the stream in here becomes the graph; none of it is run yet."""
+    """Capture what is queued on the stream in here as the graph, without running it."""
     try:
-        with no_search(), torch.cuda.graph(graph, stream=stream):
+        with without_autotuning(), torch.cuda.graph(graph, stream=stream):
             yield
     except RuntimeError as error:
-        if speaks_of_room(error):
+        if is_out_of_memory(error):
             raise
         raise UsageError(
             f"a training step cannot be recorded as a CUDA graph: {first_cause(error)}. Train with "
@@ -50,7 +51,7 @@ def recorded(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream | None) -> I
 
 
 def first_cause(error: BaseException) -> str:
-    """Of an error that came of others, which say no more than that: the one that it began with."""
+    """The message of the first error of a chain: later ones only say that the capture failed."""
     while error.__context__ is not None:
         error = error.__context__
     return str(error).partition("\n")[0].rstrip(".")
@@ -61,33 +62,33 @@ def capturing(x: Tensor) -> bool:
 
 
 def another(here: torch.cuda.Stream) -> torch.cuda.Stream:
-    """Not this one: torch hands its 32 streams out in turn."""
+    """A stream other than this one; torch hands out 32 streams in turn."""
     streams = (torch.cuda.Stream(here.device) for _ in range(2))  # type: ignore[no-untyped-call]
     return next(stream for stream in streams if stream != here)
 
 
 class Branch(Protocol):
-    """Does some work beside the rest, and hands its result back."""
+    """Runs some work in parallel with the rest, and returns its result."""
 
     def __call__(self, work: Callable[[], Result], /) -> Result: ...
 
 
 @contextmanager
 def branch_of(x: Tensor) -> Iterator[Branch]:
-    """The work that is given to the branch runs beside what else is done in here; then both are
-    joined, and its results can be read.
+    """Work given to the branch runs in parallel with what else is done in here; both are joined
+    at the end, and only then may its results be read.
 
-    Neither may write what the other reads. Only in a capture: elsewhere it is done in order.
+    Neither may write what the other reads. Outside of a capture the work is done in order.
     """
     if not capturing(x):
-        yield partial(remembering_nothing, x)
+        yield partial(without_autocast_cache, x)
         return
     here, results = torch.cuda.current_stream(), list[object]()
     branch = another(here)
 
     def beside(work: Callable[[], Result]) -> Result:
         with torch.cuda.stream(branch):
-            results.append(result := remembering_nothing(x, work))
+            results.append(result := without_autocast_cache(x, work))
         return result
 
     branch.wait_stream(here)
@@ -99,19 +100,19 @@ def branch_of(x: Tensor) -> Iterator[Branch]:
 
 
 def read_on(here: torch.cuda.Stream, results: object) -> None:
-    """What another stream of a capture has made is read on this one, and kept until then.
+    """Keep the memory of tensors that another stream made until this stream has read them.
 
-    Torch has 32 streams in all: another engine of the capture may have the same one, and must not
-    get memory on it that is still read here.
+    Torch has 32 streams in all: another engine of the capture may use the same one, and must not
+    be given that memory before.
     """
     for result in pytree.tree_leaves(results):
         if isinstance(result, Tensor):
             result.record_stream(here)
 
 
-def remembering_nothing(x: Tensor, work: Callable[[], Result]) -> Result:
-    """Do it with autocast as it is, but for the rounded weights that it keeps: it knows no streams,
-    and what a branch has rounded would be read outside of it before it is there.
+def without_autocast_cache(x: Tensor, work: Callable[[], Result]) -> Result:
+    """Run it without autocast's cache of rounded weights, which ignores streams: a weight that a
+    branch rounds could be read outside of it before it is ready.
     """
     device = x.device.type
     if not torch.is_autocast_enabled(device):
@@ -121,8 +122,8 @@ def remembering_nothing(x: Tensor, work: Callable[[], Result]) -> Result:
 
 
 def join_all() -> None:
-    """After a step that failed while it was captured: torch can only end a capture whose branches
-    are joined, and neither its allocator nor its generator work after one that did not end.
+    """Join the open branches of a step that failed while it was captured: torch can end a capture
+    only then, and neither its allocator nor its generator work after one that did not end.
     """
     while OPEN:
         torch.cuda.current_stream().wait_stream(OPEN.pop())

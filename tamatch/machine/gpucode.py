@@ -1,4 +1,4 @@
-"""Kinds of GPUs, and whether code for that of this machine can be compiled on it."""
+"""GPU generations, and whether GPU code can be compiled on this machine."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ AMPERE = (8, 0)  # the first with tensor cores for bfloat16
 
 
 @cache
-def obstacle() -> str | None:
-    """What stands in the way, None if nothing does; asked only where there is a GPU."""
+def why_no_triton() -> str | None:
+    """Why Triton cannot compile, None if it can; called only where there is a GPU."""
     from torch.utils._triton import has_triton, triton_backend
 
     if not has_triton():
@@ -23,8 +23,8 @@ def obstacle() -> str | None:
 
 
 @cache
-def handicap() -> str | None:
-    """Why CUDA C++ cannot be compiled, None if it can: NVRTC comes with torch for CUDA."""
+def why_no_nvrtc() -> str | None:
+    """Why NVRTC, which comes with torch for CUDA, cannot compile CUDA C++; None if it can."""
     try:
         from cuda.bindings import nvrtc
 

@@ -1,4 +1,4 @@
-"""What torchrun tells the processes that it starts; a process started otherwise is alone."""
+"""What torchrun tells its processes, in environment variables; any other process is alone."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ def processes() -> int:
     return int(os.environ["WORLD_SIZE"]) if "TORCHELASTIC_RUN_ID" in os.environ else 1
 
 
-def place() -> int:
+def local_rank() -> int:
     """Which one this is on its own machine, counted from 0: the number of its GPU, too."""
     return int(os.environ["LOCAL_RANK"]) if processes() > 1 else 0
 
 
-def neighbours() -> int:
+def local_processes() -> int:
     """How many processes there are on this machine."""
     return int(os.environ["LOCAL_WORLD_SIZE"]) if processes() > 1 else 1
 

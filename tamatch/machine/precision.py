@@ -1,4 +1,4 @@
-"""Passes that must not be rounded, in a run that is."""
+"""Full precision for parts of a run that otherwise uses bfloat16 or TF32."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 
 def without_autocast(device: torch.device) -> AbstractContextManager[object]:
-    """No bfloat16 in here. Where there is none, nothing: export would record an empty region."""
+    """Autocast off; nothing where it is off already, as torch.export would record the region."""
     autocast = torch.is_autocast_enabled(device.type)
     return torch.autocast(device.type, enabled=False) if autocast else nullcontext()
 

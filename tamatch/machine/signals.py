@@ -1,11 +1,11 @@
-"""Stopping politely: the first signal asks, the second one does not."""
+"""Ctrl-C and SIGTERM: the first asks a run to save and stop, a second ends it at once."""
 
 from __future__ import annotations
 
 import os
 import signal
 import threading
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 from . import launch
@@ -14,8 +14,8 @@ from . import launch
 class StopSignals:
     """While active, SIGINT and SIGTERM set `received`; a second one ends the process at once.
 
-    Not so one of several processes: torchrun hands on signals that may reach them directly, too,
-    and ends by itself those that do not listen.
+    In one of several processes a second signal changes nothing: torchrun forwards signals that the
+    processes may also get directly, and kills those that do not stop.
     """
 
     def __init__(self) -> None:
@@ -33,11 +33,6 @@ class StopSignals:
             os._exit(128 + number)
         self.received = number
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)

@@ -12,10 +12,8 @@ from torch.nn.parameter import is_lazy
 from ..errors import UsageError
 
 
-def give_memory(module: nn.Module) -> None:
-    """Each number of a buffer gets a place of its own, which `expand` does not give it: buffers are
-    written when a run goes on.
-    """
+def make_buffers_contiguous(module: nn.Module) -> None:
+    """Make buffers contiguous: elements of an expanded one share memory, and cannot be written."""
     for part in module.modules():
         for name, buffer in part._buffers.items():
             if buffer is not None and not is_lazy(buffer):

@@ -1,4 +1,4 @@
-"""BatchNorm's running statistics: whether a pass moves them, and whether that lasts."""
+"""BatchNorm's running statistics: switching their updates on and off, and undoing them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def norms_of(*modules: nn.Module) -> list[_BatchNorm]:
 
 @contextmanager
 def tracking(norms: Sequence[_BatchNorm], tracked: Sequence[bool]) -> Iterator[None]:
-    """Whether each of these moves its running statistics in here, or does not even write them."""
+    """Set for each layer whether it updates its running statistics in here."""
     before = [norm.track_running_stats for norm in norms]
     try:
         for norm, now in zip(norms, tracked, strict=True):
@@ -29,9 +29,8 @@ def tracking(norms: Sequence[_BatchNorm], tracked: Sequence[bool]) -> Iterator[N
 
 @contextmanager
 def unmoved(module: nn.Module, *, weights: bool = False) -> Iterator[None]:
-    """Whatever runs in here, the module's buffers (BatchNorm's statistics) end as they began.
-
-    So do its `weights`, where something else than an optimizer might move them.
+    """Restore the module's buffers (BatchNorm's statistics) afterwards, and with `weights` also its
+    parameters.
     """
     tensors = [*module.buffers(), *(module.parameters() if weights else ())]
     before = [tensor.detach().clone() for tensor in tensors]

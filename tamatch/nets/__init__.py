@@ -31,7 +31,7 @@ class NetEntry:
 
 WRN = "tamatch.nets.wrn:build"
 VIT = "tamatch.nets.vit:build"
-OWN = "tamatch.nets.handed:build"
+OWN = "tamatch.nets.user_net_source:build"
 
 NETS: dict[str, NetEntry] = {
     "wrn_10_1": NetEntry("small wide residual net, for a CPU", 32, WRN, "78 thousand"),
@@ -122,17 +122,17 @@ def register(net: AnyNet) -> str:
     """The name of a net, under which `build` finds it: a text is one already."""
     if isinstance(net, str):
         return net
-    from .handed import register as by_object
+    from . import user_net_source
 
-    return by_object(net)
+    return user_net_source.register(net)
 
 
 def stand_in(name: str, net: AnyNet | None) -> None:
-    """Let the user's net be the one that a run knows by this name, if one is given."""
+    """From now on, build this net of the user's, if one is given, where a run asks for the name."""
     if net is not None and net != name:
-        from .handed import stand_in as put
+        from . import user_net_source
 
-        put(name, net)
+        user_net_source.stand_in(name, net)
 
 
 def of_model(name: str, net: AnyNet | None, place: Path) -> str:

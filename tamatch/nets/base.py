@@ -13,7 +13,7 @@ from ..types import Out
 
 
 def uncompiled(device: torch.device) -> AbstractContextManager[None]:
-    """Where nets are asked outside of a step: they are compiled for its shapes alone."""
+    """Run nets eagerly outside of a step: they are compiled for its shapes only."""
     cuda = device.type == "cuda"  # nothing is compiled elsewhere, and torch's compiler loads slowly
     return torch.compiler.set_stance("force_eager") if cuda else nullcontext()
 
@@ -25,7 +25,7 @@ class Net(nn.Module):
     channels_last = True  # whether it can work on images and weights in that order
     independent = False  # whether what it says of an image depends on no other one of the batch
     has_cuda_code = False  # whether some of it, once accelerated, is compiled by NVRTC
-    waits: str | None = None  # where in its code, if it waits for the device: no graph then
+    sync_point: str | None = None  # where it makes the host wait for the device: no CUDA graph then
 
     def __init__(self, *, classes: int, width: int, map_width: int) -> None:
         super().__init__()

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from ..errors import UsageError
 from . import build, find
-from .dialects import in_our_names
 from .vit import SHAPES
 from .weight_file import read_tensors
+from .weight_names import to_timm_names
 from .weights import fit, plain_name
 
 ADVICE = (
@@ -58,7 +58,7 @@ def recognise(path: Path) -> Recognised:
     as in all of the published nets of these widths.
     """
     tensors = read_tensors(path)
-    shapes = {plain_name(k): tuple(v.shape) for k, v in in_our_names(tensors).items()}
+    shapes = {plain_name(k): tuple(v.shape) for k, v in to_timm_names(tensors).items()}
     if "patch_embed.proj.weight" in shapes and "pos_embed" in shapes:
         found = transformer(shapes, path)
     elif "stages.0.0.conv1.weight" in shapes:
@@ -87,7 +87,7 @@ def transformer(shapes: Mapping[str, tuple[int, ...]], path: Path) -> Recognised
 
 
 def residual(tensors: Mapping[str, Tensor]) -> Recognised:
-    """From the blocks of a stage and their width; what the reference never trains tells it."""
+    """From the blocks of a stage and their width; the reference has a layer that it never uses."""
     depth = 6 * blocks_in(tensors, "stages.0") + 4
     width = tensors["stages.0.0.conv1.weight"].shape[0] // 16
     raw = tensors.get("stages.1.0.bn1.running_mean")

@@ -13,12 +13,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import UsageError
-from .dialects import in_our_names
 from .weight_file import read_tensors
+from .weight_names import to_timm_names
 
 Shape = tuple[int, ...]
 
 PREFIXES = ("module.", "backbone.")  # what wrappers put before every name
+LISTED = 6  # names in a line of the report
 HEADS = {"head", "fc", "classifier", "mlp"}  # first part of the names of another task's head
 WRN_NAMES = (  # the names that other wide residual nets use, and ours
     (re.compile(r"^conv1\."), "stem."),
@@ -50,7 +51,7 @@ class WeightReport:
         }
         tensors = len(self.loaded) + len(self.missing) + len(self.misfits)
         lines = [f"loaded  {len(self.loaded):5}  of {tensors} tensors from {self.path.name}"]
-        lines += [f"{key:8}{len(row):5}  {_some(row)}" for key, row in rows.items() if row]
+        lines += [f"{key:8}{len(row):5}  {_first(row)}" for key, row in rows.items() if row]
         return "\n".join(lines)
 
 
@@ -88,7 +89,7 @@ def fit(
 ) -> tuple[dict[str, Tensor], WeightReport]:
     """The tensors of a file by the net's names and in its shapes; the net is left as it is."""
     own = _loadable(net)
-    theirs = _named(in_our_names(tensors), own)
+    theirs = _named(to_timm_names(tensors), own)
     fitted: dict[str, Tensor] = {}
     resized, misfits = {}, {}
     dropped = [name for name in theirs if _is_head(name, getattr(net, "head_name", None))]
@@ -113,12 +114,10 @@ def fit(
 
 
 def plain_name(name: str) -> str:
-    """The name without what wrappers put before it; that of a wide residual net as ours has it."""
+    """The name without the prefixes of wrappers, and as our wide residual nets have it."""
     while prefix := next((p for p in (*PREFIXES, "model.") if name.startswith(p)), ""):
         name = name.removeprefix(prefix)
-    for pattern, ours in WRN_NAMES:
-        name = pattern.sub(ours, name)
-    return name
+    return _wrn_name(name)
 
 
 def resize_positions(embedding: Tensor, tokens: int) -> Tensor:
@@ -156,13 +155,18 @@ def _named(tensors: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str
     for name, tensor in tensors.items():
         while name not in own and (p := next((p for p in PREFIXES if name.startswith(p)), "")):
             name = name.removeprefix(p)
-        renamed = name
-        for pattern, ours in WRN_NAMES:
-            renamed = pattern.sub(ours, renamed)
-        others = (renamed, name.removeprefix("model."))  # or as a run of a wrapped net saves it
+        # as other libraries name it, or as a run of a wrapped net saves it
+        others = (_wrn_name(name), name.removeprefix("model."))
         fitting = (n for n in others if name not in own and n in own)
         named[next(fitting, name)] = tensor
     return named
+
+
+def _wrn_name(name: str) -> str:
+    """Our name of a tensor of a wide residual net."""
+    for pattern, ours in WRN_NAMES:
+        name = pattern.sub(ours, name)
+    return name
 
 
 def _fit(name: str, tensor: Tensor, shape: Shape) -> Tensor | None:
@@ -189,6 +193,6 @@ def _shapes(tensors: Mapping[str, tuple[Shape, Shape]]) -> list[str]:
     ]
 
 
-def _some(names: Sequence[str], most: int = 6) -> str:
-    more = f", … and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+def _first(names: Sequence[str]) -> str:
+    more = f", … and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return ", ".join(names[:LISTED]) + more

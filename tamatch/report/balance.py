@@ -11,7 +11,7 @@ from markupsafe import Markup
 from .bias import Bias, biases, kl_curve, share_curve
 from .classtables import ClassRow, bias_columns, bias_rows, gap_limit
 from .curve import Line
-from .folder import RunFolder
+from .folder import RunFiles
 from .metrics import Log, Points
 from .ranking import Ranking, rank
 from .svg import legend, line_chart, small_chart
@@ -38,7 +38,7 @@ class Balance:
     charts: list[Markup]
 
 
-def balance_of(run: RunFolder, names: Sequence[str]) -> Balance:
+def balance_of(run: RunFiles, names: Sequence[str]) -> Balance:
     """Rank the classes from weakest to strongest and draw their shares."""
     log, pool = run.metrics.of("train"), run.trust.pool if run.trust else None
     model, target = log.last_vector("p_model"), log.last_vector("p_target")

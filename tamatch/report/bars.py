@@ -7,14 +7,14 @@ import math
 from markupsafe import Markup
 
 
-def bar(value: float, other: float | None = None, *, full: float = 100.0) -> Markup:
-    """A bar from the left, with a mark where `other` lies."""
+def bar(percent: float, other: float | None = None) -> Markup:
+    """A bar from the left, with a mark where `other` lies; both in percent."""
     mark = Markup("")
     if other is not None and math.isfinite(other):
         mark = Markup(
             '<rect class="mark" x="{:.1f}%" width="2" height="14" transform="translate(-1)"/>'
-        ).format(100 * _within_one(other / full))
-    length = 100 * _within_one(value / full) if math.isfinite(value) else 0.0
+        ).format(100 * _within_one(other / 100))
+    length = 100 * _within_one(percent / 100) if math.isfinite(percent) else 0.0
     return Markup(
         '<svg class="bar" aria-hidden="true" width="100%" height="14">'
         '<rect class="track" y="3" width="100%" height="8"/>'

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from .facts import Facts, facts_of
-from .folder import RunFolder, read_folder
+from .folder import RunFiles, read_folder
 from .provenance import Pairs, circumstances, data_facts, method_options, net_name
 from .trust import Held
 from .words import UNKNOWN, count, decimal, percent, shortened
@@ -53,7 +53,7 @@ def _section(title: str, rows: Pairs) -> str:
     return "\n".join([f"## {title}", "", *(f"- {name}: {literal(value)}" for name, value in rows)])
 
 
-def _model(folder: RunFolder, facts: Facts) -> Pairs:
+def _model(folder: RunFiles, facts: Facts) -> Pairs:
     return [
         ("Net", net_name(folder) or UNKNOWN),
         ("Classes", count(len(facts.classes))),
@@ -61,12 +61,12 @@ def _model(folder: RunFolder, facts: Facts) -> Pairs:
     ]
 
 
-def _method(folder: RunFolder, facts: Facts) -> Pairs:
+def _method(folder: RunFiles, facts: Facts) -> Pairs:
     own = [(f"Option {literal(name)}", value) for name, value in method_options(folder)]
     return [("Steps", count(facts.steps)), ("Seed", facts.seed), *own]
 
 
-def _metrics(folder: RunFolder, facts: Facts) -> str:
+def _metrics(folder: RunFiles, facts: Facts) -> str:
     lines = ["## Metrics", ""]
     held = folder.trust.held if folder.trust else None
     if facts.error_last is None:
@@ -115,7 +115,7 @@ def _confidence(held: Held) -> str:
     )
 
 
-def _limits(folder: RunFolder, facts: Facts) -> str:
+def _limits(folder: RunFiles, facts: Facts) -> str:
     points = [
         "The answer is always one of the classes above, also for an image that shows none of "
         "them. A high confidence does not exclude that.",

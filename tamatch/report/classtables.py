@@ -12,7 +12,7 @@ from .bars import bar, gap_bar
 from .bias import Bias
 from .facts import Facts
 from .ranking import Ranking, rank
-from .trust import ClassMarks, Held, Pool
+from .trust import ClassCounts, Held, Pool
 from .words import UNKNOWN, count, percent, points, share
 
 
@@ -27,8 +27,8 @@ class ClassRow:
 
 def accuracy_columns(baseline: Facts | None, held: Held | None) -> list[str]:
     """Headers of the cells that `accuracy_rows` writes."""
-    marks = ["found", "precision", "right"] if held is not None and held.classes else []
-    return ["labels", "recall", *marks, *(["baseline", "gain"] if baseline else [])]
+    counted = ["found", "precision", "right"] if held is not None and held.classes else []
+    return ["labels", "recall", *counted, *(["baseline", "gain"] if baseline else [])]
 
 
 def accuracy_rows(
@@ -46,14 +46,16 @@ def accuracy_rows(
         beside = other.get(name)
         cells = [count(labels[index]) if index < len(labels) else UNKNOWN, percent(accuracy)]
         if held is not None and held.classes:
-            cells += _marks(held.classes[index]) if index < len(held.classes) else [UNKNOWN] * 3
+            cells += (
+                _count_cells(held.classes[index]) if index < len(held.classes) else [UNKNOWN] * 3
+            )
         if baseline is not None:
             cells += [percent(beside), points(None if beside is None else accuracy - beside)]
         rows.append(ClassRow(name, tuple(cells), bar(accuracy, beside)))
     return Ranking(rows)
 
 
-def _marks(one: ClassMarks) -> list[str]:
+def _count_cells(one: ClassCounts) -> list[str]:
     """Found of how many, precision, right of how many."""
     found, right = (f"{count(one.right)} of {count(n)}" for n in (one.images, one.predicted))
     return [found, percent(one.precision), right]
@@ -85,11 +87,11 @@ def bias_rows(ranking: Ranking[Bias], pool: Pool | None) -> Ranking[ClassRow]:
     """From the weakest class to the strongest: kind, p_model, target, truth, gap, answers."""
     limit = gap_limit(ranking.everything)
     digits = len(str(max(len(ranking.everything) - 1, 1)))  # more classes, smaller shares
+    done = _answers(pool, len(ranking.everything))
     rows = []
     for bias in ranking.everything:
         known = [value for value in (bias.target, bias.truth) if value is not None]
         shares = [share(value, digits) for value in (bias.model, *known)]
-        done = _answers(pool, len(ranking.everything))
         answers = [f"{values[bias.index]:.3f}" for _, values in done if values]
         cells = (bias.kind, *shares, points(100 * bias.gap, digits + 1), *answers)
         rows.append(ClassRow(bias.name, cells, gap_bar(bias.gap, limit)))

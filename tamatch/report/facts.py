@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .folder import RunFolder
+from .folder import RunFiles
 from .values import number, numbers, text, whole
 
 ORACLE = "oracle: chosen on the test set"
@@ -55,7 +55,7 @@ class Facts:
         return min(known, key=lambda pair: pair[1], default=None)
 
 
-def facts_of(run: RunFolder) -> Facts:
+def facts_of(run: RunFiles) -> Facts:
     """Collect the figures: from result.json where it is there, else from the last logged rows."""
     measured_on = next((kind for kind in HELD_OUT if run.metrics.of(kind).rows), "")
     if number(run.result.get("error_last")) is not None:
@@ -99,7 +99,7 @@ def _pool_is_labelled(data: Mapping[str, object]) -> bool:
     return bool(pool) and pool == labelled and data.get("labelled_in_pool") is True
 
 
-def _class_names(run: RunFolder, per_class: list[float]) -> tuple[str, ...]:
+def _class_names(run: RunFiles, per_class: list[float]) -> tuple[str, ...]:
     """Names from run.json; numbers stand in where it names too few."""
     listed = run.about.get("classes")
     names = [text(name, "?") for name in listed] if isinstance(listed, list) else []

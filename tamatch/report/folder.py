@@ -17,7 +17,7 @@ _EXPECTED = ("run.json", "result.json", "metrics.jsonl")
 
 
 @dataclass(frozen=True)
-class RunFolder:
+class RunFiles:
     """The contents of one run folder that a report needs."""
 
     path: Path
@@ -25,7 +25,7 @@ class RunFolder:
     result: dict[str, object]  # result.json, empty until the run has finished
     metrics: Metrics
     notes: tuple[str, ...]  # what is missing or broken, in sentences
-    baseline: RunFolder | None = None
+    baseline: RunFiles | None = None
     trust: Trust | None = None  # trust.json, which a run writes when it finishes
 
     @property
@@ -44,7 +44,7 @@ class RunFolder:
         return text(self.about.get("status")) == "finished" or bool(self.result)
 
 
-def read_folder(path: Path) -> RunFolder:
+def read_folder(path: Path) -> RunFiles:
     """Read a run folder and, where there is one, the supervised baseline inside it."""
     if not path.is_dir():
         raise UsageError(f"{path} is not a folder. Name a run folder, such as runs/demo.")
@@ -60,7 +60,7 @@ def _is_run(path: Path) -> bool:
     return any((path / name).is_file() for name in _EXPECTED)
 
 
-def _read(path: Path, baseline: RunFolder | None) -> RunFolder:
+def _read(path: Path, baseline: RunFiles | None) -> RunFiles:
     notes: list[str] = []
     about = _read_json(path / "run.json", notes)
     result = _read_json(path / "result.json", notes) if (path / "result.json").exists() else {}
@@ -73,7 +73,7 @@ def _read(path: Path, baseline: RunFolder | None) -> RunFolder:
         notes.append(f"{metrics.unreadable} lines of metrics.jsonl cannot be read; left out.")
     notes += _state_of(about, result)
     trust = _read_json(path / "trust.json", notes) if (path / "trust.json").exists() else {}
-    return RunFolder(path, about, result, metrics, tuple(notes), baseline, trust_of(trust))
+    return RunFiles(path, about, result, metrics, tuple(notes), baseline, trust_of(trust))
 
 
 def _read_json(path: Path, notes: list[str]) -> dict[str, object]:

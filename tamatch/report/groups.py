@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from .facts import Facts, facts_of
-from .folder import RunFolder
+from .folder import RunFiles
 from .values import table, text
 from .words import UNKNOWN, percent
 
 # Settings that say where and how a run was made, not what was trained.
-_IRRELEVANT = {"seed", "out", "overwrite", "config", "baseline", "device", "threads", "root"} | {
-    "images", "tensorboard",
+_IRRELEVANT = {
+    "seed", "out", "overwrite", "config", "baseline", "device", "threads", "root", "images",
+    "tensorboard",
 }  # fmt: skip
 _UNSET = "not set"
 
@@ -23,7 +24,7 @@ _UNSET = "not set"
 class Member:
     """One run of a comparison."""
 
-    folder: RunFolder
+    folder: RunFiles
     facts: Facts
 
 
@@ -65,7 +66,7 @@ def mean_and_spread(values: Sequence[float], digits: int = 2) -> str:
     return mean if len(values) < 2 else f"{mean[:-2]} ± {stdev(values):.{digits}f} %"
 
 
-def group_runs(folders: Sequence[RunFolder]) -> list[Group]:
+def group_runs(folders: Sequence[RunFiles]) -> list[Group]:
     """Groups by data set, lowest mean error first; groups without an error come last."""
     members = [Member(folder, facts_of(folder)) for folder in folders]
     settings = [_settings(member.folder) for member in members]
@@ -86,7 +87,7 @@ def group_runs(folders: Sequence[RunFolder]) -> list[Group]:
     return sorted(groups, key=_order)
 
 
-def _settings(folder: RunFolder) -> dict[str, str]:
+def _settings(folder: RunFiles) -> dict[str, str]:
     """What was trained, flat and in words."""
     flat = {**folder.config, **table(folder.config.get("options"))}
     return {k: text(v) or _UNSET for k, v in flat.items() if k not in _IRRELEVANT | {"options"}}

@@ -53,11 +53,11 @@ def mistakes_of(held: Held | None, names: Sequence[str], run: Path) -> Mistakes 
 
 
 def _calibration(before: Reliability, after: Reliability | None) -> list[tuple[str, ...]]:
-    with_it = (lambda value: (percent(value),)) if after else (lambda value: ())
+    columns = {"as the net gives it": before} | ({"with the temperature": after} if after else {})
     return [
-        ("", "as the net gives it", *(("with the temperature",) if after else ())),
-        ("mean confidence", percent(before.confidence), *with_it(after and after.confidence)),
-        ("expected calibration error", percent(before.error), *with_it(after and after.error)),
+        ("", *columns),
+        ("mean confidence", *(percent(one.confidence) for one in columns.values())),
+        ("expected calibration error", *(percent(one.error) for one in columns.values())),
     ]
 
 

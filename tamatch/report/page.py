@@ -9,7 +9,7 @@ from .balance import balance_of
 from .charts import error_charts, error_lines, loss_charts, other_charts
 from .classtables import accuracy_columns, accuracy_rows, label_counts
 from .facts import Facts, facts_of
-from .folder import RunFolder, read_folder
+from .folder import RunFiles, read_folder
 from .headline import error_rows, tiles
 from .html import write_page
 from .mistakes import mistakes_of
@@ -65,7 +65,7 @@ def write_report(run: Path, out: Path | None = None) -> Path:
     )
 
 
-def _summary(folder: RunFolder, facts: Facts) -> list[str]:
+def _summary(folder: RunFiles, facts: Facts) -> list[str]:
     """The line under the title."""
     net = provenance.net_name(folder)
     device = text(folder.about.get("device"))
@@ -81,7 +81,7 @@ def _summary(folder: RunFolder, facts: Facts) -> list[str]:
     return [fact for fact in facts_in_words if fact]
 
 
-def _seen(folder: RunFolder, facts: Facts) -> str:
+def _seen(folder: RunFiles, facts: Facts) -> str:
     """Whether the error was measured on images that the net knows; nothing where none has said."""
     seen = whole(table(folder.about.get("seen")).get(facts.measured_on))
     if seen is None:
@@ -91,7 +91,7 @@ def _seen(folder: RunFolder, facts: Facts) -> str:
     return f", {count(seen)} of which were learnt with their labels, so that the figures flatter"
 
 
-def _notes(folder: RunFolder) -> list[str]:
+def _notes(folder: RunFiles) -> list[str]:
     """What is missing, of the run and of its baseline."""
     notes = list(folder.notes)
     if folder.baseline is not None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..errors import DataError
 from ..storage.spreadsheet import read_rows
-from .folder import RunFolder
+from .folder import RunFiles
 from .values import number, table, text, whole
 from .words import UNKNOWN, count, duration
 
@@ -15,7 +15,7 @@ Pairs = list[tuple[str, str]]
 SKIPPED_LISTED = 50
 
 
-def data_facts(run: RunFolder) -> Pairs:
+def data_facts(run: RunFiles) -> Pairs:
     """Sizes of the parts, and what is known of the unlabelled pool."""
     data = run.data
     if not data:
@@ -33,23 +33,23 @@ def data_facts(run: RunFolder) -> Pairs:
     return rows
 
 
-def configuration(run: RunFolder) -> Pairs:
+def configuration(run: RunFiles) -> Pairs:
     """The resolved configuration but for the method's own options."""
     return [(k, text(v, "none")) for k, v in run.config.items() if k != "options"]
 
 
-def method_options(run: RunFolder) -> Pairs:
+def method_options(run: RunFiles) -> Pairs:
     """The method's own hyper-parameters."""
     return [(k, text(v, "none")) for k, v in table(run.config.get("options")).items()]
 
 
-def net_name(run: RunFolder) -> str:
+def net_name(run: RunFiles) -> str:
     """The net; of one in a file of the user's own, FILE.py:NAME without where that lies."""
     name = text(run.config.get("net"))
     return Path(name).name if ":" in name else name
 
 
-def circumstances(run: RunFolder) -> Pairs:
+def circumstances(run: RunFiles) -> Pairs:
     """Versions, device and times."""
     about = run.about
     rows = [(name, text(version)) for name, version in table(about.get("versions")).items()]

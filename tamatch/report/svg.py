@@ -59,25 +59,6 @@ def line_chart(
     x_low, x_high = across.ends or steps(lines)
     y_low, y_high = extent(settled(lines, x_high) if fit == "settled" else lines, 1)
     ticks = nice_ticks(min(y_low, 0.0) if fit == "zero" else y_low, y_high)
-    grid = Markup("").join(
-        Markup(
-            '<line class="grid" x1="0" x2="100%" y1="{y:.1f}" y2="{y:.1f}"/>'
-            '<text class="y" x="-8" y="{at:.1f}">{label}</text>'
-        ).format(y=y, at=y + 4, label=label)
-        for tick, label in zip(ticks, tick_labels(ticks, unit), strict=True)
-        for y in [_down(tick, ticks)]
-    )
-    below = Markup("").join(
-        Markup('<text class="x {anchor}" x="{x:.1f}%" y="{y}">{label}</text>').format(
-            x=100 * at,
-            y=_HEIGHT + 18,
-            label=compact(tick) + across.unit,
-            anchor="end" if at > 0.95 else "",
-        )
-        for tick in (nice_ticks(x_low, x_high) if x_high > x_low else [x_low])
-        for at in [share(tick, x_low, x_high)]
-        if 0 <= at <= 1
-    )
     cut = fit == "settled"
     drawn = curves(lines, (x_low, x_high), (ticks[0], ticks[-1]), _HEIGHT, cut=cut)
     return Markup(
@@ -91,11 +72,37 @@ def line_chart(
         legend=_legend(lines, unit) if newest else legend(lines),
         described=_described(title, lines, unit),
         height=_HEIGHT,
-        grid=grid,
-        below=below,
+        grid=_y_axis(ticks, unit),
+        below=_x_axis(x_low, x_high, across.unit),
         curves=drawn,
         x_name=across.name,
     )
+
+
+def _y_axis(ticks: list[float], unit: str) -> Markup:
+    """A line across and a label for each tick."""
+    parts = []
+    for tick, label in zip(ticks, tick_labels(ticks, unit), strict=True):
+        y = _HEIGHT * (1 - share(tick, ticks[0], ticks[-1]))
+        line = Markup(
+            '<line class="grid" x1="0" x2="100%" y1="{y:.1f}" y2="{y:.1f}"/>'
+            '<text class="y" x="-8" y="{at:.1f}">{label}</text>'
+        )
+        parts.append(line.format(y=y, at=y + 4, label=label))
+    return Markup("").join(parts)
+
+
+def _x_axis(low: float, high: float, unit: str) -> Markup:
+    """Labels below the chart."""
+    parts = []
+    for tick in nice_ticks(low, high) if high > low else [low]:
+        at = share(tick, low, high)
+        if 0 <= at <= 1:
+            text = Markup('<text class="x {anchor}" x="{x:.1f}%" y="{y}">{label}</text>')
+            anchor = "end" if at > 0.95 else ""
+            label = compact(tick) + unit
+            parts.append(text.format(x=100 * at, y=_HEIGHT + 18, label=label, anchor=anchor))
+    return Markup("").join(parts)
 
 
 def small_chart(
@@ -161,7 +168,3 @@ def _described(title: str, lines: Sequence[Line], unit: str) -> str:
         finite = [y for _, y in line.points if math.isfinite(y)]
         parts.append(f"{line.name} from {decimal(finite[0])}{unit} to {decimal(finite[-1])}{unit}")
     return f"{title}: {'; '.join(parts)}."
-
-
-def _down(tick: float, ticks: Sequence[float]) -> float:
-    return _HEIGHT * (1 - share(tick, ticks[0], ticks[-1]))

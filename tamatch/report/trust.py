@@ -1,4 +1,4 @@
-"""What trust.json says: marks on held-out images, and where the unlabelled ones stand."""
+"""trust.json: scores on held-out images, and what was predicted of the unlabelled ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FEWEST = 10  # a bin of confidence with fewer images says nothing
 
 
 @dataclass(frozen=True)
-class ClassMarks:
+class ClassCounts:
     """Images of a class, images predicted as it, and those that are both."""
 
     images: int
@@ -47,12 +47,12 @@ class Tile:
 
 @dataclass(frozen=True)
 class Held:
-    """Marks on held-out images; shares are in percent."""
+    """Scores on held-out images; shares are in percent."""
 
     images: int
     low: float  # of the accuracy
     high: float
-    classes: list[ClassMarks]
+    classes: list[ClassCounts]
     pairs: dict[tuple[int, int], int]  # images by true and predicted class
     before: Reliability
     after: Reliability | None
@@ -113,7 +113,7 @@ def _held(content: Mapping[str, object]) -> Held | None:
     low, high = (100 * bound for bound in interval)
     return Held(
         images=images, low=low, high=high,
-        classes=[_marks(entry) for entry in _entries(content.get("classes"))],
+        classes=[_counts(entry) for entry in _entries(content.get("classes"))],
         pairs=_pairs(content.get("confusion")),
         before=before,
         after=_reliability(calibration.get("after")),
@@ -129,8 +129,8 @@ def _entries(value: object) -> list[dict[str, object]]:
     return [table(entry) for entry in value] if isinstance(value, list) else []
 
 
-def _marks(entry: dict[str, object]) -> ClassMarks:
-    return ClassMarks(*(whole(entry.get(name)) or 0 for name in ("images", "predicted", "right")))
+def _counts(entry: dict[str, object]) -> ClassCounts:
+    return ClassCounts(*(whole(entry.get(name)) or 0 for name in ("images", "predicted", "right")))
 
 
 def _pairs(value: object) -> dict[tuple[int, int], int]:

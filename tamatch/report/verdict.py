@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from .facts import Facts, facts_of
-from .folder import RunFolder
+from .folder import RunFiles
 from .paired import Paired, paired
 from .values import whole
 from .words import percent
@@ -28,7 +28,7 @@ class Verdict:
     tone: str  # "good", "bad" or "open"
 
 
-def verdict_of(folder: RunFolder) -> Verdict:
+def verdict_of(folder: RunFiles) -> Verdict:
     """The verdict on a run folder, image by image where both have their predictions."""
     run, inner = facts_of(folder), folder.baseline
     labelled = whole(folder.data.get("labelled"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import webbrowser
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +33,6 @@ def review(
     browser: bool = True,
     net: str | None = None,
     data: str | None = None,
-    say: Callable[[str], None] = print,
 ) -> None:
     """Serve the page of a finished run until Ctrl-C; every label is in the file at once.
 
@@ -70,7 +68,7 @@ def review(
             store=store,
             net=net,
         )
-        serve(server, browser=browser, say=say)
+        serve(server, browser=browser)
 
 
 def label_file(wanted: Path | None, run: Run) -> Path:
@@ -78,13 +76,13 @@ def label_file(wanted: Path | None, run: Run) -> Path:
     return wanted or Path(run.labels or LABELS)
 
 
-def serve(server: Server, *, browser: bool, say: Callable[[str], None]) -> None:
+def serve(server: Server, *, browser: bool) -> None:
     """Say where the page is, show it, and say at the end what was done."""
     gate, session = server.gate, server.session
     try:
-        say(f"{len(session.files):,} unlabelled images. {describe(session.store)}")
-        say(f"Open {gate.address(gate.token)}")
-        say("The address works on this machine only. Ctrl-C ends; every label is saved at once.")
+        print(f"{len(session.files):,} unlabelled images. {describe(session.store)}")
+        print(f"Open {gate.address(gate.token)}")
+        print("The address works on this machine only. Ctrl-C ends; every label is saved at once.")
         if browser and has_screen():
             webbrowser.open(gate.address(gate.ticket))
         server.serve_forever()
@@ -92,9 +90,9 @@ def serve(server: Server, *, browser: bool, say: Callable[[str], None]) -> None:
         pass
     finally:
         server.server_close()
-    say(f"\n{describe(session.store)}")
+    print(f"\n{describe(session.store)}")
     if any(session.store.labels.values()):
-        say(f"Train on them: {session.next_command()}")
+        print(f"Train on them: {session.next_command()}")
 
 
 def describe(store: LabelFile) -> str:

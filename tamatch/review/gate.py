@@ -1,4 +1,4 @@
-"""Who may talk to the page: the person at this machine, and nobody else."""
+"""Access control of the review page: the person at this machine, and nobody else."""
 
 from __future__ import annotations
 

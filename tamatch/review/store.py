@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ..data import DataSet
-from ..data.labels import apart, folder_of, known_rows
+from ..data.labels import folder_of, known_rows, refuse_table_inside
 from ..data.layout import printable
 from ..data.table import LABEL, NAME, read_table
 from ..errors import DataError, UsageError
@@ -99,7 +99,7 @@ def table(rows: Sequence[tuple[str, str]]) -> bytes:
 @contextmanager
 def opened(path: Path, data: DataSet, place: Path) -> Iterator[LabelFile]:
     """The labels of these data, for one process at a time; `place` is where the data lie."""
-    apart(path, place)
+    refuse_table_inside(path, place)
     if path.is_dir():
         raise UsageError(f"--labels {path} is a folder; give a file.")
     with locked(path.with_name(f".{path.name}.lock"), str(path)):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..data import DataSet, Progress, Split
+from ..data import DataSet, OnProgress, Split
 from ..runs.model import Model
 from ..step.source import OnHost
 from .picking import Floats, Indices, pick_order
@@ -20,7 +20,7 @@ class Survey:
     probabilities: Floats  # (n, C)
 
 
-def survey(model: Model, data: DataSet, split: Split, progress: Progress | None = None) -> Survey:
+def survey(model: Model, data: DataSet, split: Split, progress: OnProgress | None = None) -> Survey:
     """Look at the pool once, and put it in the order of `pick_order`."""
     pool = np.sort(split.unknown)  # equally useful ones come in the order of the data
     seen = np.concatenate([pool, split.labelled])
@@ -31,7 +31,7 @@ def survey(model: Model, data: DataSet, split: Split, progress: Progress | None 
 
 
 def outputs(
-    model: Model, data: DataSet, indices: Indices, progress: Progress | None = None
+    model: Model, data: DataSet, indices: Indices, progress: OnProgress | None = None
 ) -> tuple[Floats, Floats]:
     """(n, C) probabilities and (n, D) features of these images."""
     rows: list[tuple[Floats, Floats]] = []

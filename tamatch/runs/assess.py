@@ -22,10 +22,10 @@ from ..judge.trust import LEVEL, Trust, measure
 from ..report.sheet import sheet
 from ..report.tiles import MOST
 from ..step.engine import Engine
-from ..step.exam import LINE, Exam, Pool
+from ..step.subset import PREDICTION_COLUMNS, Pool, Subset
 from ..storage.files import write_bytes, write_json
 from ..storage.spreadsheet import write_table
-from .standing import COLUMNS, Standing, standing, summary
+from .pool_predictions import COLUMNS, PoolPredictions, predict_pool, summary
 
 NOT_MEASURED = (
     "no labelled image was held out. Add a test folder, or hold N labelled images of each class "
@@ -41,9 +41,9 @@ class Assessment:
     measured_on: str  # "test", "validation", or "" where no labels were held out
     trust: Trust | None
     probabilities: Mapping[str, Floats]  # by part, with the temperature
-    exams: Mapping[str, Exam]
+    held_out: Mapping[str, Subset]
     pool: Pool | None
-    standing: Standing | None
+    pool_predictions: PoolPredictions | None
     shares: dict[str, Any] | None  # what there is to say of the pool as a whole
 
     @property
@@ -53,26 +53,26 @@ class Assessment:
         return 1.0 if fitted is None else fitted
 
 
-def assess(engine: Engine, exams: Mapping[str, Exam], pool: Pool | None) -> Assessment:
+def assess(engine: Engine, held_out: Mapping[str, Subset], pool: Pool | None) -> Assessment:
     """Ask the final net about all held-out and all unlabelled images, once."""
-    raw = {k: engine.probabilities(exam.images).cpu().numpy() for k, exam in exams.items()}
-    measured_on = next((kind for kind in ("test", "validation") if kind in exams), "")
+    raw = {k: engine.probabilities(part.images).cpu().numpy() for k, part in held_out.items()}
+    measured_on = next((kind for kind in ("test", "validation") if kind in held_out), "")
     trust, temperature = None, 1.0
     if measured_on:
-        calibration = calibration_of(raw, exams)
-        trust = measure(raw[measured_on], exams[measured_on].labels.numpy(), calibration)
+        calibration = calibration_of(raw, held_out)
+        trust = measure(raw[measured_on], held_out[measured_on].labels.numpy(), calibration)
         temperature = calibration.temperature or 1.0
-    found = standing(engine, pool, temperature) if pool is not None and len(pool) else None
+    found = predict_pool(engine, pool, temperature) if pool is not None and len(pool) else None
     shares = None
     if pool is not None and found is not None:
         shares = summary(found, pool, engine.method)
     spoken = {kind: tempered(p, temperature) for kind, p in raw.items()}
-    return Assessment(measured_on, trust, spoken, exams, pool, found, shares)
+    return Assessment(measured_on, trust, spoken, held_out, pool, found, shares)
 
 
-def calibration_of(p: Mapping[str, Floats], exams: Mapping[str, Exam]) -> Calibration:
+def calibration_of(p: Mapping[str, Floats], held_out: Mapping[str, Subset]) -> Calibration:
     """The temperature by the validation images, judged by the test images where there are any."""
-    labels = {kind: exam.labels.numpy() for kind, exam in exams.items()}
+    labels = {kind: part.labels.numpy() for kind, part in held_out.items()}
     if "validation" not in p:
         return uncalibrated(p["test"], labels["test"], NOT_FITTED)
     if "test" not in p:
@@ -85,22 +85,25 @@ def write(found: Assessment, folder: Path) -> None:
     content: dict[str, Any] = {"measured_on": found.measured_on or None, "pool": found.shares}
     content |= {"reason": NOT_MEASURED} if found.trust is None else in_words(found.trust)
     for kind, p in found.probabilities.items():
-        exam = found.exams[kind]
-        lines = [exam.line(i, int(c), float(p[i, c])) for i, c in enumerate(p.argmax(-1))]
-        write_table(folder / "predictions" / f"{kind}.csv", LINE, lines)
+        part = found.held_out[kind]
+        lines = [part.line(i, int(c), float(p[i, c])) for i, c in enumerate(p.argmax(-1))]
+        write_table(folder / "predictions" / f"{kind}.csv", PREDICTION_COLUMNS, lines)
         if kind == found.measured_on:
-            for name, places in notable(p, exam.labels.numpy()).items():
+            for name, places in notable(p, part.labels.numpy()).items():
                 content[name] = [
-                    {**dict(zip(LINE, lines[i], strict=True)), "confidence": float(p[i].max())}
+                    {
+                        **dict(zip(PREDICTION_COLUMNS, lines[i], strict=True)),
+                        "confidence": float(p[i].max()),
+                    }
                     for i in places
                 ]
-                picture(folder, name, exam, places)
-    if found.pool is not None and found.standing is not None:
-        write_pool(found.pool, found.standing, folder)
+                picture(folder, name, part, places)
+    if found.pool is not None and found.pool_predictions is not None:
+        write_pool(found.pool, found.pool_predictions, folder)
     write_json(folder / "trust.json", content)
 
 
-def write_pool(pool: Pool, found: Standing, folder: Path) -> None:
+def write_pool(pool: Pool, found: PoolPredictions, folder: Path) -> None:
     """Every unlabelled image, and again those that were never accepted."""
     everything = found.lines(pool, range(len(pool)))
     write_table(folder / "predictions" / "pool.csv", COLUMNS, everything)
@@ -129,6 +132,6 @@ def notable(p: Floats, labels: Indices) -> dict[str, Indices]:
     }
 
 
-def picture(folder: Path, name: str, exam: Exam, places: Indices) -> None:
+def picture(folder: Path, name: str, part: Subset, places: Indices) -> None:
     if len(places):
-        write_bytes(folder / "pictures" / f"{name}.jpg", sheet(exam.pixels(places[:MOST])))
+        write_bytes(folder / "pictures" / f"{name}.jpg", sheet(part.pixels(places[:MOST])))

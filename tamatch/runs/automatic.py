@@ -1,10 +1,10 @@
-"""What the user left open, filled in: data and machine are asked, `choose` has the rules."""
+"""Chooses what the user left open: asks the data and the machine, by the rules of `choose`."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from ..settings.config import TARGET, Run, configure, stated, target_follows
 from ..settings.hardware import native_bf16, pick_device, pick_precision
 from ..settings.start import side_of, start_of
 from ..step.engine import WARM_STEPS, Engine
-from ..step.exam import Exam
+from ..step.subset import Subset
 from ..step.timing import timed, wait
 from .build import baseline_config, data_of, engine_of
 from .lineage import split_of
@@ -88,7 +88,7 @@ def decide(
     """
     began = time.perf_counter()
     draft = Draft({k: v for k, v in given.items() if v is not None}, config)
-    user, taken = (stated(draft.given, config, taken=also) for also in (False, True))
+    user, inherited = (stated(draft.given, config, inherit=also) for also in (False, True))
     if limit is not None and "steps" in user:
         raise UsageError("--steps and --time say the same thing twice: give one of them.")
     own = draft.run.data not in DATASETS
@@ -96,14 +96,11 @@ def decide(
         return Decided(draft.run)
 
     # what a run to start from says of its length gives way to a time limit
-    said = {k for k, v in taken.items() if v is not None}
+    said = {k for k, v in inherited.items() if v is not None}
     fixed = {k for k in said if limit is None or k in user or k not in PACE}
-    device, available = pick_device(draft.run.device), torch.get_num_threads()
+    device = pick_device(draft.run.device)
     if own:
-        place = own_path(draft.run.data)
-        side = None if "size" in fixed else side_of(place)
-        arrays, gpu = place.suffix == ".npz", device.type == "cuda"
-        draft.take(start_of(draft.run, fixed, side, arrays=arrays, gpu=gpu))
+        draft.take(size_and_net(draft.run, fixed, device))
     with counting("reading images") as count:
         data = data_of(draft.run, draft.run.size, count)
     split = split_of(draft.run, data)
@@ -112,9 +109,8 @@ def decide(
         draft.take(choose.flips())
         draft.take(pool_batch(draft.run, gpu=device.type == "cuda"))
         draft.take(precision_of(draft.run, device))
-    timed_run = limit is not None or "steps" not in fixed
-    if own and timed_run and available > 1 and device.type == "cpu" and "threads" not in fixed:
-        draft.take(threads_of(draft.run, data, split, available))
+        if "threads" not in fixed and (limit is not None or "steps" not in fixed):
+            draft.take(threads_of(draft.run, data, split, device))
     if limit is not None:
         speeds = measured(draft.run, data, split, runs)
         left = choose.parse_time(limit) - ENDING - (time.perf_counter() - began)
@@ -130,6 +126,14 @@ def decide(
     run, occasion = draft.run, f"{len(data.images):,} images on {machine(device, draft.run)}"
     remarks = (outlook_of(run, split), balance_of(run, user, data, split)) if own else ()
     return Decided(run, told, occasion, tuple(filter(None, remarks)))
+
+
+def size_and_net(run: Run, fixed: Container[str], device: torch.device) -> Chosen:
+    """By the images themselves and, where the run starts from weights, by these."""
+    place = own_path(run.data)
+    side = None if "size" in fixed else side_of(place)
+    arrays, gpu = place.suffix == ".npz", device.type == "cuda"
+    return start_of(run, fixed, side, arrays=arrays, gpu=gpu)
 
 
 def outlook_of(run: Run, split: Split) -> str:
@@ -171,8 +175,11 @@ def steps_of(run: Run, data: DataSet, split: Split, device: torch.device, runs: 
     return choose.at_most(choose.CPU_SECONDS - ENDING, wanted, speeds)
 
 
-def threads_of(run: Run, data: DataSet, split: Split, available: int) -> Chosen:
-    """One thread or all of them, by doing some real steps with each."""
+def threads_of(run: Run, data: DataSet, split: Split, device: torch.device) -> Chosen:
+    """One thread or all of them on a CPU, by doing some real steps with each."""
+    available = torch.get_num_threads()
+    if device.type != "cpu" or available == 1:
+        return NOTHING
     alone, together = (
         speed_of(replace(run, threads=count), data, split).step for count in (1, available)
     )
@@ -237,7 +244,7 @@ def speed_of(run: Run, data: DataSet, split: Split) -> Speed:
 
 def seconds_to_predict(engine: Engine, data: DataSet, split: Split) -> float:
     """Of one image, in a batch of some that lie at hand."""
-    sample = Exam(data, split.labelled[:SAMPLE], engine.device)
+    sample = Subset(data, split.labelled[:SAMPLE], engine.device)
     wait(engine)
     began = time.perf_counter()
     engine.probabilities(sample.images)

@@ -13,13 +13,13 @@ from torch import nn
 
 from .. import methods, nets
 from ..augment import Augment, Policy
-from ..data import DataSet, Progress, Split, SplitPlan, load, shares
+from ..data import DataSet, OnProgress, Split, SplitPlan, load, shares
 from ..errors import DataError, UsageError
-from ..machine.state import give_memory
+from ..machine.state import make_buffers_contiguous
 from ..methods.base import Method
 from ..nets.base import Net
 from ..nets.norm import set_momentum, share_norms
-from ..nets.own import rehearse
+from ..nets.user_net import dry_run_net
 from ..nets.weights import load_weights, zero_head
 from ..settings.compiler import accelerate
 from ..settings.config import Run, method_options
@@ -32,8 +32,8 @@ from ..step.source import Draw, Resident, Source, Streamed
 from ..storage.folder import RunFolder
 from ..types import Task
 from ..usercode import blaming
+from .dry_run import check_built, dry_run_method
 from .model import Model
-from .rehearsal import check_built, try_method
 
 Say = Callable[[str], None]
 
@@ -44,17 +44,17 @@ COLOURS = {  # mean and spread of the colours that published weights were traine
 }
 
 
-def nobody(text: str) -> None:
-    """Is told in vain."""
+def silent(text: str) -> None:
+    """Says nothing."""
 
 
-def engine_of(run: Run, data: DataSet, split: Split, say: Say = nobody) -> Engine:
+def engine_of(run: Run, data: DataSet, split: Split, say: Say = silent) -> Engine:
     """An engine at step 0, on the device the run asks for.
 
     `say` is told of loaded weights and of images that do not live on the device.
     """
     device, autocast = machine_of(run)
-    with drawing(run):
+    with seeded(run):
         net = net_of(run, data, say)
         method = method_of(run, net, task_of(run, data, split), device)
     policy = Policy(
@@ -66,7 +66,7 @@ def engine_of(run: Run, data: DataSet, split: Split, say: Say = nobody) -> Engin
     engine = assembled(run, method, source, views, autocast, say)
     if nets.is_own(run.net):
         with engine.precision():
-            rehearse(net, run.net, data.size, device)
+            dry_run_net(net, run.net, data.size, device)
     return ready(run, engine, say)
 
 
@@ -79,8 +79,8 @@ def machine_of(run: Run) -> tuple[torch.device, torch.dtype | None]:
 
 
 @contextmanager
-def drawing(run: Run) -> Iterator[None]:
-    """Torch's generator starts from here, and comes out as it went in: it is the user's."""
+def seeded(run: Run) -> Iterator[None]:
+    """Seed torch's generator in here, and restore the user's state of it afterwards."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(keyed(run.seed, SEEDS["init"]) >> 1)
         yield
@@ -101,12 +101,12 @@ def net_of(run: Run, data: DataSet, say: Say) -> Net:
 
 def method_of(run: Run, net: Net, task: Task, device: torch.device) -> Method:
     """The method around its net, both on the device."""
-    own, what = is_own(run), f"--method {run.method}"
+    own, what = methods.is_own(run.method), f"--method {run.method}"
     with blaming(what, "building it") if own else nullcontext():
         method = methods.get(run.method)(net, task, ema=run.ema, **run.options)
     if own:
         check_built(method, what)
-        give_memory(method)
+        make_buffers_contiguous(method)
     if run.norm_momentum is not None:
         set_momentum(method, run.norm_momentum)
     share_norms(method)
@@ -114,11 +114,6 @@ def method_of(run: Run, net: Net, task: Task, device: torch.device) -> Method:
     if device.type == "cuda" and net.channels_last:
         method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return method
-
-
-def is_own(run: Run) -> bool:
-    """Whether the method is code of the user's own."""
-    return run.method not in methods.METHODS
 
 
 def draw_of(run: Run, method: Method) -> Draw:
@@ -133,7 +128,7 @@ def assembled(
     source: Source,
     views: Augment,
     autocast: torch.dtype | None,
-    say: Say = nobody,
+    say: Say = silent,
 ) -> Engine:
     """The engine that trains a method on what the source and the views make of its images."""
     net, cuda = cast(Net, method.net), source.device.type == "cuda"
@@ -141,8 +136,8 @@ def assembled(
         method, lr=run.lr, weight_decay=run.weight_decay, layer_decay=run.layer_decay,
         depth_of=net.depth_of,
     )  # fmt: skip
-    if run.graph and cuda and net.waits is not None:
-        say(f"The net waits for the GPU ({net.waits}): its steps run without a CUDA graph.")
+    if run.graph and cuda and net.sync_point is not None:
+        say(f"The net waits for the GPU ({net.sync_point}): its steps run without a CUDA graph.")
     return Engine(
         method,
         optim.build_optimizer(run.optimizer, groups),
@@ -150,14 +145,14 @@ def assembled(
         views,
         Pace(run.steps, run.warmup, keyed(run.seed, SEEDS["steps"])),
         autocast=autocast,
-        graph=run.graph and cuda and net.waits is None,
+        graph=run.graph and cuda and net.sync_point is None,
     )
 
 
-def ready(run: Run, engine: Engine, say: Say = nobody) -> Engine:
+def ready(run: Run, engine: Engine, say: Say = silent) -> Engine:
     """The same engine, after a trial where the method is the user's own, and as fast as it can."""
-    if is_own(run):
-        try_method(engine, run.method)
+    if methods.is_own(run.method):
+        dry_run_method(engine, run.method)
     if run.compile and engine.device.type == "cuda":
         accelerate(cast(Net, engine.method.net), engine.method, say)
     return engine
@@ -176,14 +171,14 @@ def baseline_config(run: Run) -> Run:
     )
 
 
-def data_of(run: Run, size: int | None, progress: Progress | None = None) -> DataSet:
+def data_of(run: Run, size: int | None, progress: OnProgress | None = None) -> DataSet:
     """The data of a run, with the labels that were given to it."""
     root, labels = (Path(p) if p else None for p in (run.root, run.labels))
     return normalised(load(run.data, root, size, progress, labels), run)
 
 
 def normalised(data: DataSet, run: Run) -> DataSet:
-    """The data with the mean and spread of colours that the run takes for 0 and 1."""
+    """The data with the mean and spread of colours that the run normalises by."""
     if run.normalise == "own":
         return data
     mean, std = COLOURS[run.normalise]

@@ -1,4 +1,4 @@
-"""What a run's method says of its own labelled images when it is trained without them."""
+"""Cross-validation: the models of a run when it is trained without a part of its labels."""
 
 from __future__ import annotations
 

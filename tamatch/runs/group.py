@@ -42,7 +42,7 @@ class Group:
         for job, run in zip(self.jobs, found["runs"], strict=True):
             cells = (words(run.get(name), scale[name]) for name in names)
             rows.append((job.progress.name, *(("failed",) if "failed" in run else cells)))
-        over = (f"{words(**found[name], scale=scale[name])}" for name in names)
+        over = (words(**found[name], scale=scale[name]) for name in names)
         return [*rows, ("mean ± std (n − 1)", *over)]
 
 

@@ -1,4 +1,4 @@
-"""The runs that a run goes on from: what they have learnt says nothing of images unseen."""
+"""The runs that a run was started from, and which images these have learnt from."""
 
 from __future__ import annotations
 

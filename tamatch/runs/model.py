@@ -18,8 +18,8 @@ from .. import nets
 from ..augment import Augment, Policy
 from ..data.dataset import Pixels
 from ..data.decode import Unreadable, decode, square_of
-from ..errors import DataError, UsageError
-from ..machine.room import Rows
+from ..errors import DataError, UsageError, one_line
+from ..machine.out_of_memory import Rows
 from ..storage.files import read_json, write_bytes, write_json
 
 if TYPE_CHECKING:
@@ -91,10 +91,9 @@ def fill(net: nn.Module, tensors: dict[str, Tensor], complaint: str) -> None:
     try:
         net.load_state_dict(tensors)
     except RuntimeError as error:
-        reason = " ".join(str(error).split())[:REASON]
         raise UsageError(
-            f"the weights in {complaint} as it is now ({reason}). Give the code they were "
-            "trained with."
+            f"the weights in {complaint} as it is now ({one_line(error, REASON)}). "
+            "Give the code they were trained with."
         ) from None
 
 
@@ -137,7 +136,7 @@ class Model:
         except UsageError:
             raise
         except Exception as error:
-            reason = " ".join(str(error).split())[:REASON]
+            reason = one_line(error, REASON)
             raise DataError(
                 f"the model in {folder} is damaged ({reason}). Copy it again, or train again."
             ) from None

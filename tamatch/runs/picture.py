@@ -18,22 +18,17 @@ TILE = 64  # pixels of an image in the picture, at least
 
 
 def save_views(engine: Engine, path: Path) -> None:
-    """One row a view, one column an image: the first batch of the run."""
+    """The first batch of the run: one row a view, one column an image."""
     engine.source.prepare(0)
-    start = torch.zeros_like(engine.at)
-    id_x, id_u = engine.source.ids(start)
-    views = engine.method.views
-    pools = [(0, id_x, ("plain", *views.x))]
-    if views.u:
-        pools.append((1, id_u, ("plain", *views.u)))
+    start = torch.zeros_like(engine.device_step)
+    batch = engine.batch(start)
     rows = []
-    for pool, ids, names in pools:
-        images = engine.source.images(pool, ids)
-        slot = engine.batch.slots[pool]
-        for i, name in enumerate(names):  # the plain view comes first and draws nothing
-            seen = engine.augment(name, images, start, slot, stream=16 * pool + i - 1)
-            rows.append(seen[:COLUMNS])
-    write_bytes(path, _png(torch.stack([_fill(row) for row in rows]), engine))
+    for pool, ids, views in ((0, batch.id_x, batch.x), (1, batch.id_u, batch.u)):
+        if views:
+            images = engine.source.images(pool, ids)
+            plain = engine.augment("plain", images, start, engine.batch.slots[pool], stream=0)
+            rows += [plain, *views]
+    write_bytes(path, _png(torch.stack([_fill(row[:COLUMNS]) for row in rows]), engine))
 
 
 def _fill(row: Tensor) -> Tensor:

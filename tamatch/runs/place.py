@@ -1,4 +1,4 @@
-"""Where a run goes, if nobody says so, and where it must not go."""
+"""Where a run is put by default, where it must not be, and what resumes it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ..data.layout import TABLES
 from ..errors import UsageError
 from ..settings.config import Run
 from ..storage.folder import RunFolder
+from ..storage.seedfolder import SeedFolder
 
 
 def default_folder(run: Run) -> Path:
@@ -27,12 +28,12 @@ def default_folder(run: Run) -> Path:
     return Path("runs") / f"{data}-{name}-s{run.seed}"
 
 
-def goes_on(folders: Sequence[RunFolder], home: Path | None = None) -> str:
-    """What goes on with these runs, all of which may be in one folder.
+def resume_command(folders: Sequence[RunFolder], home: SeedFolder | None = None) -> str:
+    """The command that resumes these runs, all of them if they share the folder `home`.
 
-    A command; or a call, where they need code that was handed over in Python and no file has.
+    It is a Python call where they need objects that were given in Python and are in no file.
     """
-    paths = [str(folder.path) for folder in folders] if home is None else [str(home)]
+    paths = [str(folder.path) for folder in folders] if home is None else [str(home.path)]
     configs = [folder.read()["config"] for folder in folders]
     names = {what: [str(config.get(what)) for config in configs] for what in ("method", "net")}
     handed = [w for w, found in names.items() if any(n.startswith(usercode.HANDED) for n in found)]

@@ -1,8 +1,7 @@
-"""What a run writes down of itself, and what it refuses to go on without."""
+"""What run.json says of a run, checked when it is resumed, and remarks on its data."""
 
 from __future__ import annotations
 
-import datetime
 import platform
 import shlex
 from collections.abc import Iterator, Mapping
@@ -21,7 +20,8 @@ from ..settings.config import RUN_OPTIONS, Run, method_options
 from ..settings.hardware import pick_precision
 from ..settings.options import Option, typed
 from ..step.engine import Engine
-from ..step.exam import Pool
+from ..step.subset import Pool
+from ..storage.files import timestamp
 from ..storage.folder import RunFolder
 from ..storage.spreadsheet import write_table
 from .progress import Progress
@@ -69,7 +69,7 @@ def record_facts(
         precision=pick_precision(run, engine.device), images=engine.source.place,
         classes=list(data.classes), data=facts, seen=seen,
         parameters=sum(p.numel() for p in engine.method.net.parameters()),
-        times={"started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")},
+        times={"started": timestamp()},
     )  # fmt: skip
 
 
@@ -140,7 +140,7 @@ def tell_of_seen(run: Run, split: Split, seen: Mapping[str, int], progress: Prog
             )
 
 
-def tell_of_no_exam(progress: Progress) -> None:
+def tell_of_no_held_out(progress: Progress) -> None:
     """Better known before a long run than after it."""
     progress.say(
         "There are no test images, so that no error will be measured. --validation-per-class N "

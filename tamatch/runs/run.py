@@ -21,7 +21,7 @@ from ..machine import launch
 from ..machine.signals import StopSignals
 from ..settings.config import Run, configure, resolve
 from ..step.engine import Engine
-from ..step.exam import Pool
+from ..step.subset import Pool
 from ..storage import checkpoint
 from ..storage.files import read_json, write_bytes
 from ..storage.folder import RunFolder
@@ -29,22 +29,22 @@ from ..storage.paths import config_path, path_of
 from .automatic import Decided, decide
 from .build import baseline_config, data_of, engine_of
 from .lineage import learnt_by, lineage, split_of
+from .loop import Outcome, take_part, train_to_end
 from .model import Facts
 from .picture import save_views
-from .place import default_folder, goes_on, refuse_inside
+from .place import default_folder, refuse_inside, resume_command
 from .progress import Progress
 from .record import (
     command,
     record_facts,
     record_skipped,
     seen_of,
-    tell_of_no_exam,
+    tell_of_no_held_out,
     tell_of_no_pool,
     tell_of_seen,
     tell_of_skipped,
 )
-from .shelf import Shelf
-from .together import Outcome, accompany, go
+from .shared_data import SharedData
 from .training import Training
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def advice(folder: RunFolder) -> Iterator[None]:
     except StorageError as error:
         saved = checkpoint.found(folder.checkpoints)
         kept = f"The checkpoint {saved[-1].name} is intact. " if saved else ""
-        again = f"{goes_on([folder])} goes on" if folder.record.exists() else "try again"
+        again = f"{resume_command([folder])} goes on" if folder.record.exists() else "try again"
         raise StorageError(f"{error} {kept}When there is room again, {again}.") from error
 
 
@@ -198,12 +198,12 @@ class Job:
     run: Run
     folder: RunFolder
     progress: Progress
-    beside: bool = False  # it is the baseline of one whose data were spoken of before
+    is_baseline: bool = False  # of a run that has told of the data, which are the same
 
     @property
     def baseline(self) -> Job:
         run, folder = baseline_config(self.run), self.folder.baseline
-        return Job(run, folder, self.progress, beside=True)
+        return Job(run, folder, self.progress, is_baseline=True)
 
 
 def complete(run: Run, folder: RunFolder, *, quiet: bool = False) -> Finished:
@@ -270,7 +270,7 @@ def follow(method: AnyMethod | None = None, net: AnyNet | None = None) -> Finish
             split = Split(**{role: order["split"][role].numpy() for role in ROLES})
             engine = engine_of(run, data, split)
             engine.load_state_dict(order["state"])
-            accompany(engine, stop)
+            take_part(engine, stop)
     return Finished(Path(order["path"]), order["result"], order["baseline"])
 
 
@@ -293,10 +293,10 @@ def one_run(run: Run, folder: RunFolder, progress: Progress) -> dict[str, Any]:
 
 def train_all(jobs: Sequence[Job]) -> list[Outcome]:
     """Train what is left of these runs; of one that is finished, the result is read."""
-    shelf = Shelf()
+    shared = SharedData()
     there = [result_in(job.folder) for job in jobs]
-    left = [prepared(job, shelf) for job, end in zip(jobs, there, strict=True) if end is None]
-    made = iter(go(left) if left else [])
+    left = [prepared(job, shared) for job, end in zip(jobs, there, strict=True) if end is None]
+    made = iter(train_to_end(left) if left else [])
     return [next(made) if end is None else end for end in there]
 
 
@@ -307,23 +307,23 @@ def result_in(folder: RunFolder) -> dict[str, Any] | None:
     return result
 
 
-def prepared(job: Job, shelf: Shelf) -> Training:
+def prepared(job: Job, shared: SharedData) -> Training:
     """A run at its newest checkpoint; other processes, where there are some, are told of it."""
     state, messages = checkpoint.newest(job.folder.checkpoints)
     for message in messages:
         job.progress.say(message)
-    training, split = prepare(job, shelf, started=state is not None)
+    training, split = prepare(job, shared, started=state is not None)
     training.resume(state)
     dist.from_first(order_of(job.run, job.folder, split, training.engine))
     return training
 
 
-def prepare(job: Job, shelf: Shelf, *, started: bool) -> tuple[Training, Split]:
+def prepare(job: Job, shared: SharedData, *, started: bool) -> tuple[Training, Split]:
     """Read the data, build the engine, and write down what the run stands on."""
     run, folder, progress = job.run, job.folder, job.progress
-    data = shelf.data(run)
+    data = shared.data(run)
     record_skipped(folder, data)
-    if not job.beside:
+    if not job.is_baseline:
         tell_of_skipped(data, progress)
     split = split_of(run, data, folder.split)
     # a checkpoint has the weights
@@ -335,14 +335,14 @@ def prepare(job: Job, shelf: Shelf, *, started: bool) -> tuple[Training, Split]:
         save_views(engine, folder.views)
     parts = {"validation": split.validation, "test": split.test}
     device = engine.device if engine.source.place == "device" else None
-    exams = {k: shelf.exam(data, part, device) for k, part in parts.items() if len(part)}
+    held_out = {k: shared.subset(data, part, device) for k, part in parts.items() if len(part)}
     facts = Facts(nets.title(run.net), data.classes, data.size, data.mean, data.std)
     pool = Pool(data, split) if engine.method.views.u else None
     if pool is not None and not started:
         tell_of_no_pool(pool, len(split.labelled), progress)
-    if not started and not job.beside:
-        if not exams:
-            tell_of_no_exam(progress)
+    if not started and not job.is_baseline:
+        if not held_out:
+            tell_of_no_held_out(progress)
         if run.data not in DATASETS:
             tell_of_seen(run, split, seen, progress)
-    return Training(run, engine, folder, exams, facts, progress, pool), split
+    return Training(run, engine, folder, held_out, facts, progress, pool), split

@@ -18,7 +18,7 @@ from ..storage.paths import config_path, path_of
 from ..storage.seedfolder import SeedFolder, runs_in
 from .automatic import decide
 from .group import Group
-from .place import default_folder, goes_on, refuse_inside
+from .place import default_folder, refuse_inside, resume_command
 from .progress import Progress, Screen
 from .run import Finished, Job, begin, complete_all, stored_config, tell
 
@@ -68,7 +68,7 @@ def start(
     home = None if out is None else SeedFolder(path_of(out, "out takes a folder"))
     folders = home.runs(numbers) if home else [*map(usual_folder, runs)]
     refuse_inside(home.path if home else folders[0].path, runs[0].data)
-    with ExitStack() as held, saying(home, folders):
+    with ExitStack() as held, advising_resume(home, folders):
         if home is not None:
             held.enter_context(home.taken(numbers))
         refuse_begun(home, folders, overwrite=overwrite)
@@ -100,7 +100,7 @@ def go_on(
     runs = [stored_config(folder, method) for folder in folders]  # an error, if one is no run
     for run in runs:
         nets.stand_in(run.net, net)
-    with ExitStack() as held, saying(home, folders):
+    with ExitStack() as held, advising_resume(home, folders):
         for folder in folders:
             held.enter_context(folder.held())
         return completed(home, jobs_of(runs, folders, quiet=quiet))
@@ -143,26 +143,22 @@ def usual_folder(run: Run) -> RunFolder:
 def refuse_begun(home: SeedFolder | None, folders: Sequence[RunFolder], *, overwrite: bool) -> None:
     begun = [folder for folder in folders if folder.record.exists() and folder.begun()]
     if begun and not overwrite:
+        command = resume_command(begun, home)
         raise UsageError(
-            f"{begun[0].path} is there already. {again(home, begun)} goes on with what is not "
-            "finished, --overwrite deletes it."
+            f"{begun[0].path} is there already. {command} goes on with what is not finished, "
+            "--overwrite deletes it."
         )
 
 
-def again(home: SeedFolder | None, folders: Sequence[RunFolder]) -> str:
-    """What goes on with all."""
-    return goes_on(folders, None if home is None else home.path)
-
-
 @contextmanager
-def saying(home: SeedFolder | None, folders: Sequence[RunFolder]) -> Iterator[None]:
-    """What stops one of them stops all: say how to go on with all."""
+def advising_resume(home: SeedFolder | None, folders: Sequence[RunFolder]) -> Iterator[None]:
+    """Add to what stops the runs how to resume all of them."""
     try:
         yield
     except Stopped as stopped:
-        number, how = stopped.exit_code - 128, again(home, folders)
+        number, how = stopped.exit_code - 128, resume_command(folders, home)
         raise Stopped(number, f"stopped; all is saved. {how} goes on from there.") from None
     except StorageError as error:
         begun = all(folder.record.exists() for folder in folders)
-        then = f"{again(home, folders)} goes on" if begun else "try again"
+        then = f"{resume_command(folders, home)} goes on" if begun else "try again"
         raise StorageError(f"{error} When there is room again, {then}.") from error

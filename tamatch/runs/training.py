@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -12,21 +11,22 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError, NumericError
-from ..machine.room import NoRoom, clear
+from ..machine.out_of_memory import OutOfMemory, free_memory
 from ..settings.conditions import compare, conditions
 from ..settings.config import Run
 from ..step.diagnosis import explain, overflow
 from ..step.engine import Engine
-from ..step.exam import Exam, Pool, headline
 from ..step.guard import ALLOWED
 from ..step.memory import estimate, too_large
+from ..step.subset import Pool, Subset
 from ..storage import checkpoint
 from ..storage.events import Events
-from ..storage.files import write_json
+from ..storage.files import timestamp, write_json
 from ..storage.folder import RunFolder
 from . import assess
 from .model import Facts, Model
 from .progress import Progress
+from .result import result_of
 from .watch import Watch
 
 
@@ -38,13 +38,13 @@ class Training:
         run: Run,
         engine: Engine,
         folder: RunFolder,
-        exams: dict[str, Exam],
+        held_out: dict[str, Subset],
         facts: Facts,
         progress: Progress,
         pool: Pool | None = None,
     ) -> None:
         self.run, self.engine, self.folder = run, engine, folder
-        self.exams, self.facts, self.progress = exams, facts, progress
+        self.held_out, self.facts, self.progress = held_out, facts, progress
         self.pool = pool
         self.watch = None if pool is None else Watch(run, engine, pool, folder, progress)
         self.steps = engine.pace.steps
@@ -73,7 +73,7 @@ class Training:
     def begin(self) -> None:
         """What comes before the first step of this process."""
         self.began = time.perf_counter()
-        self.memory = estimate(self.engine, self.exams.values())
+        self.memory = estimate(self.engine, self.held_out.values())
         self.folder.update(status="running", memory=self.memory.facts())
         if self.watch is not None and self.engine.done == 0:
             self.watch.begin()
@@ -114,15 +114,15 @@ class Training:
         """One step; if memory does not suffice, once more with recomputed activations."""
         try:
             return self.engine.advance()
-        except NoRoom:
+        except OutOfMemory:
             pass  # to be left before going on: the error holds what the step had computed
-        clear()
-        self.make_room()
+        free_memory()
+        self.reduce_memory()
         self.advance()
 
-    def make_room(self) -> None:
-        """After a step that had none: take less memory from now on, or say that it is in vain."""
-        how = self.engine.make_room()
+    def reduce_memory(self) -> None:
+        """After a step that ran out of memory: need less from now on, or raise the error."""
+        how = self.engine.reduce_memory()
         if how is None:
             raise self.too_large()
         self.progress.say(
@@ -130,10 +130,10 @@ class Training:
             f"{how}. It takes more time, with equal results."
         )
 
-    def too_large(self, runs: int = 1) -> NoRoom:
+    def too_large(self, runs: int = 1) -> OutOfMemory:
         """The error for so many runs like this one at the same time."""
         batch, unlabelled = self.run.batch, self.run.unlabelled
-        return too_large(self.engine, batch, unlabelled, self.exams.values(), runs)
+        return too_large(self.engine, batch, unlabelled, self.held_out.values(), runs)
 
     def elapsed(self) -> float:
         return self.seconds + time.perf_counter() - self.began
@@ -177,10 +177,10 @@ class Training:
 
     def test(self) -> None:
         """Errors on the held-out parts: shown, never used for a choice."""
-        for kind, exam in self.exams.items():
-            marks = exam.mark(self.engine.probabilities(exam.images))
+        for kind, part in self.held_out.items():
+            scores = part.score(self.engine.probabilities(part.images))
             row = {"step": self.engine.done, "kind": kind}
-            row |= {"error": marks.error, "per_class": marks.per_class}
+            row |= {"error": scores.error, "per_class": scores.per_class}
             self.write(row)
             self.progress.tested(row)
 
@@ -203,30 +203,17 @@ class Training:
 
     def finish(self) -> dict[str, Any]:
         """Write the model, what can be said of it, and the result."""
-        found = assess.assess(self.engine, self.exams, self.pool)
+        found = assess.assess(self.engine, self.held_out, self.pool)
         facts = replace(self.facts, temperature=found.temperature)
         Model(facts, self.engine.method.final).save(self.folder.model)
         assess.write(found, self.folder.path)
         rows = self.folder.rows()
-        tests = [row for row in rows if row["kind"] == "test"]
-        trained = [row for row in rows if row["kind"] == "train"]
-        if self.watch is not None and found.standing is not None:
-            self.watch.end(trained, found.standing)
-        result = {
-            "method": self.run.method,
-            "dataset": self.run.data,
-            "seed": self.run.seed,
-            "steps": self.steps,
-            **headline(rows),
-            "per_class_accuracy": tests[-1]["per_class"] if tests else None,
-            "utilization": trained[-1].get("used") if trained else None,
-            "seconds": round(self.elapsed(), 3),
-        }
+        if self.watch is not None and found.pool_predictions is not None:
+            self.watch.end([row for row in rows if row["kind"] == "train"], found.pool_predictions)
+        result = result_of(self.run, rows, self.elapsed())
         write_json(self.folder.result, result)
         times = self.folder.read().get("times", {})
-        finished = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        self.folder.update(
-            status="finished", step=self.steps, times={**times, "finished": finished}
-        )
+        times = {**times, "finished": timestamp()}
+        self.folder.update(status="finished", step=self.steps, times=times)
         self.progress.ended()
         return result

@@ -11,16 +11,17 @@ from typing import Any
 import numpy as np
 
 from ..data import shares
-from ..judge.likeness import likeness, spread
-from ..judge.symptoms import UNLIKE, Reached, Symptom, never_predicted, patience, unlike, unused
+from ..judge import symptoms
+from ..judge.symptoms import Reached, Symptom
 from ..judge.trust import TAUS
+from ..judge.two_sample import spread, two_sample_test
 from ..pseudo.account import threshold
 from ..settings.config import Run
 from ..step.engine import Engine
-from ..step.exam import Pool
+from ..step.subset import Pool
 from ..storage.folder import RunFolder
+from .pool_predictions import Floats, PoolPredictions, pseudo_label_probabilities
 from .progress import Progress
-from .standing import Floats, Standing, labelled_by
 
 WINDOW = 1000  # a rule looks at so many images at least
 EACH = 30  # and at so many a class
@@ -39,7 +40,7 @@ class Watch:
         self.names = pool.data.classes
         labels = pool.data.labels[engine.source.roles[0]]
         self.shares = shares(labels, len(self.names))
-        self.from_step = patience(run.steps, run.warmup)
+        self.from_step = symptoms.patience(run.steps, run.warmup)
         wanted = max(WINDOW, EACH * len(self.names))  # images, of some number of last lines
         lines = math.ceil(wanted / (run.log_every * run.unlabelled))
         self.rows: deque[Mapping[str, Any]] = deque(maxlen=lines)
@@ -49,17 +50,18 @@ class Watch:
         """Before the first step: do the sets look alike?"""
         labelled, images = self.engine.source.roles[0], self.pool.data.images
         sets = (labelled[spread(len(labelled))], self.pool.indices[spread(len(self.pool))])
-        self.tell(unlike(likeness(*(images[np.sort(places)] for places in sets))))
+        found = two_sample_test(*(images[np.sort(places)] for places in sets))
+        self.tell(symptoms.distribution_shift(found))
 
     def logged(self, row: Mapping[str, Any]) -> None:
         """After each line of the log; the rules look at one window of lines after the other."""
         self.rows.append(row)
         if row["step"] < self.from_step or len(self.rows) < (self.rows.maxlen or 0):
             return
-        self.tell(self.of_use(row["step"]))
+        self.tell(self.check_used(row["step"]))
         if (predicted := self.recent("predicted_by_class")) is not None:
             images = len(self.rows) * self.run.log_every * self.run.unlabelled
-            self.tell(self.of_absence(predicted, images))
+            self.tell(self.check_predicted(predicted, images))
         self.rows.clear()
 
     def recent(self, name: str) -> Floats | None:
@@ -67,33 +69,35 @@ class Watch:
         found = [row[name] for row in self.rows if name in row]
         return np.mean(found, axis=0) if found else None
 
-    def end(self, rows: Sequence[Mapping[str, Any]], found: Standing) -> None:
+    def end(self, rows: Sequence[Mapping[str, Any]], found: PoolPredictions) -> None:
         """What still applies when all is done, by the last lines; early worries may have passed."""
         self.rows.extend(rows)  # also those from before a resume
         counts = np.bincount(found.predicted, minlength=len(self.names)) / max(1, len(self.pool))
         final = (
-            self.present.get(UNLIKE),
-            self.of_use(self.engine.done),
-            self.of_absence(counts, len(self.pool)),
+            self.present.get(symptoms.SHIFT),
+            self.check_used(self.engine.done),
+            self.check_predicted(counts, len(self.pool)),
         )
         for symptom in final:
             self.tell(symptom)
         self.present = {s.name: s for s in final if s is not None}
         self.write()
 
-    def of_absence(self, predicted: Floats, images: float) -> Symptom | None:
+    def check_predicted(self, predicted: Floats, images: float) -> Symptom | None:
         seen = predicted.tolist()
-        return never_predicted(seen, images, self.shares, self.names, self.run.method)
+        return symptoms.never_predicted(seen, images, self.shares, self.names, self.run.method)
 
-    def of_use(self, step: int) -> Symptom | None:
+    def check_used(self, step: int) -> Symptom | None:
         used = self.recent("used")
         if used is None or not len(self.pool):  # every image has its label
             return None
-        return unused(float(used), step, self.reached)
+        return symptoms.unused(float(used), step, self.reached)
 
     def reached(self) -> Reached:
         """How confident a part of the pool is now."""
-        sure = labelled_by(self.engine, self.pool.images[:ASKED]).amax(-1).cpu().numpy()
+        sure = (
+            pseudo_label_probabilities(self.engine, self.pool.images[:ASKED]).amax(-1).cpu().numpy()
+        )
         lower = next((t for t in reversed(TAUS) if (sure >= t).mean() >= SOME), None)
         return Reached(float(sure.max()), threshold(self.engine.method), lower)
 

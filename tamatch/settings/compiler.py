@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..data.cache import cache_folder
-from ..machine.gpucode import handicap, obstacle
+from ..machine.gpucode import why_no_nvrtc, why_no_triton
 
 if TYPE_CHECKING:
     from ..methods.base import Method
@@ -20,12 +20,12 @@ PLACES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
 def accelerate(net: Net, method: Method, say: Callable[[str], None]) -> None:
     """Compile both, where that is possible."""
     keep_compiled()
-    why = obstacle()
+    why = why_no_triton()
     so = "Steps are not compiled and take longer. With --no-compile this is not said again."
     if why is None:
         net.accelerate()
         method.accelerate()
-        why = handicap() if net.has_cuda_code else None
+        why = why_no_nvrtc() if net.has_cuda_code else None
         so = (
             "Steps take about a fifth longer. pip install cuda-bindings nvidia-cuda-nvrtc may help."
         )

@@ -21,12 +21,12 @@ from ..storage.events import check_installed
 from ..storage.folder import RunFolder
 from ..storage.untrusted import parse_yaml
 from ..usercode import blaming
-from .options import Option, keywords, of_dataclass, typed, unannotated, unknown
+from .options import Option, flag_of, keywords, of_dataclass, typed, unannotated, unknown
 from .target import Shares, read_target, shares
 
 TARGET = {"target", "prior", "lambda_target"}  # what says where TaMatch steers to
 BY_CONFIDENCE = ("gaussian", "class*gaussian")
-HEARD_BY = {  # options that only some parts of a method read: the choice, and these parts
+READ_WITH = {  # options that only some parts of a method read: which choice, and its values
     "tau": ("select", ("fixed", "relative", "flexmatch")),
     "clip": ("weigh", ("class", "class*gaussian")),
     "n_sigma": ("weigh", BY_CONFIDENCE),
@@ -114,7 +114,7 @@ class Run:
 
 
 RUN_OPTIONS: dict[str, Option] = of_dataclass(Run)
-HANDED_ON = {"ema"}  # of these to the method; it has all others in its task, or not at all
+ALSO_KEYWORDS = {"ema"}  # options of a run that a method also takes as keywords
 
 
 def method_options(method: str) -> dict[str, Option]:
@@ -123,7 +123,7 @@ def method_options(method: str) -> dict[str, Option]:
     with blaming(f"--method {method}", "reading its options"):
         found = keywords(kind)
     for name in found:
-        if name in RUN_OPTIONS and name not in HANDED_ON:
+        if name in RUN_OPTIONS and name not in ALSO_KEYWORDS:
             raise UsageError(
                 f"{kind.__name__}'s keyword {name} has the name of an option of the run, whose "
                 "value it would never get: call it otherwise."
@@ -144,20 +144,20 @@ def configure(
     What neither gives is that of the run it starts `from_`, if there is one, and then what was
     `chosen` for the data and the machine.
     """
-    return resolve({**(chosen or {}), **stated(given, config_file, taken=True)})
+    return resolve({**(chosen or {}), **stated(given, config_file, inherit=True)})
 
 
 def stated(
-    given: Mapping[str, Any], config_file: Path | None = None, *, taken: bool = False
+    given: Mapping[str, Any], config_file: Path | None = None, *, inherit: bool = False
 ) -> dict[str, Any]:
-    """All that the user says, here or in the file; with `taken`, also by the run to start from."""
+    """All that the user gives, also in the file; with `inherit`, the run to start from as well."""
     values = {**(read_config(config_file) if config_file else {}), **given}
     if "from" in values:
         values["from_"] = values.pop("from")
-    return {**taken_over(values), **values} if taken else values
+    return {**inherited(values), **values} if inherit else values
 
 
-def taken_over(values: dict[str, Any]) -> dict[str, Any]:
+def inherited(values: dict[str, Any]) -> dict[str, Any]:
     """The settings of the run to start from; the options of another method are not among them."""
     place = RUN_OPTIONS["from_"].parse(values.get("from_"))
     if place is None:
@@ -209,7 +209,7 @@ def resolve(values: dict[str, Any]) -> Run:
     needed = {k: None for k, o in allowed.items() if o.required}
     chosen.update({k: allowed[k].parse(v) for k, v in {**needed, **own}.items()})
     check_fixed(method, chosen)
-    check_heard(chosen, [k for k in own if chosen[k] != allowed[k].default])
+    check_effective(chosen, [k for k in own if chosen[k] != allowed[k].default])
     check_together(filled)
     if filled.get("prior") is not None:
         filled["prior"] = shares(filled["prior"], "--prior")
@@ -242,26 +242,26 @@ def check_fixed(method: str, chosen: Mapping[str, Any]) -> None:
             free = next(
                 k for k, other in METHODS.items() if other.path == row.path and not other.options
             )
-            flag = "--" + name.replace("_", "-")
+            flag = flag_of(name)
             raise UsageError(
                 f"{flag} is {typed(value)} in {method}. For {flag} {typed(chosen[name])}, take "
                 f"--method {free}."
             )
 
 
-def check_heard(chosen: Mapping[str, Any], given: Iterable[str]) -> None:
-    """What is given for a part of a method must be for one of those that it has."""
+def check_effective(chosen: Mapping[str, Any], given: Iterable[str]) -> None:
+    """Refuse options that the chosen parts of the method would ignore."""
     for name in given:
-        choice, readers = HEARD_BY.get(name, ("", ()))
+        choice, readers = READ_WITH.get(name, ("", ()))
         if isinstance(part := chosen.get(choice), str) and part not in readers:
             raise UsageError(
-                f"--{name.replace('_', '-')} has no effect with --{choice} {part}: it is for "
+                f"{flag_of(name)} has no effect with --{choice} {part}: it is for "
                 f"--{choice} {' or '.join(readers)}."
             )
 
 
 def by_name(values: dict[str, Any]) -> dict[str, Any]:
-    """The same with a method or net that is no text under its name; data must have one."""
+    """The options with a method or net that is an object replaced by the name it is found under."""
     if not isinstance(values.get("data", Run.data), str | Path):
         raise UsageError(
             "data takes a name or a path. Arrays are for TaMatchClassifier().fit(X, y), or for an "

@@ -36,12 +36,13 @@ def own_gpu(device: torch.device) -> torch.device:
     """The GPU of one of several processes on a machine."""
     if device.index is not None:
         raise UsageError(f"--device {device} is one GPU, and each process needs its own: use cuda.")
-    if launch.neighbours() > (there := torch.cuda.device_count()):
+    processes, there = launch.local_processes(), torch.cuda.device_count()
+    if processes > there:
         raise UsageError(
-            f"{launch.neighbours()} processes need as many GPUs, and this machine has {there}: "
+            f"{processes} processes need as many GPUs, and this machine has {there}: "
             "give torchrun --nproc-per-node gpu, or train with --device cpu."
         )
-    own = torch.device("cuda", launch.place())
+    own = torch.device("cuda", launch.local_rank())
     torch.cuda.set_device(own)
     return own
 

@@ -35,7 +35,7 @@ class Option:
 
     @property
     def flag(self) -> str:
-        return "--" + self.name.rstrip("_").replace("_", "-")  # `from_`: a keyword of Python
+        return flag_of(self.name.rstrip("_"))  # `from_`: a keyword of Python
 
     def parse(self, value: Any) -> Any:
         """The value in its type, or an error that names the option and what it takes."""
@@ -88,6 +88,11 @@ class Option:
             return value
         hint = perhaps(value, self.choices, most=1)
         raise UsageError(f"{self.flag} takes {', '.join(self.choices)}; got {value!r}.{hint}")
+
+
+def flag_of(name: str) -> str:
+    """An option as it is typed."""
+    return "--" + name.replace("_", "-")
 
 
 def several(value: Any, *, named: bool) -> tuple[float, ...] | dict[str, float]:
@@ -202,10 +207,9 @@ def unannotated(name: str, cls: type, method: str) -> UsageError | None:
     )
     if not any(p is not None and p.kind is p.KEYWORD_ONLY for p in parameters):
         return None
-    flag = "--" + name.replace("_", "-")
     return UsageError(
-        f"{flag} is not an option, as {method} does not say what {name} is. Its type must be "
-        f'Annotated: `{name}: Annotated[float, "what it is"] = …`.'
+        f"{flag_of(name)} is not an option, as {method} does not say what {name} is. Its type must "
+        f'be Annotated: `{name}: Annotated[float, "what it is"] = …`.'
     )
 
 
@@ -220,16 +224,13 @@ def unknown(name: str, known: dict[str, Option], method: str) -> UsageError:
     """The error for an option that does not exist, with its near miss."""
     usual = USUAL.get(name)
     near = [usual] if usual in known else nearest(name, known, most=1)
-    flag = "--" + name.replace("_", "-")
+    flag = flag_of(name)
     if not near:
         return UsageError(
             f"{flag} is not an option. `tamatch train --help` lists those of a run, "
             f"`tamatch methods {method}` those of the method."
         )
     option = known[near[0]]
-    about = ", ".join(filter(None, [option.help, _default_text(option)]))
+    default = "" if option.default is None else f"default {option.default}"
+    about = ", ".join(filter(None, [option.help, default]))
     return UsageError(f"{flag} is not an option. Perhaps you meant {option.flag} ({about}).")
-
-
-def _default_text(option: Option) -> str:
-    return "" if option.default is None else f"default {option.default}"

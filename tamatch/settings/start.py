@@ -21,25 +21,21 @@ def start_of(
     What is `fixed` is the user's, and the rest is fitted to it. `side` is that of most images, in
     pixels, and `arrays` whether they are no files, but arrays of that size already.
     """
-    if "net" in fixed or run.weights is None:
-        chosen = size_of(run, fixed, side, arrays=arrays, gpu=gpu)
-    else:
-        chosen = net_of(run, fixed, side, arrays=arrays, gpu=gpu)
+    chosen = size_of(run, fixed, side, arrays=arrays, gpu=gpu)
+    if "net" not in fixed and run.weights is not None:
+        chosen = net_of(run, Path(run.weights), fixed, side, chosen, gpu=gpu)
     tuned = run.weights is not None and nets.is_transformer(chosen.settings.get("net", run.net))
     return chosen | finetune.recipe() if tuned else chosen
 
 
 def net_of(
-    run: Run, fixed: Container[str], side: float | None, *, arrays: bool, gpu: bool
+    run: Run, file: Path, fixed: Container[str], side: float | None, size: Chosen, *, gpu: bool
 ) -> Chosen:
-    """The net that the weights were made for; a transformer in patches that suit the images."""
+    """The net that the weights were made for, and the size: a transformer has its own."""
     from ..nets.recognise import recognise  # torch is slow to load
 
-    assert run.weights is not None
-    file = Path(run.weights)
     found = recognise(file)
     if not found.is_transformer:
-        size = size_of(run, fixed, side, arrays=arrays, gpu=gpu)
         return size | finetune.net(found.net, found.net, file.name)
     row = finetune.grid(found.grid, gpu=gpu)
     pixels = finetune.image_size(side, found.patch, found.grid, gpu=gpu)
@@ -65,5 +61,5 @@ def size_of(
 
 
 def side_of(place: Path) -> float | None:
-    """Photos by their headers; None if none can be read."""
+    """The typical side of the images in pixels; None if none can be read."""
     return load(place).size if place.suffix == ".npz" else typical_side(place)

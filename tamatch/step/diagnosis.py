@@ -24,11 +24,11 @@ def explain(engine: Engine) -> str:
     step = engine.done - int(engine.guard.count) + ALLOWED  # each step since then was counted
     if not dist.alone():  # where one process stops to look, the others would wait for ever
         return f"step {step:,} (resumed in one process, the run names the value)"
-    engine.at.fill_(step)
-    engine.turn_to(step)
+    engine.device_step.fill_(step)
+    engine.prepare_step(step)
     engine.source.prepare(step)  # nothing is learned ahead of it
     with uncompiled(engine.device), engine.precision():
-        found = first_bad(engine.method, engine.batch(engine.at))
+        found = first_bad(engine.method, engine.batch(engine.device_step))
     return f"step {step:,}: {found or 'a value that was finite when the step was replayed'}"
 
 

@@ -14,16 +14,16 @@ from torch import Tensor, nn
 from .. import dist
 from ..augment import Augment
 from ..machine.branches import recorded, working_on
-from ..machine.room import clear, in_pieces, noticing
+from ..machine.out_of_memory import detecting_out_of_memory, free_memory, in_batches
 from ..methods.base import Method
 from ..nets.base import uncompiled
 from ..nets.recompute import recompute, recomputes
 from ..types import Batch
-from .ahead import Ahead
 from .batches import Batches
 from .guard import Guard
 from .meter import Meter
 from .optim import Optimizer, schedule, set_lr_
+from .prefetch import Prefetcher
 from .sampler import keyed
 from .source import OnHost, Source
 
@@ -56,30 +56,30 @@ class Engine:
         self.method, self.optimizer, self.source, self.augment = method, optimizer, source, augment
         self.pace, self.autocast, self.use_graph = pace, autocast, graph
         self.device = source.device
-        self.at = torch.zeros((), dtype=torch.int64, device=self.device)  # the step, on the device
-        self.done = 0  # the same on the host
+        self.device_step = torch.zeros((), dtype=torch.int64, device=self.device)
+        self.done = 0  # steps so far: the same number on the host
         self.eager_steps = 0  # in this process
         self.meter = Meter(self.device)
         self.guard = Guard(method, optimizer)
         self.graph: torch.cuda.CUDAGraph | None = None
         self.batch = Batches(source, augment, method.views, pace.steps)
         cuda = self.device.type == "cuda"
-        self.ahead = Ahead(source, self.batch) if cuda else None
+        self.prefetcher = Prefetcher(source, self.batch) if cuda else None
         self.stream = torch.cuda.Stream(self.device) if cuda else None  # type: ignore[no-untyped-call]
 
     def step(self) -> None:
         """Everything that happens to a batch; nothing in here waits for the device."""
-        if self.ahead is None:
-            self.learn(self.batch(self.at))
+        if self.prefetcher is None:
+            self.learn(self.batch(self.device_step))
         else:
-            with self.ahead.present(self.at) as batch:
+            with self.prefetcher.current(self.device_step) as batch:
                 self.learn(batch)
-        self.at.add_(1)
+        self.device_step.add_(1)
 
     def learn(self, batch: Batch) -> None:
         """Loss, gradients, update, and what the method and the meters make of it."""
         self.guard.remember()
-        set_lr_(self.optimizer, schedule(self.at, self.pace.steps, self.pace.warmup))
+        set_lr_(self.optimizer, schedule(self.device_step, self.pace.steps, self.pace.warmup))
         with self.precision():
             loss = self.method(batch)
         loss.total.backward()
@@ -96,10 +96,10 @@ class Engine:
 
     def advance(self) -> None:
         """Do one step: replay it where it is captured, run it eagerly elsewhere."""
-        with noticing():
+        with detecting_out_of_memory():
             if self.graph is None:
                 self.guard.remember()  # before anything that may have no room
-            self.turn_to(self.done)
+            self.prepare_step(self.done)
             if self.graph is None and self.warm:
                 self.capture()
             if self.graph is None:
@@ -113,8 +113,8 @@ class Engine:
     def warm(self) -> bool:
         return self.use_graph and self.eager_steps >= WARM_STEPS
 
-    def make_room(self) -> str | None:
-        """Undo a step that had no room, and take less from now on; says how, None if in vain."""
+    def reduce_memory(self) -> str | None:
+        """Undo a step that ran out of memory, and need less from now on; None if nothing helps."""
         if dist.world() > 1:  # the others cannot undo theirs
             return None
         if recompute(self.method):
@@ -128,12 +128,12 @@ class Engine:
         self.graph, self.eager_steps = None, 0  # warm up anew
         return how
 
-    def turn_to(self, step: int) -> None:
+    def prepare_step(self, step: int) -> None:
         """What the host does for a step before it begins."""
-        if self.ahead is None:
+        if self.prefetcher is None:
             self.source.prepare(step)
         else:
-            self.ahead.turn_to(step, self.at)
+            self.prefetcher.prepare(step, self.device_step)
         torch.manual_seed(keyed(self.pace.seed, step) >> 1)
 
     @contextmanager
@@ -155,7 +155,7 @@ class Engine:
     def capture(self) -> None:
         """Record the step once; recording does not run it."""
         torch.cuda.synchronize()
-        clear()  # a graph has memory of its own, and an old one must not end during the capture
+        free_memory()  # for the graph's own; and no old graph may be freed during the capture
         self.guard.remember()  # if there is no room, the present state is what is put back
         self.graph = torch.cuda.CUDAGraph()
         with recorded(self.graph, self.stream):
@@ -167,8 +167,9 @@ class Engine:
         net = (of or self.method.final).eval()
         batch = 512 if self.stream is None else 2500  # few launches on a GPU, small caches on a CPU
         with uncompiled(self.device), self.precision():
-            seen = partial(self.augment, "plain", step=self.at, slot=self.at, stream=0)
-            rows = in_pieces(lambda x: net(seen(x.to(self.device))).logits, images, batch)
+            step = self.device_step  # which the plain view does not depend on
+            seen = partial(self.augment, "plain", step=step, slot=step, stream=0)
+            rows = in_batches(lambda x: net(seen(x.to(self.device))).logits, images, batch)
         net.train()
         return torch.cat(rows).softmax(-1)
 
@@ -185,12 +186,12 @@ class Engine:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.done = state["step"]
-        self.at.fill_(self.done)
+        self.device_step.fill_(self.done)
         self.method.load_state_dict(state["method"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.meter.load_state_dict(state["meter"])
         self.guard.load_state_dict(state["guard"])
         recompute(self.method, wanted=state["recomputes"])
         self.graph, self.eager_steps = None, 0  # a captured step would move the moments before
-        if self.ahead is not None:
-            self.ahead.step = None  # what is ready is not of this step
+        if self.prefetcher is not None:
+            self.prefetcher.step = None  # what is ready is not of this step

@@ -1,4 +1,4 @@
-"""Keeps a step that left the finite numbers from leaving a trace, without asking the host."""
+"""Undoes steps whose values are not finite, on the device and without waiting for the host."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Guard(nn.Module):
         self.statistics = by_type(b for b in floats if b.isfinite().all())  # some may begin as ∞
         own = {*method.average.parameters()} if method.average is not None else set()
         rest = [p for p in method.parameters() if not p.requires_grad and p not in own]
-        self.state = [Twice(tensors) for tensors in by_type([*method.buffers(), *rest])]
+        self.state = [Snapshot(tensors) for tensors in by_type([*method.buffers(), *rest])]
 
     @property
     def nbytes(self) -> int:
@@ -73,7 +73,7 @@ class Guard(nn.Module):
         self.undo()
 
 
-class Twice:
+class Snapshot:
     """Tensors of one type after (row 0) and before (row 1) a step, all moved by a few kernels."""
 
     def __init__(self, tensors: list[Tensor]) -> None:

@@ -14,12 +14,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from .. import dist
-from ..machine.room import NoRoom, no_search
+from ..machine.out_of_memory import OutOfMemory, without_autotuning
 from ..machine.tracking import unmoved
 from ..settings.hardware import memory
 from .engine import Engine
-from .exam import Exam
 from .source import Resident
+from .subset import Subset
 
 PROBES = (2, 4)  # images that are sent through the net to see what each one more needs
 FLOATS = 2 * 3 * 4  # bytes a pixel of a view: three floats, there once more in the joint batch
@@ -48,7 +48,7 @@ class Estimate:
         return max(share, 0.0) if share < 1 else 0.5
 
 
-def estimate(engine: Engine, exams: Iterable[Exam]) -> Estimate:
+def estimate(engine: Engine, held_out: Iterable[Subset]) -> Estimate:
     """What training takes as the net is set now: with or without recomputed activations.
 
     The net shows by a tiny batch what it needs for an image; all views of a step count as if
@@ -58,7 +58,7 @@ def estimate(engine: Engine, exams: Iterable[Exam]) -> Estimate:
     weights, buffers = [*method.parameters()], [*method.buffers()]
     learning = [p for p in weights if p.requires_grad]
     pools = source.pools if isinstance(source, Resident) else ()
-    tests = (exam.images for exam in exams if isinstance(exam.images, Tensor))
+    tests = (part.images for part in held_out if isinstance(part.images, Tensor))
     names = (method.views.x, method.views.u)
     views = sum(len(n) * len(s) for n, s in zip(names, engine.batch.slots, strict=True))
     pixels = engine.augment.policy.size**2
@@ -90,7 +90,7 @@ def probe(engine: Engine, count: int) -> int:
     net, size = engine.method.net, engine.augment.policy.size
     with engine.on_stream():
         images = torch.zeros(count, 3, size, size, device=engine.device, requires_grad=True)
-        with no_search(), unmoved(net), dist.apart(), Peak() as peak:
+        with without_autotuning(), unmoved(net), dist.apart(), Peak() as peak:
             with engine.precision():
                 logits = net.forward(images).logits  # a call would compile it for this batch
             torch.autograd.grad(logits.sum(), [images], allow_unused=True)
@@ -107,23 +107,23 @@ def scarce(needs: Sequence[Estimate], device: torch.device) -> str | None:
 
 
 def too_large(
-    engine: Engine, batch: int, unlabelled: int, exams: Iterable[Exam], runs: int = 1
-) -> NoRoom:
+    engine: Engine, batch: int, unlabelled: int, held_out: Iterable[Subset], runs: int = 1
+) -> OutOfMemory:
     """The error for a batch that has no room, with the one that has.
 
     Where it is the number of runs abreast that is too large, it says how many have room.
     """
-    need, there = estimate(engine, exams), all_of(engine.device)
+    need, there = estimate(engine, held_out), all_of(engine.device)
     if runs > 1 and need.total <= there:
         fit = min(there // need.total, runs - 1)
-        return NoRoom(
+        return OutOfMemory(
             f"{engine.device} has too little memory for {runs} runs abreast, even with recomputed "
             f"activations: each takes about {gib(need.total)}, and there are {gib(there)}. By this "
             f"estimate {fit} at a time have room: go on with fewer runs in one command."
         )
     share = need.share_that_fits(there)
     fits = [max(1, int(share * size)) for size in (batch, unlabelled)]
-    return NoRoom(
+    return OutOfMemory(
         f"{engine.device} has too little memory for --batch {batch} --unlabelled {unlabelled}, "
         f"even with recomputed activations: about {gib(need.total)} are needed, {gib(need.step)} "
         f"of them for the batch, and there are {gib(there)}. By this estimate --batch {fits[0]} "

@@ -81,7 +81,7 @@ def build_optimizer(name: str, groups: list[Group]) -> Optimizer:
             optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
     elif name == "adamw":
         cuda = all(group["lr"].is_cuda for group in groups)
-        optimizer = GroupsAbreast(groups, betas=(0.9, 0.999), eps=1e-8, fused=True, capturable=cuda)
+        optimizer = ParallelAdamW(groups, betas=(0.9, 0.999), eps=1e-8, fused=True, capturable=cuda)
         # The steps before the capture are meant; torch would warn about them.
         optimizer._warned_capturable_if_run_uncaptured = True
     else:
@@ -91,8 +91,8 @@ def build_optimizer(name: str, groups: list[Group]) -> Optimizer:
     return optimizer
 
 
-class GroupsAbreast(AdamW):
-    """AdamW that, in a captured step, updates its groups beside each other.
+class ParallelAdamW(AdamW):
+    """AdamW that, in a captured step, updates its parameter groups on parallel streams.
 
     With layer decay each layer is a group, and one layer alone fills a fifth of a large GPU.
     """

@@ -1,4 +1,4 @@
-"""The lines of the log as event files, for those who watch their runs with TensorBoard."""
+"""Log lines as event files for TensorBoard."""
 
 from __future__ import annotations
 
@@ -35,14 +35,11 @@ class Events:
             if name in ("kind", "step"):
                 continue
             if isinstance(value, int | float):
-                self.scalar(f"{kind}/{name}", value, step)
+                self.writer.add_scalar(f"{kind}/{name}", value, step)
             elif isinstance(value, list) and len(value) == len(self.names) <= MOST:
                 for c, one in zip(self.names, value, strict=True):
                     if one is not None:
-                        self.scalar(f"{kind}/{name}/{c}", one, step)
-
-    def scalar(self, name: str, value: float, step: int) -> None:
-        self.writer.add_scalar(name, value, step)
+                        self.writer.add_scalar(f"{kind}/{name}/{c}", one, step)
 
     def close(self) -> None:
         """Write what is left, and end the thread that writes."""

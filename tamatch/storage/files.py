@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from .untrusted import parse_json
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """What the system refuses becomes one line that names the file."""
+    """Turn an `OSError` into one line that names the file."""
     try:
         yield
     except OSError as error:
@@ -36,7 +37,7 @@ def make_parent(path: Path) -> None:
     """Make the folder that a file is to lie in, and those above it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-    except FileExistsError:  # true, but it says nothing to somebody who wanted a folder there
+    except FileExistsError:  # a file is in the way
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
 
 
@@ -69,6 +70,11 @@ def append_line(path: Path, line: str) -> None:
         except OSError:
             file.truncate(before)
             raise
+
+
+def timestamp() -> str:
+    """Now, in UTC, as records hold it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -29,8 +29,8 @@ def make_folder(path: Path) -> None:
 
 
 @contextmanager
-def nothing_empty_left(path: Path) -> Iterator[None]:
-    """Folders made meanwhile, this one or one above it, go again if nothing has come into them."""
+def removing_empty_folders(path: Path) -> Iterator[None]:
+    """Remove this folder and its parents afterwards, as far as they are new and still empty."""
     new = [*takewhile(lambda folder: not folder.exists(), (path, *path.parents))]
     try:
         yield
@@ -45,7 +45,7 @@ def runs_below(path: Path) -> list[Path]:
 
 
 def what_to_name(path: Path) -> str:
-    """What to do about a folder that holds no run; the folder of all runs is soon mistaken."""
+    """Advice on a folder that holds no run; it may be the one that holds all runs."""
     if inside := runs_below(path):
         return f"Name one of the runs in it, such as {inside[0]}."
     return "Name the folder that was given to train as --out."
@@ -82,7 +82,7 @@ class RunFolder:
         )
 
     def holds_run(self) -> bool:
-        """Is there the record of a run? A damaged one, or another program's run.json, is none."""
+        """Whether run.json is there, readable, and the record of a run."""
         try:
             record = read_json(self.record)
         except (OSError, ValueError):
@@ -126,7 +126,7 @@ class RunFolder:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Be the one process that works on this run; the folder is made if it is not there."""
+        """Lock the run for this process; the folder is made if it is not there."""
         make_folder(self.path)
         with locked(self.path / LOCK, str(self.path)):
             for left_over in self.path.rglob(".*.tmp"):  # of a process killed while writing
@@ -137,10 +137,10 @@ class RunFolder:
 
     @contextmanager
     def taken(self, *, overwrite: bool) -> Iterator[None]:
-        """Hold a folder for a new run; never lose an old one unasked.
+        """Lock the folder for a new run; an old run there is an error unless `overwrite` is set.
 
-        The old one is there until the new one begins. A mistake of the user's that ends the new one
-        before its first step leaves nothing of it behind.
+        The old run is deleted when the new one begins. If a mistake of the user's ends the new one
+        before its first step, nothing of it is left behind.
         """
         if overwrite not in (True, False):  # "no" would be true, and the old run gone
             raise UsageError(f"overwrite takes True or False, got {overwrite!r}.")
@@ -150,7 +150,7 @@ class RunFolder:
             raise UsageError(
                 f"--out {self.path} is not empty and holds no run. Give another --out."
             )
-        with nothing_empty_left(self.path), self.held():
+        with removing_empty_folders(self.path), self.held():
             if self.record.exists() and not overwrite and self.begun():
                 raise UsageError(self._occupied())
             with self._withdrawn_if_refused():
@@ -168,7 +168,7 @@ class RunFolder:
             raise
 
     def begun(self) -> bool:
-        """Is there anything to go on from? If not, a run may be replaced without a word."""
+        """Whether there is anything to resume. If not, a run may be replaced without asking."""
         status = self.read().get("status")
         if status != "running":
             return status != "new"

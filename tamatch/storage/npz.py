@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..errors import one_line
+
 SMALL = 2**26  # bytes; below this nobody asks how well a member is packed
 PACKED = 200  # times smaller than its content: images and weights never are, bombs always
 
@@ -25,4 +27,4 @@ def read_npz(path: Path) -> dict[str, npt.NDArray[Any]]:
         with np.load(path, allow_pickle=False) as found:
             return {name: found[name] for name in found.files}
     except Exception as error:  # archives and headers can be wrong in any way
-        raise ValueError(" ".join(str(error).split()) or type(error).__name__) from None
+        raise ValueError(one_line(error)) from None

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import DataError, UsageError
 from .files import read_json, write_json
-from .folder import SEEDS, RunFolder, make_folder, nothing_empty_left
+from .folder import SEEDS, RunFolder, make_folder, removing_empty_folders
 
 
 class SeedFolder:
@@ -39,7 +39,7 @@ class SeedFolder:
     def taken(self, seeds: list[int]) -> Iterator[None]:
         """Hold the folder for new runs; if none of them begins, nothing is left behind."""
         new = not self.exists()
-        with nothing_empty_left(self.path):
+        with removing_empty_folders(self.path):
             self.claim(seeds)
             try:
                 yield

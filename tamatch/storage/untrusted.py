@@ -12,7 +12,7 @@ LONGEST = 100_000  # characters of YAML, which is slow to read; configurations h
 
 
 def parse_json(content: str | bytes) -> Any:
-    """The values in a JSON text; nested beyond reason is as wrong as any other mistake."""
+    """The values in a JSON text; `ValueError` if it is not valid, or nested too deeply."""
     try:
         return json.loads(content)
     except RecursionError:
@@ -20,7 +20,7 @@ def parse_json(content: str | bytes) -> Any:
 
 
 def parse_yaml(text: str) -> Any:
-    """The values in a YAML text; `yaml.YAMLError`, a relative of no other error, if it has none.
+    """The values in a YAML text; `yaml.YAMLError` if it is not valid.
 
     References are refused: a few lines of them can stand for more values than memory holds.
     """

@@ -19,7 +19,7 @@ from tamatch.bench import runner
 from tamatch.bench.cells import Cell
 from tamatch.bench.plans import PLANS
 from tamatch.bench.record import Result
-from tamatch.bench.runner import Workshop
+from tamatch.bench.runner import Runner
 from tamatch.bench.settings import DIGITS
 from tamatch.bench.store import Store
 from tamatch.errors import NumericError, Stopped, UsageError
@@ -39,12 +39,12 @@ def same(result: Result) -> Result:
 
 
 @pytest.fixture
-def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
+def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
     small_recipes(monkeypatch)
-    return Workshop(Store(tmp_path / "results"), tmp_path / "runs", {"device": "cpu"})
+    return Runner(Store(tmp_path / "results"), tmp_path / "runs", {"device": "cpu"})
 
 
-def test_a_run_is_made_once_and_leaves_its_result_alone(workshop: Workshop) -> None:
+def test_a_run_is_made_once_and_leaves_its_result_alone(workshop: Runner) -> None:
     assert workshop.fill([WHOLE]) == 0
     found = workshop.store.read(WHOLE)
     assert found.config["steps"] == 24 and found.config["method"] == "fixmatch"
@@ -62,7 +62,7 @@ def test_a_run_is_made_once_and_leaves_its_result_alone(workshop: Workshop) -> N
 
 
 def test_a_spent_budget_stops_and_the_next_call_goes_on(
-    workshop: Workshop,
+    workshop: Runner,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -90,7 +90,7 @@ def test_a_spent_budget_stops_and_the_next_call_goes_on(
 
 
 def test_runs_abreast_have_the_results_of_runs_alone(
-    workshop: Workshop, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    workshop: Runner, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Two seeds of one method and one of another, which draws random numbers in its steps."""
     cells = [dataclasses.replace(WHOLE, seed=seed) for seed in (0, 1)]
@@ -109,7 +109,7 @@ def test_runs_abreast_have_the_results_of_runs_alone(
 
 
 def test_runs_abreast_are_stopped_together_and_go_on(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    workshop: Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     cells = [dataclasses.replace(WHOLE, seed=seed) for seed in (0, 1)]
     both, log = dataclasses.replace(workshop, abreast=2), Training.log
@@ -129,7 +129,7 @@ def test_runs_abreast_are_stopped_together_and_go_on(
         assert same(both.store.read(cell)) == same(alone.store.read(cell))
 
 
-def test_one_that_another_process_makes_is_left_out_of_the_group(workshop: Workshop) -> None:
+def test_one_that_another_process_makes_is_left_out_of_the_group(workshop: Runner) -> None:
     cells = [dataclasses.replace(WHOLE, seed=seed) for seed in (0, 1)]
     with locked(workshop.runs / f"{cells[0].name}.lock", cells[0].name):
         assert dataclasses.replace(workshop, abreast=2).fill(cells) == 0
@@ -168,14 +168,14 @@ def test_ctrl_c_keeps_what_was_done(tmp_path: Path) -> None:
     assert not (tmp_path / "results").exists()
 
 
-def test_a_run_that_another_process_makes_is_left_to_it(workshop: Workshop) -> None:
+def test_a_run_that_another_process_makes_is_left_to_it(workshop: Runner) -> None:
     with locked(workshop.runs / f"{WHOLE.name}.lock", WHOLE.name):
         assert workshop.fill([WHOLE]) == 0
     assert not workshop.store.has(WHOLE)
 
 
 def test_a_run_finished_in_the_meantime_is_not_made_again(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+    workshop: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = iter([False, True, True])
     monkeypatch.setattr(Store, "has", lambda self, cell: next(looks))
@@ -185,7 +185,7 @@ def test_a_run_finished_in_the_meantime_is_not_made_again(
 
 @pytest.mark.parametrize("abreast", [1, 2, 3])
 def test_a_failing_run_does_not_hold_up_the_others(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, abreast: int
+    workshop: Runner, monkeypatch: pytest.MonkeyPatch, abreast: int
 ) -> None:
     cells = PLANS["digits"].cells("digits", (0,))[:3]
 
@@ -206,7 +206,7 @@ def test_a_failing_run_does_not_hold_up_the_others(
     assert [kept.store.has(cell) for cell in cells] == [True, False, True]
 
 
-def test_a_run_begun_with_other_settings_is_refused(workshop: Workshop) -> None:
+def test_a_run_begun_with_other_settings_is_refused(workshop: Runner) -> None:
     folder = workshop.runs / WHOLE.name
     folder.mkdir(parents=True)
     config = {**WHOLE.options, "lr": 0.5, "device": "cuda"}
@@ -215,7 +215,7 @@ def test_a_run_begun_with_other_settings_is_refused(workshop: Workshop) -> None:
         workshop.fill([WHOLE])
 
 
-def test_a_run_begun_from_other_weights_is_refused(workshop: Workshop) -> None:
+def test_a_run_begun_from_other_weights_is_refused(workshop: Runner) -> None:
     folder = workshop.runs / WHOLE.name
     folder.mkdir(parents=True)
     config = {**WHOLE.options, "weights": "here/one.npz", "device": "cpu"}

@@ -52,7 +52,7 @@ def test_every_parameter_learns(name: str) -> None:
     engine = tiny_engine(name)
     method = engine.method
     engine.source.prepare(0)
-    method(late(engine.batch(engine.at))).total.backward()
+    method(late(engine.batch(engine.device_step))).total.backward()
     still = [
         n
         for n, p in method.named_parameters()
@@ -67,7 +67,7 @@ def test_the_unlabelled_images_have_a_gradient(name: str) -> None:
     for _ in range(2):
         engine.advance()
     engine.source.prepare(engine.done)
-    batch = late(engine.batch(engine.at))
+    batch = late(engine.batch(engine.device_step))
     u = tuple(v.clone().requires_grad_() for v in batch.u)
     engine.method(batch._replace(u=u)).total.backward()
     assert any(v.grad is not None and v.grad.any() for v in u)
@@ -120,7 +120,7 @@ def test_the_exported_net_has_no_extra_heads(name: str) -> None:
 def test_parts_are_detached_and_finite(name: str) -> None:
     engine = tiny_engine(name)
     engine.source.prepare(0)
-    loss = engine.method(engine.batch(engine.at))
+    loss = engine.method(engine.batch(engine.device_step))
     assert loss.total.requires_grad and torch.isfinite(loss.total)
     for part, value in loss.parts.items():
         assert not value.requires_grad, part

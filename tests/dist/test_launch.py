@@ -35,7 +35,7 @@ def started(
 
 def test_without_torchrun_a_process_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "8")  # some other program's
-    assert (launch.processes(), launch.place(), launch.leads()) == (1, 0, True)
+    assert (launch.processes(), launch.local_rank(), launch.leads()) == (1, 0, True)
     assert launch.name() is None
     with dist.joined():
         assert dist.alone() and dist.world() == 1

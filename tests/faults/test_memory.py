@@ -12,7 +12,7 @@ import torch
 
 import tamatch
 from tamatch import cli
-from tamatch.machine.room import NoRoom, noticing
+from tamatch.machine.out_of_memory import OutOfMemory, detecting_out_of_memory
 from tamatch.methods import METHODS
 from tamatch.nets.parts import Flow, Plain
 from tamatch.nets.recompute import recompute, recomputes
@@ -118,7 +118,7 @@ def test_no_room_inside_a_recomputed_block(tmp_path: Path, monkeypatch: pytest.M
         return whole(block, flow, do)
 
     monkeypatch.setattr(Block, "_compute", compute)
-    with pytest.raises(NoRoom, match="--batch 2 --unlabelled 3 has room"):
+    with pytest.raises(OutOfMemory, match="--batch 2 --unlabelled 3 has room"):
         tamatch.train(out=tmp_path / "run", quiet=True, **DOZEN)
 
 
@@ -134,10 +134,10 @@ def test_a_graph_that_cannot_be_recorded_is_done_without() -> None:
     for expected in ("activations are recomputed", "steps are not recorded"):
         engine.guard.remember()
         engine.graph = recording  # in the middle of it
-        assert expected in str(engine.make_room())
+        assert expected in str(engine.reduce_memory())
         assert engine.graph is None
     assert not engine.use_graph
-    assert engine.make_room() is None
+    assert engine.reduce_memory() is None
     engine.advance()
 
 
@@ -152,10 +152,10 @@ def test_no_room_for_a_batch_moves_nothing(done: int, monkeypatch: pytest.Monkey
     def no_room(step: int) -> None:
         raise torch.OutOfMemoryError
 
-    monkeypatch.setattr(engine, "turn_to", no_room)
-    with pytest.raises(NoRoom):
+    monkeypatch.setattr(engine, "prepare_step", no_room)
+    with pytest.raises(OutOfMemory):
         engine.advance()
-    assert engine.make_room()
+    assert engine.reduce_memory()
     after = engine.state_dict()
     assert (before.pop("recomputes"), after.pop("recomputes")) == (False, True)
     assert_equal(before, after)
@@ -172,10 +172,10 @@ def equal_steps(name: str) -> None:
     plain, saving = tiny_engine(name, ema=0.9), tiny_engine(name, ema=0.9)
     for engine in (plain, saving):
         engine.advance()
-    saving.turn_to(1)
+    saving.prepare_step(1)
     saving.guard.remember()
-    saving.method(saving.batch(saving.at)).total.backward()  # and then memory runs out
-    assert "recomputed" in str(saving.make_room()) and saving.make_room() is None
+    saving.method(saving.batch(saving.device_step)).total.backward()  # and then memory runs out
+    assert "recomputed" in str(saving.reduce_memory()) and saving.reduce_memory() is None
     for engine in (plain, saving):
         for _ in range(3):
             engine.advance()
@@ -206,7 +206,7 @@ def near_the_truth(name: str, recomputed: bool) -> None:
     before = copy.deepcopy(engine.state_dict())
     found = estimate(engine, [])
     assert_equal(before, engine.state_dict())  # looking changes nothing
-    engine.turn_to(engine.done)
+    engine.prepare_step(engine.done)
     with Peak() as peak:
         engine.step()
     gradients = sum(p.nbytes for p in engine.method.parameters() if p.requires_grad)
@@ -257,14 +257,14 @@ def test_the_share_that_fits() -> None:
     ],
 )
 def test_all_kinds_of_errors_are_noticed(error: RuntimeError) -> None:
-    with pytest.raises(NoRoom, match="smaller --batch"), noticing():
+    with pytest.raises(OutOfMemory, match="smaller --batch"), detecting_out_of_memory():
         raise error
 
 
 def test_torch_s_own_error_is_noticed() -> None:
-    with pytest.raises(NoRoom), noticing():
+    with pytest.raises(OutOfMemory), detecting_out_of_memory():
         torch.empty(2**60, dtype=torch.uint8)
-    with pytest.raises(RuntimeError, match="shape"), noticing():
+    with pytest.raises(RuntimeError, match="shape"), detecting_out_of_memory():
         torch.zeros(3).view(2)
 
 
@@ -284,7 +284,7 @@ def test_tests_get_by_with_what_there_is() -> None:
     torch.testing.assert_close(engine.probabilities(images), whole)
     assert most == [64]  # 512 halved until it fits
     engine.method.net.forward = lambda x: torch.empty(2**60)  # type: ignore[method-assign]
-    with pytest.raises(NoRoom):
+    with pytest.raises(OutOfMemory):
         engine.probabilities(images)
 
 

@@ -46,7 +46,7 @@ def spoil_images(engine: Engine, at: set[int]) -> None:
 
     def forward(*given: Any, **named: Any) -> Tensor:
         views = whole(*given, **named)
-        return views * (torch.nan if int(engine.at) in at else 1.0)
+        return views * (torch.nan if int(engine.device_step) in at else 1.0)
 
     engine.augment.forward = forward  # type: ignore[method-assign]
 
@@ -56,7 +56,7 @@ def spoil_loss(engine: Engine, at: set[int]) -> None:
 
     def forward(batch: Batch) -> Loss:
         loss = whole(batch)
-        if int(engine.at) in at:
+        if int(engine.device_step) in at:
             loss.total, loss.parts["sup"] = loss.total + torch.inf, torch.tensor(torch.inf)
         return loss
 
@@ -65,7 +65,7 @@ def spoil_loss(engine: Engine, at: set[int]) -> None:
 
 def spoil_gradient(engine: Engine, at: set[int]) -> None:
     weight = next(p for n, p in engine.method.named_parameters() if n.endswith("conv1.weight"))
-    weight.register_hook(lambda grad: grad * (torch.inf if int(engine.at) in at else 1.0))
+    weight.register_hook(lambda grad: grad * (torch.inf if int(engine.device_step) in at else 1.0))
 
 
 def spoil_statistic(engine: Engine, at: set[int]) -> None:
@@ -75,7 +75,7 @@ def spoil_statistic(engine: Engine, at: set[int]) -> None:
 
     def forward(batch: Batch) -> Loss:
         loss = whole(batch)
-        if int(engine.at) in at:
+        if int(engine.device_step) in at:
             mean.data[0] = torch.nan  # unseen by autograd
         return loss
 

@@ -14,14 +14,14 @@ import torch
 
 import tamatch
 from tamatch.data import load, make_split
-from tamatch.machine.room import NoRoom, clear, noticing
+from tamatch.machine.out_of_memory import OutOfMemory, detecting_out_of_memory, free_memory
 from tamatch.runs.build import engine_of, split_plan
-from tamatch.runs.together import advance
+from tamatch.runs.loop import advance
 from tamatch.runs.training import Training
 from tamatch.settings.config import configure
 from tamatch.settings.hardware import prepare
-from tamatch.step.abreast import Abreast
 from tamatch.step.engine import WARM_STEPS, Engine
+from tamatch.step.joint_graph import JointGraph
 from tests.contract.test_contract import assert_equal
 from tests.faults.runs import DOZEN
 from tests.gpu.test_capture import run
@@ -48,19 +48,19 @@ class Bare:
     def advance(self) -> None:
         self.engine.advance()
 
-    def make_room(self) -> None:
+    def reduce_memory(self) -> None:
         self.told.append(self.engine.done)
-        assert self.engine.make_room()
+        assert self.engine.reduce_memory()
 
 
-def together(engines: Sequence[Engine], steps: int, abreast: Abreast | None = None) -> list[Bare]:
+def together(engines: Sequence[Engine], steps: int, joint: JointGraph | None = None) -> list[Bare]:
     """So many steps of each, on the stream that their trainings share."""
-    bare, abreast = [Bare(engine) for engine in engines], abreast or Abreast()
+    bare, joint = [Bare(engine) for engine in engines], joint or JointGraph()
     with ExitStack() as around:
         for engine in engines:
             around.enter_context(engine.running())
         for _ in range(steps):
-            advance(abreast, cast("list[Training]", bare))
+            advance(joint, cast("list[Training]", bare))
     torch.cuda.synchronize()
     return bare
 
@@ -77,9 +77,9 @@ def same_kernels() -> None:
 
 @pytest.mark.parametrize("name", ["tamatch", "fixmatch", "comatch", *DRAWING])
 def test_each_equals_its_eager_run_alone(name: str, same_kernels: None) -> None:
-    abreast, engines = Abreast(), [tiny(name, seed) for seed in SEEDS]
-    together(engines, 12, abreast)
-    assert abreast.graph is not None and all(engine.graph is None for engine in engines)
+    joint, engines = JointGraph(), [tiny(name, seed) for seed in SEEDS]
+    together(engines, 12, joint)
+    assert joint.graph is not None and all(engine.graph is None for engine in engines)
     for seed, engine in zip(SEEDS, engines, strict=True):
         assert_equal(run(tiny(name, seed, graph=False), 12).state_dict(), engine.state_dict())
 
@@ -95,15 +95,15 @@ def test_without_a_graph(name: str, same_kernels: None) -> None:
 @pytest.mark.parametrize("name", ["tamatch", "mixmatch"])
 def test_the_group_may_change(name: str, same_kernels: None) -> None:
     """The last goes alone first; then all together; then the first leaves."""
-    engines, abreast = [tiny(name, seed) for seed in SEEDS], Abreast()
-    together(engines[2:], 6, abreast)
-    assert abreast.graph is None and engines[2].graph is not None
+    engines, joint = [tiny(name, seed) for seed in SEEDS], JointGraph()
+    together(engines[2:], 6, joint)
+    assert joint.graph is None and engines[2].graph is not None
     for engine in engines[:2]:
         run(engine, 6)
-    together(engines, 6, abreast)
-    assert abreast.engines == engines
-    together(engines[1:], 6, abreast)
-    assert abreast.engines == engines[1:]
+    together(engines, 6, joint)
+    assert joint.engines == engines
+    together(engines[1:], 6, joint)
+    assert joint.engines == engines[1:]
     for seed, engine in zip(SEEDS, engines, strict=True):
         steps = 12 if seed == 0 else 18
         assert_equal(run(tiny(name, seed, graph=False), steps).state_dict(), engine.state_dict())
@@ -117,7 +117,7 @@ def test_no_room_to_capture(name: str, same_kernels: None, monkeypatch: pytest.M
     def learn(engine: Engine, batch: Any) -> None:
         if torch.cuda.is_current_stream_capturing() and engine is engines[1] and not failed:
             failed.append(engine.done)
-            with noticing():
+            with detecting_out_of_memory():
                 raise torch.OutOfMemoryError("CUDA out of memory.")
         whole(engine, batch)
 
@@ -142,11 +142,11 @@ def test_streams_may_be_shared(
         return whole(**known) if known else next(few)  # torch itself asks for streams by number
 
     monkeypatch.setattr(torch.cuda, "Stream", handed_out)
-    abreast, engines = Abreast(), [tiny(name, seed) for seed in SEEDS]
-    assert engines[0].ahead is not None and engines[0].ahead.stream == engines[1].stream
-    together(engines, 12, abreast)
+    joint, engines = JointGraph(), [tiny(name, seed) for seed in SEEDS]
+    assert engines[0].prefetcher is not None and engines[0].prefetcher.stream == engines[1].stream
+    together(engines, 12, joint)
     monkeypatch.undo()
-    assert abreast.graph is not None
+    assert joint.graph is not None
     for seed, engine in zip(SEEDS, engines, strict=True):
         assert_equal(run(tiny(name, seed, graph=False), 12).state_dict(), engine.state_dict())
 
@@ -174,9 +174,9 @@ def test_three_usual_runs_in_half_precision() -> None:
     """Near each run alone after 50 steps, within 80 GB, and faster than one after the other."""
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
-    engines, abreast = [usual(seed, precision="bf16") for seed in SEEDS], Abreast()
-    together(engines, 50, abreast)
-    assert abreast.graph is not None
+    engines, joint = [usual(seed, precision="bf16") for seed in SEEDS], JointGraph()
+    together(engines, 50, joint)
+    assert joint.graph is not None
     assert torch.cuda.max_memory_reserved() < 80e9
     print(f"\nthree WRN-28-2: {torch.cuda.max_memory_reserved() / 2**30:.2f} GiB")
     for seed, engine in zip(SEEDS, engines, strict=True):
@@ -187,7 +187,7 @@ def test_three_usual_runs_in_half_precision() -> None:
     first, second = weights(engines[0]), weights(engines[1])
     assert float((first - second).norm() / first.norm()) > 0.1
     began = time.perf_counter()
-    together(engines, 200, abreast)
+    together(engines, 200, joint)
     each = (time.perf_counter() - began) / 200 / len(SEEDS)
     alone_for = usual(0, precision="bf16")
     run(alone_for, 20)
@@ -202,9 +202,9 @@ def test_compiled_transformers() -> None:
     """Their stochastic depth draws random numbers inside compiled code."""
     small = {"net": "vit_tiny_p2_32", "optimizer": "adamw", "lr": 1e-4, "precision": "bf16"}
     small |= {"batch": 8, "unlabelled": 8}
-    engines, abreast = [usual(seed, **small) for seed in SEEDS], Abreast()
-    together(engines, 20, abreast)
-    assert abreast.graph is not None
+    engines, joint = [usual(seed, **small) for seed in SEEDS], JointGraph()
+    together(engines, 20, joint)
+    assert joint.graph is not None
     for seed, engine in zip(SEEDS, engines, strict=True):
         alone = weights(run(usual(seed, **small), 20))
         assert float((weights(engine) - alone).norm() / alone.norm()) < 1e-2
@@ -228,11 +228,11 @@ def test_too_many_for_the_device(tmp_path: Path) -> None:
         **DOZEN, **USUAL, "batch": 128, "unlabelled": 512, "precision": "fp32", "compile": False,
     }  # fmt: skip
     total = torch.cuda.get_device_properties(0).total_memory
-    clear()
+    free_memory()
     room = torch.cuda.memory_reserved() + 5 * 2**30
     torch.cuda.set_per_process_memory_fraction(room / total)
     try:
-        with pytest.raises(NoRoom, match=r"too little memory for 8 runs abreast.*at a time"):
+        with pytest.raises(OutOfMemory, match=r"too little memory for 8 runs abreast.*at a time"):
             tamatch.train_seeds(range(8), out=tmp_path / "all", quiet=True, **options)
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from tamatch import methods, nets
 from tamatch.data import load, make_split
 from tamatch.machine.branches import OPEN
-from tamatch.machine.room import NoRoom, clear
+from tamatch.machine.out_of_memory import OutOfMemory, free_memory
 from tamatch.methods import METHODS
 from tamatch.nets import parts
 from tamatch.nets.recompute import recompute
@@ -231,10 +231,10 @@ def test_no_room_in_the_backward_pass_of_a_capture(
             try:
                 engine.advance()
                 continue
-            except NoRoom:
+            except OutOfMemory:
                 failed.append(engine.done)
-            clear()
-            assert engine.make_room()
+            free_memory()
+            assert engine.reduce_memory()
     torch.cuda.synchronize()
     assert failed == [3] and calls[2] >= 1 and not OPEN
     assert engine.graph is not None and int(engine.guard.count) == 0

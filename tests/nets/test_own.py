@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from tamatch import methods, nets
 from tamatch.errors import UsageError
 from tamatch.methods import METHODS
-from tamatch.nets.handed import HANDED
-from tamatch.nets.own import OwnNet, rehearse
 from tamatch.nets.recompute import recompute
+from tamatch.nets.user_net import UserNet, dry_run_net
+from tamatch.nets.user_net_source import CUSTOM
 from tamatch.nets.weights import load_weights
 from tamatch.settings.hardware import prepare
 from tamatch.step.memory import estimate
@@ -72,7 +72,7 @@ def test_what_returns_out_is_used_as_it_is() -> None:
     net = own("Showing")
     assert (net.width, net.map_width) == (3, 3 * 8 * 8)
     assert torch.equal(net(IMAGES).map, IMAGES)
-    assert type(own("Ours")) is not OwnNet and own("Ours")(IMAGES).logits.shape == (4, 5)
+    assert type(own("Ours")) is not UserNet and own("Ours")(IMAGES).logits.shape == (4, 5)
 
 
 @pytest.mark.parametrize("method", ["fixmatch", "tamatch"])
@@ -133,24 +133,24 @@ def test_a_net_that_waits_for_the_device_is_found_out() -> None:
     """On a GPU its steps are not captured then."""
     code = FILE.read_text().splitlines()
     for name in ("Reading", "Masking", "Counting"):
-        waits = own(name).waits
+        waits = own(name).sync_point
         file, _, line = waits.partition(", line ")
         assert file == "foreign.py"
         assert re.search(r"h.max|h > 0|self.norm\(", code[int(line) - 1]), name
     for name in ("Wrn", "Dropping", "ResNet", "Convolutional", "Scaled", "Ours"):
-        assert own(name).waits is None
+        assert own(name).sync_point is None
     tiny_engine("fixmatch", net=f"{FILE}:Reading").advance()
 
 
-def test_it_is_rehearsed_where_and_how_it_will_train() -> None:
+def test_it_has_a_dry_run_where_and_how_it_will_train() -> None:
     net, device = own("Rounding"), torch.device("cpu")
-    rehearse(net, "net.py:Rounding", 8, device)
+    dry_run_net(net, "net.py:Rounding", 8, device)
     half = torch.autocast("cpu", torch.bfloat16)
     with half, pytest.raises(UsageError, match=r"a pass of 2 images on cpu failed \(foreign.py, l"):
-        rehearse(net, "net.py:Rounding", 8, device)
+        dry_run_net(net, "net.py:Rounding", 8, device)
     state, draw = torch.random.get_rng_state(), own("Dropping")
     torch.random.set_rng_state(state)
-    rehearse(draw, "net.py:Dropping", 8, device)
+    dry_run_net(draw, "net.py:Dropping", 8, device)
     assert torch.equal(torch.random.get_rng_state(), state)
     assert not draw.model.norm.running_mean.any()
 
@@ -434,7 +434,7 @@ def test_what_was_handed_over_stands_in_for_the_name_of_a_run() -> None:
     with pytest.raises(UsageError, match="--net wrn_10_1: the net of this run is your own"):
         nets.stand_in("python:Gone", "wrn_10_1")
     for name in ("models.py:Gone", "python:Gone"):
-        del HANDED[name]
+        del CUSTOM[name]
 
 
 @pytest.mark.gpu

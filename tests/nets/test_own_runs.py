@@ -22,7 +22,7 @@ from torch import nn
 import tamatch
 from tamatch.cli import main
 from tamatch.errors import UsageError
-from tamatch.nets.handed import HANDED
+from tamatch.nets.user_net_source import CUSTOM
 from tamatch.review.session import Session
 from tamatch.storage import checkpoint
 from tamatch.storage.folder import RunFolder
@@ -212,7 +212,7 @@ def test_a_module_from_python_trains_and_goes_on(
 
     before = fingerprint(run)
     half(run)
-    del HANDED["python:ResNet"]  # as in another process
+    del CUSTOM["python:ResNet"]  # as in another process
     assert main(["resume", str(run)]) == 2
     assert "tamatch.resume(RUN, net=…)" in capsys.readouterr().err
     again = tamatch.resume(run, net=module, quiet=True)

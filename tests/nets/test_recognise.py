@@ -13,9 +13,9 @@ from torch import Tensor
 
 from tamatch import nets
 from tamatch.errors import UsageError
-from tamatch.nets.dialects import in_our_names
 from tamatch.nets.recognise import Recognised, recognise
 from tamatch.nets.vit import ViT
+from tamatch.nets.weight_names import to_timm_names
 from tamatch.nets.weights import load_weights
 from tests.nets import published
 
@@ -95,7 +95,7 @@ def test_the_names_of_other_packages(tmp_path: Path, made: Callable[[ViT], State
 
 def test_the_base_of_transformers_has_no_prefix() -> None:
     net = ViT(3, size=8, patch=4, width=8, depth=1, heads=2)
-    found = in_our_names(published.transformers(net, prefix=""))
+    found = to_timm_names(published.transformers(net, prefix=""))
     assert found.keys() - {"classifier.weight", "classifier.bias"} == {
         k for k in net.state_dict() if not k.startswith("head.")
     }
@@ -103,7 +103,7 @@ def test_the_base_of_transformers_has_no_prefix() -> None:
 
 def test_other_tensors_are_left_as_they_are() -> None:
     state = {"conv1.weight": torch.ones(2), "layer.query.weight": torch.ones(3)}
-    assert in_our_names(state) == state
+    assert to_timm_names(state) == state
 
 
 def wrong(state: State, path: Path) -> str:

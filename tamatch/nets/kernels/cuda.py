@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from triton.runtime.cache import get_cache_manager
 
-from ...machine.gpucode import AMPERE, handicap
-from ...machine.room import speaks_of_room
+from ...machine.gpucode import AMPERE, why_no_nvrtc
+from ...machine.out_of_memory import is_out_of_memory
 from ..parts import SLOPE
 from .norm import COUNTABLE
 
@@ -57,12 +57,12 @@ def usable(device: torch.device) -> bool:
     """Whether it has, and they can be compiled here."""
     if not capable(device):
         return False
-    if handicap() is not None:  # which was told before
+    if why_no_nvrtc() is not None:  # which was told before
         return False
     try:
         loaded(device)
     except (OSError, RuntimeError) as error:
-        if speaks_of_room(error):
+        if is_out_of_memory(error):
             raise
         warnings.warn(f"The CUDA kernels cannot be used, steps take longer: {error}", stacklevel=2)
         return False

@@ -1,4 +1,4 @@
-"""Places that are probably not the folder of the images that was meant, and which one was."""
+"""Detects that --data names the wrong folder, and guesses which one was meant."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def refuse_run(place: Path) -> None:
             )
 
 
-def perhaps(place: Path, listing: Listing) -> str:
+def folder_hint(place: Path, listing: Listing) -> str:
     """A hint where a folder, listed here, has no two classes; empty if there is none to give."""
     if len(listing.labels) > 1 or table_of(place):
         return ""
-    return perhaps_inside(place) if listing.labels else perhaps_above(place)
+    return hint_inside(place) if listing.labels else hint_above(place)
 
 
-def perhaps_inside(place: Path) -> str:
+def hint_inside(place: Path) -> str:
     """The only class may be the folder of all classes."""
     inner, classes = first_with_classes(place)
     if not classes:
@@ -69,7 +69,7 @@ def first_with_classes(place: Path) -> tuple[Path, set[str]]:
     return place, set()
 
 
-def perhaps_above(place: Path) -> str:
+def hint_above(place: Path) -> str:
     """A folder with images, beside others with images, may be one of the classes."""
     above = place.parent if place.name not in ("", os.pardir) else place / os.pardir
     try:

@@ -1,4 +1,4 @@
-"""The steps of several engines beside each other: on a GPU, all of them in one CUDA graph."""
+"""One CUDA graph that does a step of several engines at once, each on a stream of its own."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from contextlib import contextmanager
 import torch
 
 from ..machine.branches import recorded
-from ..machine.room import clear, noticing
+from ..machine.out_of_memory import detecting_out_of_memory, free_memory
 from .engine import Engine
 
 
-class Abreast:
+class JointGraph:
     """Replays one step of each of its engines at once.
 
     A small net leaves most of a GPU idle. In one graph, whose branches are the engines' own
@@ -34,12 +34,12 @@ class Abreast:
         """One step of each of these engines, which are `ready`; captured first if they are new."""
         if self.engines != [*engines]:
             self.forget()
-            with noticing():
+            with detecting_out_of_memory():
                 self.capture(engines)
         assert self.graph is not None
         for engine, generator in zip(engines, self.generators, strict=True):
             with drawing_from(generator):
-                engine.turn_to(engine.done)
+                engine.prepare_step(engine.done)
         self.graph.replay()
         for engine in engines:
             engine.done += 1
@@ -51,7 +51,7 @@ class Abreast:
     def capture(self, engines: Sequence[Engine]) -> None:
         """Record a step of each, forked from the present stream and joined to it again."""
         torch.cuda.synchronize()
-        clear()  # a graph has memory of its own, and an old one must not end during the capture
+        free_memory()  # for the graph's own; and no old graph may be freed during the capture
         graph, here = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
         generators = [torch.Generator(engine.device) for engine in engines]
         for engine, generator in zip(engines, generators, strict=True):

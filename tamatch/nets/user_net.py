@@ -1,4 +1,4 @@
-"""A net of the user's own, any `nn.Module` that makes logits of images, behind our interface."""
+"""A net of the user's own: any `nn.Module` from images to logits, behind our interface."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Head(nn.Linear):
             return super().forward(self.seen)
 
 
-class OwnNet(Wrapped):
+class UserNet(Wrapped):
     """The user's module; `features` are the input of its last linear layer, if there is one."""
 
     def __init__(
@@ -38,11 +38,11 @@ class OwnNet(Wrapped):
         shapes: Out,
         *,
         channels_last: bool = True,
-        waits: str | None = None,
+        sync_point: str | None = None,
     ) -> None:
         logits, features, of_map = (t[0].numel() for t in shapes)
         super().__init__(model, classes=logits, width=features, map_width=of_map)
-        self.head_name, self.channels_last, self.waits = head_name, channels_last, waits
+        self.head_name, self.channels_last, self.sync_point = head_name, channels_last, sync_point
 
     def forward(self, images: Tensor) -> Out:
         """Classify (N, 3, H, W) images."""
@@ -74,7 +74,7 @@ def taken(model: nn.Module, head_name: str) -> Tensor:
 
 
 @torch.no_grad()
-def rehearse(net: Net, name: str, size: int, device: torch.device) -> None:
+def dry_run_net(net: Net, name: str, size: int, device: torch.device) -> None:
     """Pass two images through the net where it will train, to blame it there for what fails."""
     images = torch.zeros(2, 3, size, size, device=device)
     blamed = blaming(f"--net {title(name)}", f"a pass of 2 images on {device}")

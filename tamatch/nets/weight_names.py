@@ -1,4 +1,4 @@
-"""The names that others give to the tensors of a vision transformer, and timm's, which are ours.
+"""Tensor names of vision transformers from other libraries, translated to timm's, which are ours.
 
 Google publishes `.npz` files of its JAX nets, the Hugging Face hub has those of the `transformers`
 package, and torchvision has a third kind. The computation is the same.
@@ -57,7 +57,7 @@ TORCHVISION: Names = (
     (r"\.mlp\.(linear_1|0)\.", ".mlp.fc1."),
     (r"\.mlp\.(linear_2|3)\.", ".mlp.fc2."),
 )
-DIALECTS = {  # by a name that each has, and no other
+FORMATS = {  # by a tensor name that only this format has
     "embedding/kernel": GOOGLE,
     "embeddings.cls_token": TRANSFORMERS,
     "vit.embeddings.cls_token": TRANSFORMERS,
@@ -66,13 +66,13 @@ DIALECTS = {  # by a name that each has, and no other
 PARTS = ("query", "key", "value")
 
 
-def in_our_names(tensors: Mapping[str, Tensor]) -> Tensors:
+def to_timm_names(tensors: Mapping[str, Tensor]) -> Tensors:
     """The tensors under timm's names and in torch's order of axes; others are left as they are."""
-    names = next((names for sign, names in DIALECTS.items() if sign in tensors), None)
+    names = next((names for key, names in FORMATS.items() if key in tensors), None)
     if names is None:
         return dict(tensors)
-    turned = as_in_torch if names is GOOGLE else lambda _, tensor: tensor
-    return joined({renamed(k, names): turned(k, v) for k, v in tensors.items()})
+    layout = to_torch_layout if names is GOOGLE else lambda _, tensor: tensor
+    return fused_qkv({renamed(k, names): layout(k, v) for k, v in tensors.items()})
 
 
 def renamed(name: str, names: Names) -> str:
@@ -81,7 +81,7 @@ def renamed(name: str, names: Names) -> str:
     return name
 
 
-def as_in_torch(name: str, tensor: Tensor) -> Tensor:
+def to_torch_layout(name: str, tensor: Tensor) -> Tensor:
     """JAX has outputs last, and the heads of attention on an axis of their own."""
     kind = name.rpartition("/")[2]
     if kind == "bias":
@@ -93,7 +93,7 @@ def as_in_torch(name: str, tensor: Tensor) -> Tensor:
     return tensor.flatten(0, -2).T if name.endswith("/out/kernel") else tensor.flatten(1).T
 
 
-def joined(tensors: Tensors) -> Tensors:
+def fused_qkv(tensors: Tensors) -> Tensors:
     """Queries, keys and values as one tensor, where they are three."""
     found = {}
     for name, tensor in tensors.items():

@@ -136,7 +136,7 @@ def test_the_trial_leaves_nothing_behind(
     states = []
     for tried in (True, False):
         if not tried:
-            monkeypatch.setattr("tamatch.runs.build.try_method", lambda *given: None)
+            monkeypatch.setattr("tamatch.runs.build.dry_run_method", lambda *given: None)
         before = torch.get_rng_state()
         engine = engine_of(run, data, split)
         assert torch.equal(torch.get_rng_state(), before)

@@ -1,4 +1,4 @@
-"""Whether a net waits for the device: then its step cannot be captured in a CUDA graph."""
+"""Where a net makes the host wait for the device: its step cannot be captured in a CUDA graph."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from .. import usercode
 
 aten = torch.ops.aten
-READING = {
+SYNCHRONISING = {
     aten._local_scalar_dense, aten.is_nonzero, aten.equal, aten.nonzero, aten.masked_select,
     aten.bincount, aten._unique2, aten.unique_dim,
 }  # fmt: skip
 
 
-class Waits(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """While active, notes where a number is first read, or a shape made from numbers."""
+class SyncDetector(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """While active, notes the first place that reads a value or makes a shape from values."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -27,7 +27,9 @@ class Waits(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         packet = func.overloadpacket
-        if self.place is None and (packet in READING or (packet is aten.index and masked(args[1]))):
+        if self.place is None and (
+            packet in SYNCHRONISING or (packet is aten.index and masked(args[1]))
+        ):
             self.place = usercode.innermost(traceback.extract_stack()) or "in a layer of its own"
         return func(*args, **(kwargs or {}))
 
@@ -37,9 +39,9 @@ def masked(indices: Any) -> bool:
     return any(i is not None and i.dtype in (torch.bool, torch.uint8) for i in indices)
 
 
-def waiting_place(net: nn.Module, images: Tensor) -> str | None:
-    """Where in its file a net waits, as far as a pass on the CPU shows it; None if nowhere."""
-    waits = Waits()
-    with waits:
+def first_sync(net: nn.Module, images: Tensor) -> str | None:
+    """File and line of the first synchronisation that a pass on the CPU shows; None without one."""
+    detector = SyncDetector()
+    with detector:
         net(images)
-    return waits.place
+    return detector.place

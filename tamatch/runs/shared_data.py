@@ -1,4 +1,4 @@
-"""What runs that train at the same time need alike: it is read once and held once."""
+"""What runs that train at the same time share: each data set is read once and held once."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import torch
 from ..data import DataSet
 from ..data.dataset import Indices
 from ..settings.config import Run
-from ..step.exam import Exam
+from ..step.subset import Subset
 from .build import data_of
 from .progress import counting
 
 
-class Shelf:
+class SharedData:
     """The data sets, and the held-out images on the device.
 
-    The images that are trained on are not among them: each seed draws its own, in its own order.
+    Training images are not shared: each seed draws its own, in its own order.
     """
 
     def __init__(self) -> None:
         self.sets: dict[tuple[str | int | None, ...], DataSet] = {}
-        self.exams: list[tuple[torch.device | None, Exam]] = []
+        self.held_out: list[tuple[torch.device | None, Subset]] = []
 
     def data(self, run: Run) -> DataSet:
         key = (run.data, run.root, run.labels, run.size, run.normalise)
@@ -30,9 +30,9 @@ class Shelf:
                 self.sets[key] = data_of(run, run.size, count)
         return self.sets[key]
 
-    def exam(self, data: DataSet, part: Indices, device: torch.device | None) -> Exam:
-        for place, known in self.exams:
-            if known.data is data and place == device and np.array_equal(known.indices, part):
+    def subset(self, data: DataSet, indices: Indices, device: torch.device | None) -> Subset:
+        for place, known in self.held_out:
+            if known.data is data and place == device and np.array_equal(known.indices, indices):
                 return known
-        self.exams.append((device, Exam(data, part, device)))
-        return self.exams[-1][1]
+        self.held_out.append((device, Subset(data, indices, device)))
+        return self.held_out[-1][1]

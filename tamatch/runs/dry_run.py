@@ -1,4 +1,4 @@
-"""A method of the user's own is tried on one batch before a run: mistakes are told in one line."""
+"""A dry run of a method of the user's own on one batch: mistakes are one line before the run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 
 from .. import dist
 from ..errors import UsageError
-from ..machine.room import NoRoom, noticing
+from ..machine.out_of_memory import OutOfMemory, detecting_out_of_memory
 from ..machine.state import in_place
 from ..machine.tracking import unmoved
 from ..methods.base import Method
@@ -22,7 +22,7 @@ from ..usercode import blaming
 TAKEN = {"step", "kind", "total", "lr", "time", "count"}  # what a line of the log and a meter have
 
 
-def try_method(engine: Engine, name: str) -> None:
+def dry_run_method(engine: Engine, name: str) -> None:
     """Do the first step, all but its update; the method and torch's generators stay as they are.
 
     Of several processes each tries it alone: the others may not be as far.
@@ -30,16 +30,16 @@ def try_method(engine: Engine, name: str) -> None:
     what, method, processes = f"--method {name}", engine.method, dist.world()
     engine.source.prepare(0)
     with (
-        suppress(NoRoom),  # the run itself may find some
+        suppress(OutOfMemory),  # the run itself may find some
         torch.random.fork_rng([engine.device] if engine.stream else []),
         engine.on_stream(),
         dist.apart(),
         unmoved(method, weights=True),
         blaming(what, "a first step"),
-        noticing(),
+        detecting_out_of_memory(),
         in_place(method, what),
     ):
-        batch = of_all(engine.batch(engine.at), processes)
+        batch = of_all(engine.batch(engine.device_step), processes)
         with engine.precision():
             loss = method(batch)
         check(loss, what)

@@ -1,4 +1,4 @@
-"""Do two sets of images look alike? A simple classifier tries to tell them apart."""
+"""A classifier two-sample test: can a linear classifier tell two sets of images apart?"""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Pixels = npt.NDArray[np.uint8]
 MOST = 500  # images of a set that are looked at
 FEWEST = 10  # with fewer nothing is said
 FOLDS = 5
-CLEAR = 0.8  # AUC from which two sets are called unlike, if there are enough images
+CLEAR = 0.8  # AUC from which two sets are said to differ, if there are enough images
 ERRORS = 5.0  # standard errors that the AUC must lie above 1/2 as well
 PERFECT = 0.98  # this is enough however few they are
 SHRINK = 0.3  # of the covariance towards its diagonal: few images, many statistics
@@ -32,32 +32,33 @@ NAMES = (
 
 
 @dataclass(frozen=True)
-class Likeness:
+class TwoSampleTest:
     """How well the two sets can be told apart: AUC 1/2 is not at all, 1 without a mistake."""
 
     auc: float
-    limit: float  # above it the sets are called unlike
+    limit: float  # above it the sets are said to differ
     statistic: str  # the one whose means differ most
     means: tuple[float, float]  # of that statistic in both sets; 0 is black, 1 is white
 
     @property
-    def unlike(self) -> bool:
+    def differ(self) -> bool:
         return self.auc > self.limit
 
 
-def likeness(first: Pixels, second: Pixels) -> Likeness | None:
+def two_sample_test(first: Pixels, second: Pixels) -> TwoSampleTest | None:
     """Compare images (N, H, W, 3); None where one of the sets is too small to tell."""
     if min(len(first), len(second)) < FEWEST:
         return None
     a, b = statistics(first[spread(len(first))]), statistics(second[spread(len(second))])
     both = np.concatenate([a, b])
     scale = both.std(0)
-    a, b = a / np.where(scale > 1e-9, scale, 1), b / np.where(scale > 1e-9, scale, 1)
+    divisor = np.where(scale > 1e-9, scale, 1)
+    a, b = a / divisor, b / divisor
     most = int(np.abs(a.mean(0) - b.mean(0)).argmax())
     error = math.sqrt((len(a) + len(b) + 1) / (12 * len(a) * len(b)))  # of an AUC without cause
     limit = min(max(CLEAR, 0.5 + ERRORS * error), PERFECT)
     means = (float(a[:, most].mean() * scale[most]), float(b[:, most].mean() * scale[most]))
-    return Likeness(crossed_auc(a, b), limit, NAMES[most], means)
+    return TwoSampleTest(crossed_auc(a, b), limit, NAMES[most], means)
 
 
 def spread(count: int) -> npt.NDArray[np.int64]:

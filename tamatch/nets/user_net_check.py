@@ -1,4 +1,4 @@
-"""What a net of the user's own makes of two images: its features are found, mistakes are told."""
+"""Checks a net of the user's own on two images, and finds the layer that makes its features."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UsageError
-from ..machine.state import give_memory, in_place
+from ..machine.state import in_place, make_buffers_contiguous
 from ..types import Out
 from ..usercode import blaming
 from .base import Net
-from .own import Head, OwnNet, as_out
-from .waits import waiting_place
+from .sync_points import first_sync
+from .user_net import Head, UserNet, as_out
 
 IMAGES = 2
 
 
-def tried(model: nn.Module, what: str, classes: int, size: int) -> Net:
-    """The module behind our interface, once it has shown what it makes of a few images.
+def checked_net(model: nn.Module, what: str, classes: int, size: int) -> Net:
+    """Wrap the module in our interface, after a forward pass in eval and one in training mode.
 
-    Predicting comes first: layers that take their shape from their first input draw their weights
-    there. What training does, from dropout to statistics, happens to a copy.
+    Eval mode comes first: lazy layers draw their weights in their first call. What training mode
+    changes, from dropout to statistics, it changes in a copy.
     """
     images = torch.linspace(-1, 1, IMAGES * 3 * size**2).reshape(IMAGES, 3, size, size)
     doing = f"a pass of {IMAGES} images of 3 × {size} × {size}"
@@ -35,7 +35,7 @@ def tried(model: nn.Module, what: str, classes: int, size: int) -> Net:
     head_name = last_linear(calls, found)
     if head_name is not None:
         model.get_submodule(head_name).__class__ = Head
-    give_memory(model)
+    make_buffers_contiguous(model)
     with blaming(what, "copying the module"):
         trial = copy.deepcopy(model.train())
     draws = torch.random.fork_rng(devices=[])
@@ -51,9 +51,9 @@ def tried(model: nn.Module, what: str, classes: int, size: int) -> Net:
     if isinstance(model, Net):
         return model
     with torch.random.fork_rng(devices=[]), torch.no_grad():
-        waits = waiting_place(trial, images)
+        sync_point = first_sync(trial, images)
         channels_last = bears_channels_last(trial, images)
-    return OwnNet(model, head_name, shown, channels_last=channels_last, waits=waits)
+    return UserNet(model, head_name, shown, channels_last=channels_last, sync_point=sync_point)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""A parser whose errors are ours: one line that says what to do, exit code 2."""
+"""The argument parser of all commands: its errors are one line that says what to do."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Parser(argparse.ArgumentParser):
         words = [*(sys.argv[1:] if args is None else args)]
         found, extra = super().parse_known_args(words, namespace)
         self._expect_commas(words, extra)
-        if name := torn_name(words, extra):
+        if name := unquoted_name(words, extra):
             raise UsageError(f"A name with spaces needs quotes: {shlex.quote(name)}.")
         return found, extra
 
@@ -83,7 +83,7 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{what} {value} is unknown.{hint}")
 
 
-def torn_name(words: list[str], extra: list[str]) -> str | None:
+def unquoted_name(words: list[str], extra: list[str]) -> str | None:
     """The file or folder whose name the first word left over is a part of, as in `my photos`."""
     if not extra or extra[0] not in words:
         return None

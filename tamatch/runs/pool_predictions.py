@@ -1,4 +1,4 @@
-"""Where the unlabelled images of a finished run stand: what it says of each, and what it used."""
+"""What a finished run predicts of each unlabelled image, and whether it was used in training."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from ..judge.trust import sweep
 from ..methods.base import Method
 from ..pseudo.account import accepted, class_shares, generated, threshold
 from ..step.engine import Engine
-from ..step.exam import LINE, Pool
+from ..step.subset import PREDICTION_COLUMNS, Pool
 
 CHUNK = 8192  # images whose probabilities are held at once
-COLUMNS = (*LINE, "second", "pseudo_label", "pseudo_confidence", "accepted")
+COLUMNS = (*PREDICTION_COLUMNS, "second", "pseudo_label", "pseudo_confidence", "accepted")
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Standing:
+class PoolPredictions:
     """One entry an image of the pool.
 
     What the model predicts is its own answer. A pseudo-label is what the method makes of the answer
@@ -62,22 +62,22 @@ class Standing:
             )
 
 
-def standing(engine: Engine, pool: Pool, temperature: float = 1.0) -> Standing:
-    """Ask the nets about every image, as it is; nothing in the engine changes."""
+def predict_pool(engine: Engine, pool: Pool, temperature: float = 1.0) -> PoolPredictions:
+    """Predict every image of the pool without augmentation; the engine stays as it is."""
     starts = range(0, len(pool), CHUNK)
-    parts = [answers(engine, pool.images[i : i + CHUNK], temperature) for i in starts]
+    parts = [predict_images(engine, pool.images[i : i + CHUNK], temperature) for i in starts]
     best, confidence, second, label, sure = map(np.concatenate, zip(*parts, strict=True))
     count = accepted(engine.method)
     times = None if count is None else count.cpu().numpy().astype(np.int64)[pool.places]
-    return Standing(
+    return PoolPredictions(
         best, confidence, second, label, sure, drawn(engine)[pool.places], accepted=times
     )
 
 
-def answers(engine: Engine, images: torch.Tensor, temperature: float) -> tuple[Any, ...]:
-    """The first five columns of a `Standing` for some images."""
+def predict_images(engine: Engine, images: torch.Tensor, temperature: float) -> tuple[Any, ...]:
+    """The first five columns of a `PoolPredictions` for some images."""
     p = engine.probabilities(images)
-    sure, label = labelled_by(engine, images, p).max(-1)
+    sure, label = pseudo_label_probabilities(engine, images, p).max(-1)
     own = tempered(p.cpu().numpy(), temperature)
     order = np.argsort(-own, axis=-1, kind="stable")
     best, second = order[:, 0], order[:, min(1, own.shape[1] - 1)]
@@ -85,12 +85,12 @@ def answers(engine: Engine, images: torch.Tensor, temperature: float) -> tuple[A
 
 
 @torch.no_grad()
-def labelled_by(
+def pseudo_label_probabilities(
     engine: Engine, images: torch.Tensor, final: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """(n, C) that pseudo-labels come from: by the net in training, not its average, generated.
+    """(n, C): what pseudo-labels are made from, by the trained net itself and not its average.
 
-    `final`, the probabilities by the final net, saves asking it again where the two are one.
+    `final` are the probabilities by the final net: where that is the same net, they are reused.
     """
     method = engine.method
     if method.average is not None or final is None:
@@ -111,7 +111,7 @@ def drawn(engine: Engine) -> npt.NDArray[np.bool_]:
     return seen
 
 
-def summary(found: Standing, pool: Pool, method: Method) -> dict[str, Any]:
+def summary(found: PoolPredictions, pool: Pool, method: Method) -> dict[str, Any]:
     """What trust.json says of the pool."""
     truth = pool.truth
     right = None if truth is None else found.pseudo_label == truth

@@ -14,10 +14,10 @@ from ..errors import UsageError
 from ..usercode import blaming
 from . import is_own, title
 from .base import Net
-from .trial import tried
+from .user_net_check import checked_net
 
 CLASSES = ("classes", "num_classes")  # how the number of classes may be called
-HANDED: dict[str, Any] = {}  # what was handed over in Python, by the name that a run has for it
+CUSTOM: dict[str, Any] = {}  # what was handed over in Python, by the name that a run has for it
 
 
 def register(net: Any) -> str:
@@ -31,7 +31,7 @@ def register(net: Any) -> str:
             f"got {type(net).__name__}."
         )
     name = usercode.name_of(net)
-    HANDED[name] = net
+    CUSTOM[name] = net
     return name
 
 
@@ -41,13 +41,13 @@ def stand_in(name: str, net: Any) -> None:
         raise UsageError(f"--net is for runs with a net of your own, and this one has {name}.")
     if isinstance(net, str) and not is_own(net):
         raise UsageError(f"--net {net}: the net of this run is your own; give FILE.py:NAME.")
-    HANDED[name] = source(net) if isinstance(net, str) else HANDED[register(net)]
+    CUSTOM[name] = source(net) if isinstance(net, str) else CUSTOM[register(net)]
 
 
 def source(name: str) -> Any:
     """The module, class or function behind a name; that of a file is imported."""
-    if name in HANDED:
-        return HANDED[name]
+    if name in CUSTOM:
+        return CUSTOM[name]
     if usercode.IN_A_FILE.fullmatch(name) is None:
         raise UsageError(
             f"the net {name} was handed over in Python, and nothing here has it. Hand it over "
@@ -72,7 +72,7 @@ def build(name: str, classes: int, size: int) -> Net:
             model = make(what, given, classes, size)
     if not isinstance(model, nn.Module):
         raise UsageError(f"{what} makes no nn.Module, but a value of type {type(model).__name__}.")
-    return tried(model, what, classes, size)
+    return checked_net(model, what, classes, size)
 
 
 def make(what: str, maker: Callable[..., Any], classes: int, size: int) -> Any:

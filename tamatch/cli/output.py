@@ -1,4 +1,4 @@
-"""What is on the screen when runs have ended."""
+"""What the terminal shows when runs have ended."""
 
 from __future__ import annotations
 

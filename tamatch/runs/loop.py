@@ -1,4 +1,4 @@
-"""Runs on their way to the end: one alone, or several whose steps are done abreast."""
+"""The training loop: of one run, or of several that do each step together."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from typing import Any
 
 from .. import dist
 from ..errors import NumericError, Stopped
-from ..machine.room import NoRoom, clear
+from ..machine.out_of_memory import OutOfMemory, free_memory
 from ..machine.signals import StopSignals
-from ..step.abreast import Abreast
 from ..step.engine import Engine
+from ..step.joint_graph import JointGraph
 from ..step.memory import scarce
 from ..storage.folder import RunFolder
-from .place import goes_on
+from .place import resume_command
 from .training import Training
 
 Outcome = dict[str, Any] | NumericError  # a run's result, or why it has none
 
 
-def go(trainings: Sequence[Training]) -> list[Outcome]:
-    """Train all to their ends; `Stopped` after a signal, with everything saved.
+def train_to_end(trainings: Sequence[Training]) -> list[Outcome]:
+    """Train all runs to their ends; `Stopped` after a signal, with everything saved.
 
-    Those that are behind go first until all are level. Of several, one that leaves the finite
-    numbers ends alone.
+    Runs that have done fewer steps go first, until all have done the same number. One of several
+    whose values are no longer finite ends with its error, and the others go on.
     """
     outcomes: dict[Training, Outcome] = {}
     begin(trainings)
     with StopSignals() as stop, ExitStack() as around:
         for training in trainings:
             around.enter_context(training.under_way())
-        abreast = Abreast()
+        joint = JointGraph()
         while pending := [t for t in trainings if t not in outcomes]:
             least = min(t.engine.done for t in pending)
             level = [t for t in pending if t.engine.done == least]
             moving, asked = [t for t in level if t.left], 0
             if moving:
-                advance(abreast, moving)
+                advance(joint, moving)
                 asked = dist.largest(stop.received)  # once: another may come before the stop
             for training in level:
                 try:
@@ -65,37 +65,37 @@ def begin(trainings: Sequence[Training]) -> None:
         say(message)
 
 
-def advance(abreast: Abreast, trainings: Sequence[Training]) -> None:
+def advance(joint: JointGraph, trainings: Sequence[Training]) -> None:
     """A step of each: in one graph where it can be captured, one after the other elsewhere."""
     engines = [training.engine for training in trainings]
     try:
-        if not (abreast.ready(engines) and captured(abreast, trainings)):
-            abreast.forget()
+        if not (joint.ready(engines) and captured(joint, trainings)):
+            joint.forget()
             for training in trainings:
                 with training.engine.on_stream():  # where a captured step finds what they set up
                     training.advance()
-    except NoRoom:
+    except OutOfMemory:
         if len(trainings) == 1:
             raise
     else:
         return
-    clear()
+    free_memory()
     raise trainings[0].too_large(len(trainings))
 
 
-def captured(abreast: Abreast, trainings: Sequence[Training]) -> bool:
+def captured(joint: JointGraph, trainings: Sequence[Training]) -> bool:
     """Replay a step of each; False where there was no room to record it: then less is to be taken.
 
     Recording does nothing yet, so that no step is lost.
     """
     try:
-        abreast.replay([training.engine for training in trainings])
+        joint.replay([training.engine for training in trainings])
         return True
-    except NoRoom:
+    except OutOfMemory:
         pass  # to be left before going on: the error holds what the step had computed
-    clear()
+    free_memory()
     for training in trainings:
-        training.make_room()
+        training.reduce_memory()
     return False
 
 
@@ -107,12 +107,12 @@ def stopped(number: int, trainings: Sequence[Training]) -> Stopped:
     return Stopped(
         number,
         f"stopped at step {lead.engine.done:,} of {lead.steps:,}; all is saved. "
-        f"{goes_on(whole)} goes on from there.",
+        f"{resume_command(whole)} goes on from there.",
     )
 
 
-def accompany(engine: Engine, stop: StopSignals) -> None:
-    """Take part in the steps of a run that another process logs, tests and saves."""
+def take_part(engine: Engine, stop: StopSignals) -> None:
+    """The loop of a process that only does the steps; process 0 logs, tests and saves."""
     steps = engine.pace.steps
     with engine.running():
         while engine.done < steps:

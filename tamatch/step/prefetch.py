@@ -1,4 +1,4 @@
-"""The batch of the coming step, made on the device while the present one is learned from."""
+"""Makes the next step's batch on the device while the current one is learned from."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ..types import Batch
 from .source import Source
 
 
-class Ahead:
-    """Holds the batch of the present step in one fixed place, where a captured step finds it.
+class Prefetcher:
+    """Keeps the current batch at one fixed address, where a captured step finds it.
 
     Gathering and augmenting leave a GPU almost idle. On a stream of their own, which a CUDA graph
     records as a parallel branch, they run beside the net's kernels.
@@ -28,8 +28,8 @@ class Ahead:
         self.ready: Batch | None = None
         self.step: int | None = None  # the step that `ready` is of, as the host knows it
 
-    def turn_to(self, step: int, at: Tensor) -> None:
-        """What the host does before a step; `at` is the same step on the device."""
+    def prepare(self, step: int, at: Tensor) -> None:
+        """The host's work before a step; `at` is the same step on the device."""
         if self.step != step:  # the first of this process
             self.source.prepare(step)
             self._put(self.make(at))
@@ -37,9 +37,9 @@ class Ahead:
         self.step = step + 1
 
     @contextmanager
-    def present(self, at: Tensor) -> Iterator[Batch]:
-        """This step's batch to learn from, while the next one is made."""
-        assert self.ready is not None, "turn to the step first"
+    def current(self, at: Tensor) -> Iterator[Batch]:
+        """This step's batch, while the next one is made beside what is done with it."""
+        assert self.ready is not None, "call prepare() first"
         here = torch.cuda.current_stream()
         self.stream.wait_stream(here)
         try:

@@ -1,0 +1,89 @@
+"""Out-of-memory errors: recognising them, freeing memory, and working in smaller batches."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from ..errors import UsageError
+
+# in messages of errors that are no torch.OutOfMemoryError: the CPU's allocator, CUDA's libraries
+MESSAGES = (
+    "DefaultCPUAllocator", "FIND was unable to find an engine", "GET was unable to find an engine",
+    "CUDA error: out of memory", "CUDA driver error: out of memory",
+    "Triton Error [CUDA]: out of memory", "CUDA_ERROR_OUT_OF_MEMORY",
+    "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED",
+)  # fmt: skip
+
+
+class OutOfMemory(UsageError):
+    """The device has too little memory for the batch."""
+
+
+class Rows(Protocol):
+    """Anything that hands out slices of its rows."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, part: slice, /) -> Tensor: ...
+
+
+@contextmanager
+def detecting_out_of_memory() -> Iterator[None]:
+    """Turn torch's errors for a lack of memory into `OutOfMemory`."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        raise OutOfMemory("out of memory: use a smaller --batch and --unlabelled.") from error
+
+
+def is_out_of_memory(error: BaseException | None) -> bool:
+    """Whether it, or an error that led to it, is one: a failed capture hides its cause."""
+    return error is not None and (
+        isinstance(error, OutOfMemory | torch.OutOfMemoryError)
+        or any(text in str(error) for text in MESSAGES)
+        or is_out_of_memory(error.__context__)
+    )
+
+
+def free_memory() -> None:
+    """Free what is no longer used; call it outside of `except`, whose error holds tensors."""
+    gc.collect()  # tensors of a failed step may be left in reference cycles
+    torch.cuda.empty_cache()
+
+
+@contextmanager
+def without_autotuning() -> Iterator[None]:
+    """Switch cuDNN's search for the fastest convolution off: it does not pay for a pass or two.
+
+    In a capture it is impossible, and cuDNN would search again if its choice lacked memory.
+    """
+    before, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before
+
+
+def in_batches(work: Callable[[Tensor], Tensor], rows: Rows, size: int) -> list[Tensor]:
+    """`work` on `size` rows at a time; after an `OutOfMemory`, on half as many."""
+    found: list[Tensor] = []
+    first = 0
+    while first < len(rows):
+        try:
+            with detecting_out_of_memory():
+                found.append(work(rows[first : first + size]))
+            first += size
+            continue
+        except OutOfMemory:
+            if size == 1:
+                raise
+        free_memory()
+        size //= 2
+    return found
