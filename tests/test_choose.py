@@ -270,6 +270,20 @@ def test_test_images_that_are_learnt_from_are_told(
     assert told in capsys.readouterr().err
 
 
+def test_equal_images_with_different_labels_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = dark_and_light(tmp_path / "photos", 3, 2, (8, 8))
+    options = {"steps": 1, "size": 8, "baseline": "none"}
+    shutil.copy(folder / "train/dark/1.png", folder / "train/dark/copy.png")
+    tamatch.train(data=folder, out=tmp_path / "fine", **options)
+    assert "another label" not in capsys.readouterr().err
+    shutil.copy(folder / "train/dark/1.png", folder / "train/light/copy.png")
+    tamatch.train(data=folder, out=tmp_path / "run", **options)
+    told = "1 labelled image is there again with another label"
+    assert told in capsys.readouterr().err
+
+
 def test_validation_images_that_are_learnt_from_are_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -822,6 +822,7 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     "is a folder; give a file": "review/test_store.py",
     "columns that would be lost": "review/test_store.py",
     "was changed by another program": "review/test_store.py",
+    "is about other images": "review/test_store.py",
     "is not a saved training state": (
         "test_checkpoint.py::test_a_pickle_in_a_checkpoint_runs_nothing"
     ),

@@ -12,8 +12,8 @@ from io import BufferedIOBase
 from pathlib import Path
 from typing import Literal, TextIO, cast
 
-from ..data.decode import SUFFIXES
-from ..data.layout import FOREIGN, printable
+from ..data.decode import FOREIGN, SUFFIXES
+from ..data.layout import printable
 from ..errors import DataError, UsageError
 from ..runs.model import Predictions
 from ..runs.progress import counting

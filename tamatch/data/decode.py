@@ -22,6 +22,8 @@ File = str | Path | IO[bytes]
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF")  # no parser beyond these is ever started
 SUFFIXES = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif")
+FOREIGN = (".heic", ".heif", ".avif", ".jp2", ".jxl", ".psd", ".svg", ".cr2", ".nef", ".dng")
+NOT_READ = "its format is not read: convert it to JPEG or PNG"
 MAX_PIXELS = 50_000_000
 ORIENTATION = 0x0112  # the EXIF tag
 UPRIGHT = {
@@ -184,6 +186,8 @@ def _stretched(values: npt.NDArray[np.float64]) -> Image.Image:
 def _unidentified(file: File) -> str:
     if isinstance(file, str | Path) and os.path.getsize(file) == 0:
         return "the file is empty"
+    if isinstance(file, str | Path) and os.fspath(file).lower().endswith(FOREIGN):
+        return NOT_READ
     return "not an image in the formats " + ", ".join(FORMATS)
 
 

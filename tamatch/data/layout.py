@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import DataError
-from .decode import SUFFIXES
+from .decode import FOREIGN, NOT_READ, SUFFIXES
 from .partnames import PART_NAMES, PART_OF, UNLABELLED, like_a_part, nearly_equal
 from .table import known_label, notes_on, read_table
 
 LONGEST = max(map(len, SUFFIXES))
 TABLES = ("labels.csv", "metadata.csv")
 SHOWN = 100  # characters of a list of folders
-FOREIGN = (".heic", ".heif", ".avif", ".jp2", ".jxl", ".psd", ".svg", ".cr2", ".nef", ".dng")
 
 
 class Found(NamedTuple):
@@ -155,7 +154,7 @@ def _judge(listing: Listing, path: str, is_file: bool, part: str, label: str | N
         if not path.lower().endswith(FOREIGN):
             listing.other += 1
             return
-        reason = "its format is not read: convert it to JPEG or PNG"
+        reason = NOT_READ
     elif not is_file:
         reason = "not a file" if os.path.exists(path) else "a link to nothing"
     elif label is None and part != "unlabelled":

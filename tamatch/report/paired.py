@@ -28,10 +28,20 @@ def paired(run: Path, baseline: Path, part: str) -> Paired | None:
     if not ours or ours.keys() != theirs.keys():
         return None
     gains = [ours[image] - theirs[image] for image in ours]
-    count, mean = len(gains), sum(gains) / len(gains)
-    spread = sum((gain - mean) ** 2 for gain in gains) / max(1, count - 1)
-    reach = CERTAIN * math.sqrt(spread / count)
-    return Paired(count, 100 * mean, 100 * (mean - reach), 100 * (mean + reach))
+    low, high = _interval(gains.count(1), gains.count(-1), len(gains))
+    return Paired(len(gains), 100 * sum(gains) / len(gains), 100 * low, 100 * high)
+
+
+def _interval(better: int, worse: int, images: int) -> tuple[float, float]:
+    """Bonett and Price's interval of the mean gain: as if one more image spoke for either side.
+
+    Without these two, a handful of images that all speak for one side would seem to prove it, and
+    none that speak for either would seem to prove that there is no difference.
+    """
+    count = images + 2
+    mean, share = (better - worse) / count, (better + worse + 2) / count
+    reach = CERTAIN * math.sqrt((share - mean**2) / count)
+    return max(-1.0, mean - reach), min(1.0, mean + reach)
 
 
 def _right(table: Path) -> dict[str, int]:

@@ -96,8 +96,6 @@ def _compare(
 
 def _judge_pairs(both: str, pairs: Paired) -> Verdict:
     """By the images on which one of the two is right and the other is not."""
-    if pairs.gap == pairs.low == pairs.high == 0:
-        return Verdict("No difference", f"{both}, on the same images.", "open")
     low, high = sorted((abs(pairs.low), abs(pairs.high)))
     between = f"with 95 % certainty {low:.1f} to {high:.1f}"
     if pairs.low > 0:

@@ -96,6 +96,16 @@ def table(rows: Sequence[tuple[str, str]]) -> bytes:
     return text.getvalue().encode()
 
 
+def refuse_strangers(data: DataSet, path: Path, place: Path) -> None:
+    """The file may be that of another project, since it has the same name in every folder."""
+    try:
+        known_rows(data, path, place)
+    except DataError as error:
+        raise DataError(
+            f"{error} If {path} is about other images, --labels names a new file."
+        ) from None
+
+
 @contextmanager
 def opened(path: Path, data: DataSet, place: Path) -> Iterator[LabelFile]:
     """The labels of these data, for one process at a time; `place` is where the data lie."""
@@ -104,5 +114,5 @@ def opened(path: Path, data: DataSet, place: Path) -> Iterator[LabelFile]:
         raise UsageError(f"--labels {path} is a folder; give a file.")
     with locked(path.with_name(f".{path.name}.lock"), str(path)):
         if path.exists():
-            known_rows(data, path, place)  # an error, if it is about other images or classes
+            refuse_strangers(data, path, place)
         yield LabelFile(path, folder_of(place))

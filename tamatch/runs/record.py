@@ -140,6 +140,20 @@ def tell_of_seen(run: Run, split: Split, seen: Mapping[str, int], progress: Prog
             )
 
 
+def tell_of_contradictions(run: Run, data: DataSet, split: Split, progress: Progress) -> None:
+    """Of equal images with different labels, one is wrong, and few labels must not be."""
+    digests, labels = data.image_digests(), dict[bytes, set[int]]()
+    for i in split.labelled:
+        labels.setdefault(bytes(digests[i]), set()).add(int(data.labels[i]))
+    if twice := sum(len(own) > 1 for own in labels.values()):
+        command = shlex.join(["tamatch", "check", run.data])
+        what = "1 labelled image is" if twice == 1 else f"{twice:,} labelled images are"
+        progress.say(
+            f"{what} there again with another label, equal to the last pixel: one of the two is "
+            f"wrong. `{command}` names equal images."
+        )
+
+
 def tell_of_no_held_out(progress: Progress) -> None:
     """Better known before a long run than after it."""
     progress.say(

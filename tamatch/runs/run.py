@@ -39,6 +39,7 @@ from .record import (
     record_facts,
     record_skipped,
     seen_of,
+    tell_of_contradictions,
     tell_of_no_held_out,
     tell_of_no_pool,
     tell_of_seen,
@@ -345,4 +346,5 @@ def prepare(job: Job, shared: SharedData, *, started: bool) -> tuple[Training, S
             tell_of_no_held_out(progress)
         if run.data not in DATASETS:
             tell_of_seen(run, split, seen, progress)
+            tell_of_contradictions(run, data, split, progress)
     return Training(run, engine, folder, held_out, facts, progress, pool), split

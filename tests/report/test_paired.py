@@ -29,9 +29,20 @@ def test_the_interval_is_that_of_the_differences(tmp_path: Path) -> None:
     found = paired(write(tmp_path / "a", ours), write(tmp_path / "b", theirs), "test")
     assert found is not None
     gains = ours.astype(int) - theirs.astype(int)
-    error = 196 * gains.std(ddof=1) / 20
     assert found.images == 400 and found.gap == pytest.approx(100 * gains.mean())
-    assert (found.low, found.high) == pytest.approx((found.gap - error, found.gap + error))
+    more = np.append(gains, [1, -1])  # Bonett and Price: one more on either side
+    middle, error = 100 * more.mean(), 196 * more.std() / len(more) ** 0.5
+    assert (found.low, found.high) == pytest.approx((middle - error, middle + error))
+
+
+@pytest.mark.parametrize(("better", "images"), [(0, 10), (1, 1), (3, 4), (3, 10), (4, 100)])
+def test_a_few_images_prove_nothing(tmp_path: Path, better: int, images: int) -> None:
+    """Fair coins fall to one side as often as once in eight times, or oftener."""
+    ours, theirs = np.ones(images, bool), np.arange(images) >= better
+    found = paired(write(tmp_path / "a", ours), write(tmp_path / "b", theirs), "test")
+    assert found is not None and -100 <= found.low < 0 < found.high <= 100
+    answer = verdict(FACTS, FACTS, 40, found)
+    assert answer.answer == "No clear difference" and f"With {images} images" in answer.reason
 
 
 def test_other_images_are_not_compared(tmp_path: Path) -> None:
@@ -50,7 +61,6 @@ def test_other_images_are_not_compared(tmp_path: Path) -> None:
          "3.0 points higher, with 95 % certainty 1.0 to 5.0."),
         (Paired(20, 5.0, -6.0, 16.0), "No clear difference",
          "With 20 images the difference can be anything from -16.0 to +6.0 points."),
-        (Paired(20, 0, 0, 0), "No difference", "on the same images."),
     ],
 )  # fmt: skip
 def test_the_verdict_on_pairs(pairs: Paired, answer: str, part: str) -> None:

@@ -136,6 +136,14 @@ def test_a_file_of_another_kind_is_not_touched(photos: Path, content: str, told:
     assert path.read_text() == content
 
 
+def test_the_labels_of_another_project_are_told_how_to_leave(photos: Path) -> None:
+    path = photos.parent / "labels.csv"
+    path.write_text("file_name,label\nunlabelled/other.png,cat\n")
+    told = "If .*labels.csv is about other images, --labels names a new file"
+    with pytest.raises(DataError, match=told), opened(path, load(photos), photos):
+        pass
+
+
 def test_names_of_other_programs_are_those_of_the_images(photos: Path) -> None:
     path = photos.parent / "labels.csv"
     path.write_text(f"file_name,label\nunlabelled\\c.png,cat\n{photos}/dog/b.png,unlabelled\n")
