@@ -31,7 +31,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     dark_and_light(home / "photos", known=4, unlabelled=6, sides=(12, 12))
     (home / "labels.csv").write_text("file_name,label\nunlabelled/0.png,dark\n")
     monkeypatch.chdir(home)
-    tamatch.train(data="photos", labels="labels.csv", out="runs/first", baseline="none", **TINY)
+    tamatch.train("photos", labels="labels.csv", out="runs/first", baseline="none", **TINY)
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     return home
@@ -42,7 +42,7 @@ def test_a_run_s_images_are_found_from_anywhere(
 ) -> None:
     run = home / "runs/first"
     assert label(run, "pool.csv").pool == 5
-    assert evaluate(run).images == 8
+    assert evaluate(run).lines()[0].endswith(" on 8 test images")
     servers: list[Server] = []
     monkeypatch.setattr(reviewing, "serve", lambda server, **_: servers.append(server))
     reviewing.review(run, browser=False)
@@ -81,6 +81,7 @@ def test_some_of_the_classes_can_be_measured_and_no_others(home: Path) -> None:
     shutil.copytree(home / "photos/test/light", some / "light")
     found, whole = evaluate(run, "some"), evaluate(run)
     assert found.images == 4 and found.classes == whole.classes == ("dark", "light")
+    assert found.lines()[0].endswith(" on 4 labelled images")
     assert found.marks.per_class == [None, whole.marks.per_class[1]]
     assert "  dark: no images" in "\n".join(found.lines())
     shutil.copytree(home / "photos/test/dark", some / "grey")
@@ -96,6 +97,7 @@ def test_a_run_is_tested_on_what_it_held_out_whatever_has_come_since(tmp_path: P
     )
     before = evaluate(done.path)
     assert (before.images, before.learnt_from, before.gone) == (4, 0, 0)
+    assert before.lines()[0].endswith(" on 4 validation images")
     draw = np.random.default_rng(1)
     for kind in ("dark", "light"):
         for i in range(9):

@@ -181,7 +181,7 @@ def output(path: Path | None, screen: TextIO, *, overwrite: bool) -> Iterator[Te
         return
     if path.is_dir() or (path.exists() and not overwrite):
         what = "is a folder" if path.is_dir() else "exists already"
-        raise UsageError(f"{path} {what}. Use another --out, or --overwrite to replace a file.")
+        raise UsageError(f"{path} {what}. Use another name, or --overwrite to replace a file.")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with removing_empty_folders(path.parent), writing(path):
         make_parent(path)

@@ -91,13 +91,14 @@ class Evaluation:
     trust: Trust
     learnt_from: int = 0  # of the images, those that the run saw with their labels
     gone: int = 0  # of the run's own held-out images, those that are not there as they were
+    part: str = "labelled"  # which images these are: "test", "validation" or all "labelled" ones
 
     def lines(self) -> list[str]:
         """The same in words."""
         trust, seen = self.trust, self.trust.calibration.before
         low, high = (100 * bound for bound in trust.interval)
         lines = [
-            f"{self.data}: error {self.marks.error:.2f} % on {self.images:,} images",
+            f"{self.data}: error {self.marks.error:.2f} % on {self.images:,} {self.part} images",
             f"accuracy {100 * trust.accuracy:.1f} %, with {100 * LEVEL:.0f} % certainty between "
             f"{low:.1f} and {high:.1f} %; as the mean over classes "
             f"{100 * trust.balanced_accuracy:.1f} %",
@@ -136,10 +137,10 @@ def evaluate(
     if data:
         found = load_data(data, Path(root) if root else None, model.facts.size)
         found = in_classes_of(model, found)
-        indices = held_out(found)
+        indices, part = held_out(found)
     else:
         _, found = own_data(folder, model, root=root)
-        indices, gone = own_held_out(folder, found)
+        indices, part, gone = own_held_out(folder, found)
     if not len(indices):
         lost = f", and of those that the run held out none is there as it was ({gone:,})"
         raise DataError(
@@ -151,7 +152,9 @@ def evaluate(
     trust = measure(p.numpy(), tested.labels.numpy())
     learnt = learnt_by(lineage(str(path)), found, stored_config(folder).size)
     again = int(learnt[indices].sum())
-    return Evaluation(found.name, len(tested), found.classes, tested.score(p), trust, again, gone)
+    return Evaluation(
+        found.name, len(tested), found.classes, tested.score(p), trust, again, gone, part
+    )
 
 
 def in_classes_of(model: Model, data: DataSet) -> DataSet:
@@ -166,17 +169,17 @@ def in_classes_of(model: Model, data: DataSet) -> DataSet:
     return dataclasses.replace(data, classes=classes, labels=numbers[data.labels])
 
 
-def own_held_out(folder: RunFolder, data: DataSet) -> tuple[np.ndarray, int]:
-    """The images that a run tested on, or else validated with, and how many of them are gone."""
-    for role in ("test", "validation"):
-        found, listed = still_there(folder.split, data, role)
+def own_held_out(folder: RunFolder, data: DataSet) -> tuple[np.ndarray, str, int]:
+    """The images that a run tested on, or else validated with; which, and how many are gone."""
+    for part in ("test", "validation"):
+        found, listed = still_there(folder.split, data, part)
         if listed:
             break
-    return found, listed - len(found)
+    return found, part, listed - len(found)
 
 
-def held_out(data: DataSet) -> np.ndarray:
-    """The test part where there is one, else everything labelled."""
+def held_out(data: DataSet) -> tuple[np.ndarray, str]:
+    """The test part where there is one, else everything labelled; and which it is."""
     test = data.part("test")
     indices = test if len(test) else np.flatnonzero(data.labels >= 0)
-    return indices[data.labels[indices] >= 0]
+    return indices[data.labels[indices] >= 0], "test" if len(test) else "labelled"

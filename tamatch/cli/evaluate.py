@@ -27,6 +27,7 @@ def run(arguments: Namespace) -> int:
     figures = {
         "data": found.data,
         "images": found.images,
+        "part": found.part,
         "error": found.marks.error,
         "accuracy": found.trust.accuracy,
         "interval": found.trust.interval,

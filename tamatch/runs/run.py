@@ -88,12 +88,12 @@ def accuracy_of(result: dict[str, Any]) -> float | None:
 
 
 def train(
-    *, out: str | Path | None = None, overwrite: bool = False, config: str | Path | None = None,
-    time: str | None = None, quiet: bool = False, **options: Any,
+    data: str | Path | None = None, *, out: str | Path | None = None, overwrite: bool = False,
+    config: str | Path | None = None, time: str | None = None, quiet: bool = False, **options: Any,
 ) -> Finished:  # fmt: skip
     """Train a run and, where the recipe says so, its supervised baseline; write the report.
 
-    The options are those of `tamatch train`, with underscores: `train(data="digits", steps=500)`.
+    The options are those of `tamatch train`, with underscores: `train("digits", steps=500)`.
     Settings that nobody gives are chosen for the data and the machine; `time="20m"` sets the steps.
     """
     usercode.refuse_runs_on_import()
@@ -102,7 +102,7 @@ def train(
         return follow(**code)
     file = config_path(config)
     place = None if out is None else path_of(out, "out takes a run folder")
-    options = {name: value for name, value in options.items() if value is not None}
+    options = {n: value for n, value in {"data": data, **options}.items() if value is not None}
     asked = configure(options, file)
     folder = RunFolder(place or default_folder(asked))
     refuse_inside(folder.path, asked.data)
