@@ -33,7 +33,7 @@ soak: $(READY)  ## half an hour of training steps: memory and open files stay fl
 	$(BIN)/python -m tests.soak.soak 30
 
 FUZZ_MINUTES ?= 10
-fuzz: $(READY)  ## configuration, command lines, tables, images, run folders nobody would think of
+fuzz: $(READY)  ## random configuration, command lines, tables, images, run folders
 	OMP_NUM_THREADS=1 $(BIN)/python -W error -m tests.faults.fuzz $(FUZZ_MINUTES)
 
 fmt: $(READY)

@@ -1,4 +1,4 @@
-"""A method of one's own in one file: FixMatch whose threshold rises with the run.
+"""Your own method in one file: FixMatch with a threshold that rises during the run.
 
 tamatch train --method examples/own_method.py:Rising --tau-start 0.6
 """

@@ -1,4 +1,4 @@
-"""Nets of one's own in one file: a small CNN, and torchvision's ResNet-18 for small images.
+"""Your own nets in one file: a small CNN, and torchvision's ResNet-18 for small images.
 
 tamatch train --net examples/own_net.py:SmallCNN
 """

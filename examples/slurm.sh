@@ -1,12 +1,12 @@
 #!/bin/bash
-# A grid of runs as an array of Slurm jobs: job K of N makes every N-th run of a bench.
+# A bench as an array of Slurm jobs: job K of N makes every N-th run, starting with the K-th.
 #
 #   sbatch --array=1-8 examples/slurm.sh lt --scale 1/8 --root /data/cifar10
 #   tamatch bench lt --scale 1/8 --show
 #
-# What follows the script's name is the bench and its options. A job that Slurm ends, or that fails,
-# has saved its run: submit the same line again, and it goes on there. Finished runs are skipped.
-# Settings of a cluster (partition, account, another time) go before the script's name.
+# The arguments after the script's name are the bench and its options. A job that Slurm stops, or
+# that fails, has saved its run: submit the same line again to resume it. Finished runs are skipped.
+# Cluster settings (partition, account, another time limit) go before the script's name.
 
 #SBATCH --job-name=tamatch
 #SBATCH --output=slurm-%A_%a.log

@@ -1,4 +1,4 @@
-"""`tamatch bench report`: the page of what came out, written from the results folder alone."""
+"""`tamatch bench report`: the page of results, written from the results folder alone."""
 
 from __future__ import annotations
 
@@ -34,29 +34,29 @@ TABLES = {
 }  # fmt: skip
 STAND_IN, LONG = "stand-in", ("lt", "ablation-lt")
 BIAS, CLIPPING = LONG_TAIL[2], LONG_TAIL[3]
-HEAD = """# What came out
+HEAD = """# Results
 
-This page is written by `tamatch bench report` from the files in `results/`, and a test compares the
-two. [Reproducing the paper](benchmark.md) says how to make the runs, and how to read the tables.
+`tamatch bench report` writes this page from the files in `results/`, and a test compares the two.
+[Reproducing the paper](benchmark.md) explains how to make the runs and how to read the tables.
 
-No table mixes two lengths or two versions of the recipe. What is missing is shown as missing. The
-paper's printed errors belong to runs of full length; beside shorter ones they are a direction, not
-a measure.
+No table mixes two lengths or two versions of the recipe. Missing runs are shown as missing. The
+paper's printed errors are those of full-length runs; next to shorter runs they only show a
+direction.
 """
 CLAIMS_HEAD = """## The paper's claims
 
-Each sentence of the paper that results can decide, judged by {runs} on
-long-tailed CIFAR-10, also where the paper shows it on other data; those of Table 1 by its own runs.
+Every claim of the paper that results can decide, judged by {runs} on
+long-tailed CIFAR-10, even if the paper shows it on other data; claims of Table 1 by its own runs.
+The paper does not say how it scores, so errors are compared both at the last step and at the best
+test; where both agree, there is one verdict. All figures are means over the seeds that the methods
+have in common; n is given if it is not three. Two errors are followed by their difference, mean ±
+standard deviation over pairs of runs with the same seed, and so with the same labels. A verdict is
+open until all its runs are done. How the paper's words are read:
 
-- Errors are those at the last step and, as the paper does not say how it scores, those at the best
-  test; there is one verdict where both agree.
-- All figures are means over the seeds that the methods have in common; n is given where it is not
-  three. Two errors are followed by their difference, mean ± standard deviation over the pairs of
-  runs with the same seed, and so with the same labels.
-- A verdict is open until all its cells are in.
-- "Throughout" is in every eighth of a run after the first, in which p_model comes from its uniform
-  start. "Large oscillations" are larger than TaMatch's, from point to point after that eighth.
-  "Roughly the same" is within 5 points over the whole run. "Approaches 1" is below 1.1 at the end.
+- "throughout": in every eighth of a run but the first, in which p_model leaves its uniform start;
+- "large oscillations": larger than TaMatch's, from point to point of the curve after that;
+- "roughly the same": within 5 points over the whole run;
+- "approaches 1": below 1.1 at the end.
 """
 
 

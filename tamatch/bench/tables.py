@@ -24,8 +24,8 @@ SCORES = {
     "error_best": "best (oracle)",
 }
 RULE = (
-    "Mean ± standard deviation (ddof = 1) over seeds, n of them. `best` is picked on the test set "
-    "and so out of reach in practice."
+    "Mean ± standard deviation (ddof = 1) over n seeds. `best` is selected on the test set, so it "
+    "is not achievable in practice."
 )
 
 

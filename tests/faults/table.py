@@ -16,16 +16,16 @@ FAULTS = [  # (file, part of the test's name, what goes wrong); the first that f
     ("signals", "", "Ctrl-C, SIGTERM, a second signal"),
     ("torn|checkpoint", "", "torn or changed checkpoint"),
     ("lock", "", "two processes on one run, stale lock"),
-    ("ranks", "", "one of several processes dies"),
+    ("ranks", "", "one of several processes dies or is stopped"),
     ("conditions", "", "resumed under other conditions"),
     ("numbers", "", "NaN and infinity"),
     ("memory", "", "too little memory"),
-    ("degenerate", "", "data that hardly are any"),
-    ("folders", "", "folders that change, are slow, bear odd names"),
-    ("doctored", "", "files made to do harm"),
+    ("degenerate", "", "degenerate data"),
+    ("folders", "", "folders that change, are slow or have odd names"),
+    ("doctored", "", "malicious files"),
     ("code", "", "dangerous calls in the code"),
     ("network", "", "use of the network"),
-    ("fuzz", "", "inputs nobody would think of"),
+    ("fuzz", "", "random input"),
 ]
 
 
