@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from .. import dist
 from ..errors import UsageError
-from ..kinds import Momentum, Parity
+from ..kinds import Parity, WeightMomentum
 from ..machine.branches import Branch, Result, branch_of
 from ..machine.tracking import norms_of, tracking
 from ..stats import approach_, by_type
@@ -32,7 +32,7 @@ class Method(nn.Module):
     skipped: Tensor | None = None  # 1.0, on the device, while the engine finds a step bad
 
     def __init__(
-        self, net: nn.Module, task: Task, *, ema: Momentum = 0.0, parity: Parity = "ours"
+        self, net: nn.Module, task: Task, *, ema: WeightMomentum = 0.0, parity: Parity = "ours"
     ) -> None:
         super().__init__()
         self.net, self.task = net, task

@@ -7,16 +7,18 @@ from torch import Tensor, nn
 
 from ..dist import gather, share
 from ..kinds import (
-    Count,
+    AlignedBatches,
+    ContrastWeight,
     Delay,
+    EmbeddingWidth,
     Inherited,
     LambdaU,
-    LossWeight,
-    Momentum,
+    MemoryBatches,
     OwnShare,
     Similarity,
+    SimilarityTemperature,
     Tau,
-    Temperature,
+    WeightMomentum,
 )
 from ..losses import each_ce, normalize, one_hot
 from ..stats import Ring
@@ -44,14 +46,14 @@ class CoMatch(Contrastive):
         tau: Tau = 0.95,  # their τ
         link: Similarity = 0.8,  # their T
         lambda_u: LambdaU = 1.0,  # their λ_cls
-        lambda_contrast: LossWeight = 1.0,  # their λ_ctr
+        lambda_contrast: ContrastWeight = 1.0,  # their λ_ctr
         alpha: OwnShare = 0.9,  # their α
-        temperature: Temperature = 0.2,  # their t
-        projection: Count = 64,  # length of f
-        queue: Count = 32,  # batches in the memory
-        window: Count = 32,  # batches in the alignment's mean
+        temperature: SimilarityTemperature = 0.2,  # their t
+        projection: EmbeddingWidth = 64,  # length of f
+        queue: MemoryBatches = 32,  # batches in the memory
+        window: AlignedBatches = 32,  # batches in the alignment's mean
         memory_after: Delay = 1024,  # one epoch of the benchmark
-        ema: Momentum = 0.999,
+        ema: WeightMomentum = 0.999,
         **base: Inherited,
     ) -> None:
         super().__init__(net, task, tau=tau, projection=projection, window=window, ema=ema, **base)

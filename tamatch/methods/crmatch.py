@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from .. import dist
-from ..kinds import Inherited, LambdaU, LossWeight, Tau
+from ..kinds import DistanceWeight, Inherited, LambdaU, RotationWeight, Tau
 from ..losses import each_ce
 from ..pseudo import compose
 from ..stats import Status
@@ -34,8 +34,8 @@ class CRMatch(Method):
         *,
         tau: Tau = 0.95,  # their τ
         lambda_u: LambdaU = 1.0,  # all three 1 in the benchmark
-        lambda_distance: LossWeight = 1.0,
-        lambda_rotation: LossWeight = 1.0,
+        lambda_distance: DistanceWeight = 1.0,
+        lambda_rotation: RotationWeight = 1.0,
         **base: Inherited,
     ) -> None:
         super().__init__(net, task, **base)

@@ -6,7 +6,16 @@ import torch
 from torch import Tensor, nn
 
 from .. import dist
-from ..kinds import Factor, Inherited, LambdaU, Positive, Steps, Temperature
+from ..kinds import (
+    Inherited,
+    LambdaU,
+    LossBoundDecay,
+    LossBoundPeriod,
+    LossBoundScale,
+    LowestLossBound,
+    SupervisedSteps,
+    Temperature,
+)
 from ..losses import each_ce, one_hot
 from ..pseudo import Pseudo
 from ..stats import Tally
@@ -33,11 +42,11 @@ class Dash(Method):
         task: Task,
         *,
         lambda_u: LambdaU = 1.0,
-        rho_decay: Factor = 1.27,  # their γ
-        rho_scale: Factor = 1.0001,  # their C
-        rho_min: Positive = 0.05,  # this and what follows are the benchmark's
-        rho_period: Steps | None = None,  # 10,240 steps, but at most 5 % of the run
-        supervised_steps: Steps | None = None,  # 2,048 steps, but at most 1 % of the run
+        rho_decay: LossBoundDecay = 1.27,  # their γ
+        rho_scale: LossBoundScale = 1.0001,  # their C
+        rho_min: LowestLossBound = 0.05,  # this and what follows are the benchmark's
+        rho_period: LossBoundPeriod | None = None,  # 10,240 steps, but at most 5 % of the run
+        supervised_steps: SupervisedSteps | None = None,  # 2,048 steps, but at most 1 % of the run
         temperature: Temperature = 0.5,
         **base: Inherited,
     ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from ..kinds import Inherited, Select, Switch, Tau
+from ..kinds import Inherited, Select, Tau, WarmThreshold
 from ..pseudo import Curriculum, Part
 from ..types import Task
 from .fixmatch import FixMatch
@@ -23,7 +23,7 @@ class FlexMatch(FixMatch):
         task: Task,
         *,
         tau: Tau = 0.95,  # their τ
-        threshold_warmup: Switch = True,  # theirs: images never selected hold β down
+        threshold_warmup: WarmThreshold = True,  # theirs: images never selected hold β down
         select: Select | Part = "flexmatch",
         **fixmatch: Inherited,
     ) -> None:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from .. import dist
-from ..kinds import Inherited, LossWeight, Momentum, Parity, Select, StartThreshold
+from ..kinds import FairnessWeight, Inherited, Momentum, Parity, Select, StartThreshold
 from ..losses import each_ce, normalize, one_hot
 from ..pseudo import Part, Pseudo, SelfAdaptive
 from ..stats import Ema
@@ -29,7 +29,7 @@ class FreeMatch(FixMatch):
         task: Task,
         *,
         momentum: Momentum = 0.999,  # their λ
-        lambda_f: LossWeight = 0.001,  # the benchmark's w_f
+        lambda_f: FairnessWeight = 0.001,  # the benchmark's w_f
         init_threshold: StartThreshold | None = None,  # 1/C, their choice
         select: Select | Part = "freematch",
         parity: Parity = "ours",

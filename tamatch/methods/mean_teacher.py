@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from ..errors import UsageError
-from ..kinds import Inherited, LambdaU, Momentum, Rampup
+from ..kinds import Inherited, LambdaU, Rampup, WeightMomentum
 from ..losses import each_ce, each_mse, ramp
 from ..types import Batch, Loss, Task, Views
 from .base import Method, frozen_norm, looked_at
@@ -27,7 +27,7 @@ class MeanTeacher(Method):
         *,
         lambda_u: LambdaU = 50.0,  # the benchmark's
         rampup: Rampup = 0.4,  # the benchmark's κ
-        ema: Momentum = 0.999,  # their α
+        ema: WeightMomentum = 0.999,  # their α
         **base: Inherited,
     ) -> None:
         if ema == 0:

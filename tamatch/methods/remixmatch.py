@@ -8,7 +8,16 @@ import torch
 from torch import Tensor, nn
 
 from .. import dist
-from ..kinds import Alpha, Inherited, LambdaU, LossWeight, Momentum, Rampup, Temperature
+from ..kinds import (
+    Alpha,
+    Inherited,
+    LambdaU,
+    Momentum,
+    Rampup,
+    RotationWeight,
+    StrongWeight,
+    Temperature,
+)
 from ..losses import each_ce, one_hot, ramp, sharpen
 from ..stats import Status
 from ..types import Batch, Loss, Task, Views
@@ -40,8 +49,8 @@ class ReMixMatch(Method):
         task: Task,
         *,
         lambda_u: LambdaU = 1.5,  # their λ_U
-        lambda_strong: LossWeight = 0.5,  # their λ_Û1
-        lambda_rotation: LossWeight = 0.5,  # their λ_r
+        lambda_strong: StrongWeight = 0.5,  # their λ_Û1
+        lambda_rotation: RotationWeight = 0.5,  # their λ_r
         alpha: Alpha = 0.75,  # their α
         temperature: Temperature = 0.5,  # their T
         momentum: Momentum = 0.999,  # the benchmark's

@@ -8,15 +8,17 @@ from torch import Tensor, nn
 
 from ..dist import gather
 from ..kinds import (
-    Count,
+    AlignedBatches,
     Delay,
+    EmbeddingWidth,
     Inherited,
+    InstanceWeight,
     LambdaU,
-    LossWeight,
-    Momentum,
+    MemoryMomentum,
     OwnShare,
+    SimilarityTemperature,
     Tau,
-    Temperature,
+    WeightMomentum,
 )
 from ..losses import each_ce, normalize, one_hot
 from ..stats import write_by_id_
@@ -45,14 +47,14 @@ class SimMatch(Contrastive):
         *,
         tau: Tau = 0.95,  # their τ
         lambda_u: LambdaU = 1.0,  # their λ_u
-        lambda_instance: LossWeight = 1.0,  # their λ_in
+        lambda_instance: InstanceWeight = 1.0,  # their λ_in
         alpha: OwnShare = 0.9,  # their α
-        temperature: Temperature = 0.1,  # their t
-        projection: Count = 128,  # length of f
-        momentum: Momentum = 0.7,  # β, the benchmark's
-        window: Count = 32,  # batches in the alignment's mean
+        temperature: SimilarityTemperature = 0.1,  # their t
+        projection: EmbeddingWidth = 128,  # length of f
+        momentum: MemoryMomentum = 0.7,  # β, the benchmark's
+        window: AlignedBatches = 32,  # batches in the alignment's mean
         memory_after: Delay = 1024,  # one epoch of the benchmark
-        ema: Momentum = 0.999,
+        ema: WeightMomentum = 0.999,
         **base: Inherited,
     ) -> None:
         super().__init__(net, task, tau=tau, projection=projection, window=window, ema=ema, **base)

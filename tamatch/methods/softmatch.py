@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from ..kinds import Inherited, LearnFrom, Momentum, Parity, Positive, Select, Weigh
+from ..kinds import Inherited, LearnFrom, Momentum, Parity, Select, Sigmas, Weigh
 from ..pseudo import Gaussian, Part
 from ..stats import Status
 from ..types import Task
@@ -27,7 +27,7 @@ class SoftMatch(FixMatch):
         task: Task,
         *,
         momentum: Momentum = 0.999,  # their m, of p_model as well
-        n_sigma: Positive = 2.0,  # the benchmark's n_σ
+        n_sigma: Sigmas = 2.0,  # the benchmark's n_σ
         learn_from: LearnFrom = "aligned",
         select: Select | Part = "all",
         weigh: Weigh | Part = "gaussian",

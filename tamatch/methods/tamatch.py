@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from ..kinds import Clip, Generate, Inherited, Momentum, RatioEps, Target, Update, Weigh
+from ..kinds import Clip, Eps, Generate, Inherited, LambdaModel, LambdaTarget, Target, Update, Weigh
 from ..pseudo import ByClass, Part
 from ..stats import EPS, Status
 from ..types import Task
@@ -35,11 +35,11 @@ class TaMatch(FixMatch):
         net: nn.Module,
         task: Task,
         *,
-        lambda_model: Momentum = 0.999,  # the paper, section "TaMatch Settings"
-        lambda_target: Momentum | None = None,  # 1, but 0.99999 for target="adaptive"
+        lambda_model: LambdaModel = 0.999,  # the paper, section "TaMatch Settings"
+        lambda_target: LambdaTarget | None = None,  # 1, but 0.99999 for target="adaptive"
         target: Target = "uniform",
         clip: Clip = "literal",
-        eps: RatioEps = EPS,  # none in the paper: a class that is never predicted has r = ∞
+        eps: Eps = EPS,  # none in the paper: a class that is never predicted has r = ∞
         update: Update = "before",  # open in the paper; its indices say before
         generate: Generate | Part = "rescale",
         weigh: Weigh | Part = "class",

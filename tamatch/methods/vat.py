@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from .. import dist
-from ..kinds import Epsilon, Inherited, LambdaU, LossWeight, Rampup, Xi
+from ..kinds import EntropyWeight, Epsilon, Inherited, LambdaU, Rampup, Xi
 from ..losses import each_ce, entropy, ramp
 from ..machine.precision import full_precision
 from ..types import Batch, Loss, Task, Views
@@ -46,7 +46,7 @@ class VAT(Method):
         lambda_u: LambdaU = 1.0,  # their λ, here with ramp-up
         epsilon: Epsilon = 6.0,  # in units of normalised pixels
         xi: Xi = 1e-6,  # their ξ
-        lambda_entropy: LossWeight = 0.06,  # the benchmark's, not ramped
+        lambda_entropy: EntropyWeight = 0.06,  # the benchmark's, not ramped
         rampup: Rampup = 0.4,  # the benchmark's κ
         **base: Inherited,
     ) -> None:
