@@ -314,7 +314,9 @@ COMMANDS = [
     ("train --data one-class", 3,
      "one-class has one class, \"cat\": there is nothing to tell apart. Add a folder for each "
      "other class."),
-    ("train --data no-labels", 3, "no-labels has no labelled image. Label a few of each class."),
+    ("train --data no-labels", 3,
+     "no-labels has no labelled image. Label a few of each class: in a folder for each, or in a "
+     "table with the columns file_name,label."),
     ("train --data lacking", 3,
      "class \"dog\" has no labelled image (cat 2, dog 0). Add at least 1, or remove the class."),
     ("train --data labelled --labelled-in-pool no --steps 2 --size 8 --net wrn_10_1 --batch "
@@ -336,7 +338,8 @@ COMMANDS = [
      "astray.csv but not there."),
     ("train --data latin.csv", 3, "{shop}/latin.csv is not in UTF-8. Save it as CSV in UTF-8."),
     ("train --data unlabelled.csv", 3,
-     "unlabelled.csv has no labelled image. Label a few of each class."),
+     "unlabelled.csv has no labelled image. Label a few of each class: in a folder for each, or in "
+     "a table with the columns file_name,label."),
     ("train --data broken.npz", 3,
      "broken.npz cannot be read: it is no .npz file of plain arrays, or it is damaged (<any>)."
      " `numpy.savez` writes them."),
@@ -378,8 +381,9 @@ COMMANDS = [
      "scattered has one class, \"labelled\": there is nothing to tell apart. Perhaps the classes "
      "are cat, dog: move these from scattered/labelled to where unlabelled is."),
     ("check photos/cat", 3,
-     "photos/cat holds no images in folders of classes. Perhaps you meant photos, in which cat is "
-     "one of several folders."),
+     "photos/cat holds images, but no folders of classes. Make one for each class with a few of "
+     "its images, and move all others to photos/cat/unlabelled; or write a labels.csv with the "
+     "columns file_name,label. Perhaps you meant photos, in which cat is one of several folders."),
     ("check runs", 2,
      "--data runs has the run runs/bad-model in it, where each folder is a class. Name a folder "
      "that holds images alone, or move the run elsewhere."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from ..rules.choose import image_size
 from .bulk import decode_all
 from .dataset import PARTS, UNKNOWN, DataSet, OnProgress
 from .decode import header_size
-from .layout import Found, list_images, table_of
+from .layout import Found, holds_images, list_images, table_of
 from .statistics import mean_std
 from .wrong_folder import folder_hint
 
@@ -76,11 +77,17 @@ def _median_side(files: Sequence[str]) -> float | None:
 def _no_images(place: Path, hint: str) -> str:
     if table := table_of(place):
         return f"{table} lists no image that is there. Names are looked for in {table.parent}."
-    expected = (
-        f"Expected: {place}/<class>/*.jpg and {place}/unlabelled/*.jpg, or a labels.csv with the "
-        "columns file_name,label."
+    listed = "a labels.csv with the columns file_name,label"
+    if holds_images(os.fspath(place)):
+        return (
+            f"{place} holds images, but no folders of classes. Make one for each class with a few "
+            f"of its images, and move all others to {place / 'unlabelled'}; or write {listed}."
+            + (f" {hint}" if hint else "")
+        )
+    return (
+        f"{place} holds no images in folders of classes. Expected: {place}/<class>/*.jpg and "
+        f"{place}/unlabelled/*.jpg, or {listed}."
     )
-    return f"{place} holds no images in folders of classes. {hint or expected}"
 
 
 def _first_reasons(skipped: Sequence[tuple[str, str]]) -> str:

@@ -226,7 +226,10 @@ def _tail(data: DataSet, option: str, head: int, gamma: float) -> list[int | Non
 def _check_classes(data: DataSet) -> None:
     """There must be something to tell apart."""
     if not data.classes:
-        raise DataError(f"{data.name} has no labelled image. Label a few of each class.")
+        raise DataError(
+            f"{data.name} has no labelled image. Label a few of each class: in a folder for "
+            "each, or in a table with the columns file_name,label."
+        )
     if len(data.classes) == 1:
         raise DataError(
             f'{data.name} has one class, "{data.classes[0]}": there is nothing to tell apart. '

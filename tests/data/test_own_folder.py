@@ -385,7 +385,7 @@ def test_no_folder_is_named_where_none_is_better(tmp_path: Path) -> None:
 
 def test_loose_images_alone_do_not_make_a_class(tmp_path: Path) -> None:
     put(tmp_path / "all" / "pics" / "0.png")
-    with pytest.raises(DataError, match="Expected: "):
+    with pytest.raises(DataError, match="holds images, but no folders of classes"):
         load(tmp_path / "all" / "pics")
     put(tmp_path / "all" / "more" / "0.png")
     with pytest.raises(DataError, match=f"Perhaps you meant {tmp_path / 'all'}, in which pics"):
