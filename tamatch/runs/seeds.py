@@ -157,7 +157,7 @@ def advising_resume(home: SeedFolder | None, folders: Sequence[RunFolder]) -> It
         yield
     except Stopped as stopped:
         number, how = stopped.exit_code - 128, resume_command(folders, home)
-        raise Stopped(number, f"stopped; all is saved. {how} goes on from there.") from None
+        raise Stopped(number, f"stopped; all is saved. {how} continues from there.") from None
     except StorageError as error:
         begun = all(folder.record.exists() for folder in folders)
         then = f"{resume_command(folders, home)} goes on" if begun else "try again"
