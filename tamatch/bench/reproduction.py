@@ -63,7 +63,7 @@ open until all its runs are done. How the paper's words are read:
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--results", type=Path, default=Path("results"), help="default: results")
     parser.add_argument("--out", type=Path, default=Path("docs/reproduction.md"), help="the page")
-    parser.add_argument("--figures", action="store_true", help="draw the figures again, too")
+    parser.add_argument("--figures", action="store_true", help="also redraw the figures")
 
 
 def run(arguments: Namespace) -> int:

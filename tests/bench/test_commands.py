@@ -188,7 +188,7 @@ def test_list(words: str, count: int, capsys: pytest.CaptureFixture[str]) -> Non
     assert main(["bench", *words.split(), "--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert sum("tamatch train --data" in line for line in lines) == count
-    assert f"{count} runs, 0 of them in." in lines
+    assert f"{count} runs, 0 of them done." in lines
 
 
 def test_a_listed_run_is_the_command_that_makes_it(capsys: pytest.CaptureFixture[str]) -> None:
