@@ -294,7 +294,7 @@ def test_validation_images_that_are_learnt_from_are_told(
     told = "1 of 7 validation images are also labelled training images"
     assert told in capsys.readouterr().err
     page = done.report_path.read_text()
-    assert "1 of which were learnt with their labels, so that the figures flatter." in page
+    assert "1 of which are also labelled training images, so the figures look too good." in page
     assert "none of which" not in page
 
 
@@ -307,7 +307,7 @@ def test_copies_of_labelled_images_do_not_validate(tmp_path: Path) -> None:
     done = tamatch.train(data=folder, out=tmp_path / "run", **options)
     hashes = listed_in(done.path / "split.csv", "hash")
     assert hashes["validation"] and not hashes["validation"] & hashes["labelled"]
-    assert "none of which was learnt with its label" in done.report_path.read_text()
+    assert "none of which is a labelled training image" in done.report_path.read_text()
 
 
 def test_options_win(photos: Path, quick: None, tmp_path: Path) -> None:

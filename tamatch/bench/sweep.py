@@ -99,7 +99,7 @@ def refuse_other_start(cells: Sequence[Cell], store: Store, weights: str | None)
 def listing(cells: Sequence[Cell], store: Store, machine: Mapping[str, Any]) -> list[str]:
     """The exact runs, those that are in marked, and what a scale does to them."""
     lines = [
-        f"{number:4}  {'in     ' if store.has(cell) else 'missing'}  {cell.command(machine)}"
+        f"{number:4}  {'done   ' if store.has(cell) else 'missing'}  {cell.command(machine)}"
         for number, cell in enumerate(cells, 1)
     ]
     done = sum(store.has(cell) for cell in cells)
