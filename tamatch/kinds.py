@@ -97,6 +97,4 @@ Target = Annotated[
 ]
 Eps = Annotated[float, POSITIVE, "added to both class shares in the ratio r"]
 Update = Annotated[Literal["before", "after"], "class shares are updated before or after their use"]
-Parity = Annotated[
-    Literal["ours", "usb"], "whether to behave like the published benchmark code (usb)"
-]
+Parity = Annotated[Literal["ours", "usb"], "with usb, behave like the published benchmark code"]

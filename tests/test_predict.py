@@ -163,9 +163,9 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_written(
     done = run_with_input(listed.encode(), "predict", str(model), "-", "--csv", str(out))
     assert done.returncode == 3
     lines = done.stderr.decode().splitlines()
-    assert lines[0].endswith("broken.png is skipped: not an image in the formats JPEG, PNG, WEBP, "
+    assert lines[0].endswith("broken.png is left out: not an image in the formats JPEG, PNG, WEBP, "
                              "BMP, TIFF, GIF")  # fmt: skip
-    assert lines[1].endswith("gone.png is skipped: No such file or directory")
+    assert lines[1].endswith("gone.png is left out: No such file or directory")
     assert lines[2] == "tamatch: 2 of 3 images could not be read; see above. The rest is written."
     assert [row["path"] for row in rows_of(out.read_text())] == [str(photos / "b.png")]
 
@@ -177,7 +177,7 @@ def test_a_pipe_is_told_not_waited_for(
     os.mkfifo(tmp_path / "pipe.jpg")
     assert main(["predict", str(model), str(tmp_path)]) == 3
     told = capsys.readouterr()
-    assert "pipe.jpg is skipped: not a file" in told.err and "a.png," in told.out
+    assert "pipe.jpg is left out: not a file" in told.err and "a.png," in told.out
 
 
 def test_photos_in_a_format_that_is_not_read_are_told_too(
@@ -186,7 +186,7 @@ def test_photos_in_a_format_that_is_not_read_are_told_too(
     (tmp_path / "phone.HEIC").write_bytes(b"\0\0\0\x18ftypheic")
     assert main(["predict", str(model), str(tmp_path)]) == 3
     told = capsys.readouterr().err
-    assert "phone.HEIC is skipped: its format is not read: convert it to JPEG or PNG" in told
+    assert "phone.HEIC is left out: its format is not read: convert it to JPEG or PNG" in told
     assert "1 of 1 images could not be read" in told
 
 

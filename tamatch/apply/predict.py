@@ -61,7 +61,7 @@ def predict(
     def skip(image: str, reason: str) -> None:
         nonlocal unread
         unread += 1
-        print(f"tamatch: {printable(image)} is skipped: {reason}", file=sys.stderr)
+        print(f"tamatch: {printable(image)} is left out: {reason}", file=sys.stderr)
 
     done = 0
     with output(out, sys.stdout, overwrite=overwrite) as file, counting("predicting") as count:

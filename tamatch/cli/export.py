@@ -30,7 +30,7 @@ def run(arguments: Namespace) -> int:
     )  # fmt: skip
     apart = f"the largest difference in probability is {made.difference:.1e}"
     print(
-        f"{made.path}: equals the run's model on {made.images} images by {made.checked_with}; "
+        f"{made.path}: matches the run's model on {made.images} images with {made.checked_with}; "
         f"{apart if made.difference else 'all probabilities are identical'}."
     )
     return 0

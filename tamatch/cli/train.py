@@ -41,7 +41,7 @@ def add_arguments(sub: ArgumentParser) -> None:
     )
     sub.add_argument("--print-config", action="store_true", help="print all settings and stop")
     common = sub.add_argument_group("common")
-    rare = sub.add_argument_group("finer control")
+    rare = sub.add_argument_group("more options")
     for name, option in RUN_OPTIONS.items():
         add_option(common if name in COMMON else rare, option)
 

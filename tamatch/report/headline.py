@@ -33,7 +33,7 @@ def tiles(
     if run.worst is not None:
         shown.append(_worst_tile(run.worst, baseline))
     if run.utilization is not None:
-        detail = "accepted as pseudo-labels in the last log window"
+        detail = "accepted as pseudo-labels in the last log interval"
         shown.append(Tile("Unlabelled images used", share(run.utilization), detail))
     return shown
 

@@ -21,7 +21,7 @@ def data_facts(run: RunFiles) -> Pairs:
     if not data:
         return []
     pool = data.get("labelled_in_pool")
-    known = "yes" if data.get("true_shares") else "no, so the target is compared instead"
+    known = "yes" if data.get("true_shares") else "no, so the target is used instead"
     rows = [("Data set", text(data.get("name"), UNKNOWN))]
     for part in ("labelled", "unlabelled", "validation", "test"):
         rows.append((f"{part.capitalize()} images", count(whole(data.get(part)))))

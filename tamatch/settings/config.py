@@ -40,7 +40,7 @@ class Run:
 
     data: Annotated[str, "name of a data set, or a folder of images"] = "digits"
     root: Annotated[str, "folder that contains a named data set"] | None = None
-    labels: Annotated[str, "table of labels that adds to the folder's own"] | None = None
+    labels: Annotated[str, "table of labels to add to the folder's own"] | None = None
     size: (
         Annotated[int, Between(8, 512), "image side in pixels; chosen for your own images"] | None
     ) = None
@@ -73,7 +73,7 @@ class Run:
     validation_per_class: Annotated[int, AT_LEAST_ZERO, "labelled images held out per class"] = 0
     fold: Annotated[str, "K/N: hold out the K-th of N parts of the labels"] | None = None
     labelled_in_pool: Annotated[
-        Literal["yes", "no"], "are the labelled images in the unlabelled pool too?"
+        Literal["yes", "no"], "whether the labelled images are also in the unlabelled pool"
     ]
     prior: (
         Annotated[tuple[float, ...], "known class shares of the pool, or NAME=SHARE for each class"]

@@ -111,7 +111,7 @@ def test_without_unlabelled_images_nobody_asks_whether_they_helped(make_run: Mak
     assert summary_table(run)[-1] == ("unlabelled images used", "–", "–")
     page = write_report(run).read_text()
     assert "the labelled images are used as unlabelled ones" in page
-    assert "accepted as pseudo-labels in the last log window" not in page
+    assert "accepted as pseudo-labels in the last log interval" not in page
 
 
 def test_nothing_to_compare_is_a_usage_error(tmp_path: Path) -> None:
