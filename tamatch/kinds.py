@@ -46,37 +46,43 @@ ContrastWeight = Annotated[float, AT_LEAST_ZERO, "weight of the contrastive loss
 DistanceWeight = Annotated[float, AT_LEAST_ZERO, "weight of the loss on feature distances"]
 EntropyWeight = Annotated[float, AT_LEAST_ZERO, "weight of the entropy loss"]
 FairnessWeight = Annotated[float, AT_LEAST_ZERO, "weight of the fairness loss"]
-InstanceWeight = Annotated[float, AT_LEAST_ZERO, "weight of the loss on similarities of images"]
+InstanceWeight = Annotated[
+    float, AT_LEAST_ZERO, "weight of the loss on similarities between images"
+]
 RotationWeight = Annotated[float, AT_LEAST_ZERO, "weight of the rotation loss"]
 StrongWeight = Annotated[float, AT_LEAST_ZERO, "weight of the loss on a strong view without MixUp"]
 Momentum = Annotated[float, SHARE, "momentum of the running averages of predictions"]
 LambdaModel = Annotated[float, SHARE, "momentum of p_model, the average prediction"]
-LambdaTarget = Annotated[float, SHARE, "momentum of p_target towards p_model; 1: it stays"]
+LambdaTarget = Annotated[float, SHARE, "momentum of p_target towards p_model; 1: constant"]
 MemoryMomentum = Annotated[float, SHARE, "momentum of the embeddings of labelled images"]
 WeightMomentum = Annotated[float, SHARE, "momentum of the weight average"]
 Rampup = Annotated[float, POSITIVE, "share of the run over which the unlabelled loss grows"]
 Temperature = Annotated[float, POSITIVE, "temperature that sharpens predictions"]
-SimilarityTemperature = Annotated[float, POSITIVE, "temperature of similarities of embeddings"]
+SimilarityTemperature = Annotated[float, POSITIVE, "temperature of embedding similarities"]
 Sigmas = Annotated[float, POSITIVE, "the Gaussian's standard deviation is divided by this"]
 EmbeddingWidth = Annotated[int, AT_LEAST_ONE, "length of an embedding"]
 MemoryBatches = Annotated[int, AT_LEAST_ONE, "batches of embeddings in the memory"]
-AlignedBatches = Annotated[int, AT_LEAST_ONE, "batches in the mean that predictions are divided by"]
-WarmThreshold = Annotated[bool, "images that were never selected keep the thresholds low"]
-StartThreshold = Annotated[float, SHARE, "confidence threshold to begin with"]
-LossBoundDecay = Annotated[float, AT_LEAST_ONE, "the bound on the loss is divided by this a period"]
-LossBoundScale = Annotated[float, AT_LEAST_ONE, "factor of the first bound on the loss"]
-LowestLossBound = Annotated[float, POSITIVE, "lowest bound on the loss"]
-LossBoundPeriod = Annotated[int, AT_LEAST_ONE, "steps between two falls of the bound on the loss"]
-SupervisedSteps = Annotated[
-    int, AT_LEAST_ONE, "supervised steps before the first bound on the loss"
+AlignedBatches = Annotated[int, AT_LEAST_ONE, "batches averaged for distribution alignment"]
+WarmThreshold = Annotated[bool, "keep thresholds low while many images were never selected"]
+StartThreshold = Annotated[float, SHARE, "initial confidence threshold"]
+LossBoundDecay = Annotated[
+    float, AT_LEAST_ONE, "the bound on the loss is divided by this every period"
 ]
-LearnFrom = Annotated[Literal["aligned", "raw"], "predictions that set the Gaussian of weights"]
+LossBoundScale = Annotated[float, AT_LEAST_ONE, "factor on the initial bound on the loss"]
+LowestLossBound = Annotated[float, POSITIVE, "lowest bound on the loss"]
+LossBoundPeriod = Annotated[
+    int, AT_LEAST_ONE, "steps between two reductions of the bound on the loss"
+]
+SupervisedSteps = Annotated[int, AT_LEAST_ONE, "supervised steps before the loss is bounded"]
+LearnFrom = Annotated[
+    Literal["aligned", "raw"], "predictions that the Gaussian of the weights is fitted to"
+]
 Alpha = Annotated[float, POSITIVE, "parameter of the Beta distribution that MixUp draws from"]
-OwnShare = Annotated[float, SHARE, "share of the model's own prediction against the memory's"]
-Similarity = Annotated[float, FRACTION, "similarity from which two images are linked"]
+OwnShare = Annotated[float, SHARE, "share of the model's own prediction; the rest is the memory's"]
+Similarity = Annotated[float, FRACTION, "similarity above which two images are linked"]
 Epsilon = Annotated[float, POSITIVE, "length of the adversarial perturbation of an image"]
-Xi = Annotated[float, POSITIVE, "length of the probe that finds the adversarial direction"]
-Delay = Annotated[int, AT_LEAST_ZERO, "steps before the memory counts"]
+Xi = Annotated[float, POSITIVE, "length of the probe used to find the adversarial direction"]
+Delay = Annotated[int, AT_LEAST_ZERO, "steps before the memory is used"]
 
 Generate = Annotated[Literal["raw", "rescale"], "how pseudo-labels are made"]
 Select = Annotated[
@@ -85,10 +91,10 @@ Select = Annotated[
 Weigh = Annotated[
     Literal["even", "class", "gaussian", "class*gaussian"], "how much each pseudo-label counts"
 ]
-Clip = Annotated[Literal["literal", "symmetric", "none"], "bound of the class weights"]
+Clip = Annotated[Literal["literal", "symmetric", "none"], "how the class weights are bounded"]
 Target = Annotated[
     Literal["uniform", "labelled", "adaptive", "prior"], "class shares to steer towards"
 ]
-Eps = Annotated[float, POSITIVE, "added to the class shares whose ratio is r"]
+Eps = Annotated[float, POSITIVE, "added to both class shares in the ratio r"]
 Update = Annotated[Literal["before", "after"], "class shares are updated before or after their use"]
-Parity = Annotated[Literal["ours", "usb"], "usb: behave as the published benchmark code"]
+Parity = Annotated[Literal["ours", "usb"], "with usb, behave like the published benchmark code"]

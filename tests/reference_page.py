@@ -79,7 +79,7 @@ def flags_of_runs() -> set[str]:
 
 def run_options() -> str:
     found = [
-        (f"`{o.flag}`", takes(o), sentence(o.help), "chosen, or the recipe's" if o.required
+        (f"`{o.flag}`", takes(o), sentence(o.help), "automatic, or from the recipe" if o.required
          else "–" if o.default is None else f"`{value(o.default)}`")
         for o in RUN_OPTIONS.values()
     ]  # fmt: skip

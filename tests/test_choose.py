@@ -145,7 +145,7 @@ def test_a_slow_machine_does_fewer_steps() -> None:
     assert choose.at_most(700, wanted, fast).settings["steps"] == wanted.settings["steps"]
     found = choose.at_most(700, wanted, slow)
     assert found.settings["steps"] == 220
-    assert "a step takes 2 s and one of the baseline 0.5 s here" in found.reasons["steps"]
+    assert "a step takes 2 s here (baseline: 0.5 s)" in found.reasons["steps"]
 
 
 @given(st.integers(1, 10**6))
@@ -208,7 +208,7 @@ def test_a_folder_needs_no_options(photos: Path, quick: None) -> None:
         "size", "flips", "net", "batch", "unlabelled", "steps", "precision",
     }  # fmt: skip
     first, *rest = found.lines()
-    assert first.startswith("Chosen for 30 images on ") and len(rest) == 7
+    assert first.startswith("Settings chosen for 30 images on ") and len(rest) == 7
     assert "the photos have 70" in rest[0] and "a step takes" in rest[5]
 
 
@@ -222,7 +222,7 @@ def test_threads_are_measured_where_time_matters(
     assert decide({"data": str(photos)}).run.threads == 1  # all are equally fast
     monkeypatch.setattr(automatic, "speed_of", speed_of)
     found = decide({"data": str(photos)})
-    assert found.run.threads == 4 and found.reasons["threads"] == "4: 4.0 × as fast"
+    assert found.run.threads == 4 and found.reasons["threads"] == "4: 4.0 × as fast as one"
     assert decide({"data": str(photos), "threads": 2}).run.threads == 2
     assert decide({"data": str(photos), "steps": 10}).run.threads == 1
 
@@ -266,7 +266,7 @@ def test_test_images_that_are_learnt_from_are_told(
     folder = dark_and_light(tmp_path / "photos", 3, 2, (8, 8))
     shutil.copy(folder / "train/dark/1.png", folder / "test/dark/copy.png")
     tamatch.train(data=folder, steps=1, size=8, baseline="none", out=tmp_path / "run")
-    told = "1 of 7 test images are labelled images to learn from, too: the error will"
+    told = "1 of 7 test images are also labelled training images: the error will"
     assert told in capsys.readouterr().err
 
 
@@ -277,10 +277,10 @@ def test_equal_images_with_different_labels_are_told(
     options = {"steps": 1, "size": 8, "baseline": "none"}
     shutil.copy(folder / "train/dark/1.png", folder / "train/dark/copy.png")
     tamatch.train(data=folder, out=tmp_path / "fine", **options)
-    assert "another label" not in capsys.readouterr().err
+    assert "a different label" not in capsys.readouterr().err
     shutil.copy(folder / "train/dark/1.png", folder / "train/light/copy.png")
     tamatch.train(data=folder, out=tmp_path / "run", **options)
-    told = "1 labelled image is there again with another label"
+    told = "1 labelled image occurs again, identical to the last pixel, with a different label"
     assert told in capsys.readouterr().err
 
 
@@ -291,10 +291,10 @@ def test_validation_images_that_are_learnt_from_are_told(
     (folder / "test").rename(folder / "validation")
     shutil.copy(folder / "train/dark/1.png", folder / "validation/dark/copy.png")
     done = tamatch.train(data=folder, steps=1, size=8, baseline="none", out=tmp_path / "run")
-    told = "1 of 7 validation images are labelled images to learn from, too"
+    told = "1 of 7 validation images are also labelled training images"
     assert told in capsys.readouterr().err
     page = done.report_path.read_text()
-    assert "1 of which were learnt with their labels, so that the figures flatter." in page
+    assert "1 of which are also labelled training images, so the figures look too good." in page
     assert "none of which" not in page
 
 
@@ -307,7 +307,7 @@ def test_copies_of_labelled_images_do_not_validate(tmp_path: Path) -> None:
     done = tamatch.train(data=folder, out=tmp_path / "run", **options)
     hashes = listed_in(done.path / "split.csv", "hash")
     assert hashes["validation"] and not hashes["validation"] & hashes["labelled"]
-    assert "none of which was learnt with its label" in done.report_path.read_text()
+    assert "none of which is a labelled training image" in done.report_path.read_text()
 
 
 def test_options_win(photos: Path, quick: None, tmp_path: Path) -> None:
@@ -480,7 +480,7 @@ def test_a_time_sets_the_steps_and_what_follows_from_them(quick: None) -> None:
     run = found.run
     assert 8000 < run.steps < 13_000 and run.net == "wrn_10_1_clean"
     assert run.test_every == math.ceil(run.steps / 15)
-    assert found.reasons.keys() == {"steps"} and "what fits into 5m" in found.reasons["steps"]
+    assert found.reasons.keys() == {"steps"} and "as many as fit into 5m" in found.reasons["steps"]
     with pytest.raises(UsageError, match="--steps and --time say the same thing twice"):
         decide({"steps": 10}, limit="5m")
 
@@ -514,8 +514,8 @@ def test_a_run_says_what_was_chosen_and_why(
     options = {"net": "wrn_10_1_clean", "size": 16, "batch": 2}
     tamatch.train(data=str(photos), out=out, time="60s", **options)
     said = capsys.readouterr().err
-    assert "Chosen for 30 images" in said and "what fits into 60s" in said
-    assert (out / "log.txt").read_text().startswith("Chosen for 30 images")
+    assert "Settings chosen for 30 images" in said and "as many as fit into 60s" in said
+    assert (out / "log.txt").read_text().startswith("Settings chosen for 30 images")
     record = json.loads((out / "run.json").read_text())
     assert record["chosen"].keys() == {"unlabelled", "flips", "steps", "precision"}
     steps = record["config"]["steps"]

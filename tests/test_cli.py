@@ -94,9 +94,8 @@ def test_images_that_were_learnt_from_are_told(tmp_path: Path) -> None:
     assert evaluate(out).learnt_from == 0
     found = evaluate(out, str(photos / "train"))
     assert found.learnt_from == found.images == 6
-    assert found.lines()[-1].startswith(
-        "6 of these images are among those that the run learnt from"
-    )
+    told = "6 of these images were labelled training images of the run: the figures look too good."
+    assert found.lines()[-1] == told
 
 
 def test_predict_files_and_folders(run: Path, tmp_path: Path) -> None:

@@ -167,7 +167,7 @@ def test_the_command_checks_and_says_so(
     out = tmp_path / "deep" / "model.onnx"
     assert cli.main(["export", str(run), "--format", "onnx", "--out", str(out)]) == 0
     told = capsys.readouterr()
-    assert "equals the run's model on 18 images by ONNX Runtime" in told.out and not told.err
+    assert "matches the run's model on 18 images with ONNX Runtime" in told.out and not told.err
     assert cli.main(["export", str(run), "--format", "onnx", "--out", str(out)]) == 2
     assert "exists already" in capsys.readouterr().err
 

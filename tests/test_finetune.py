@@ -81,7 +81,7 @@ def test_a_weight_file_needs_no_options(photos: Path, tiny: str, quick: None) ->
     lines = found.lines()
     text = "vit_tiny_p4_32: tiny.safetensors holds a vit_tiny_p16_224, here in 8 × 8 patches"
     assert f"  net        {text}" in lines
-    assert "  lr         0.001: that of the last layer; less for each one further down" in lines
+    assert "  lr         0.001: for the last layer; lower for each layer below it" in lines
     assert found.remarks == ()
 
 

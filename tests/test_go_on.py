@@ -154,10 +154,10 @@ def test_test_images_that_an_earlier_run_has_learnt_are_told(
     (tmp_path / "photos" / known).rename(test / "9.png")
     assert len([*train.iterdir()]) == 3
     done = tamatch.train(from_=str(validated))
-    told = f"1 of 5 test images are labelled images to learn from, too, or were for {validated}"
+    told = f"1 of 5 test images are also labelled training images, here or in {validated}"
     assert told in capsys.readouterr().err
     assert json.loads((done.path / "run.json").read_text())["seen"]["test"] == 1
-    assert "1 of which were learnt with their labels" in done.report_path.read_text()
+    assert "1 of which are also labelled training images" in done.report_path.read_text()
     assert tamatch.apply.use.evaluate(done.path).learnt_from == 1
 
 

@@ -67,7 +67,7 @@ def test_a_class_that_no_file_has_by_name_is_handed_over_again(
     run, name = tmp_path / "run", f"python:{method.__name__}"
     with pytest.raises(Stopped) as stopped:
         tamatch.train(method=method, out=run, quiet=True, **DOZEN)
-    assert f"`tamatch.resume({str(run)!r}, method=…)` goes on" in str(stopped.value)
+    assert f"`tamatch.resume({str(run)!r}, method=…)` continues" in str(stopped.value)
     shutil.copytree(run, tmp_path / "copy")
     del methods.CUSTOM[name]  # as in another process
     with pytest.raises(UsageError, match=rf"{name} was handed over.+resume\('.+', method=…\) take"):
@@ -90,7 +90,7 @@ def test_several_seeds_take_it_too(tmp_path: Path) -> None:
     home, method = tmp_path / "both", made()
     with pytest.raises(Stopped) as stopped:
         tamatch.train_seeds([0, 1], method=method, out=home, quiet=True, **DOZEN)
-    assert f"`tamatch.resume_seeds({str(home)!r}, method=…)` goes on" in str(stopped.value)
+    assert f"`tamatch.resume_seeds({str(home)!r}, method=…)` continues" in str(stopped.value)
     del methods.CUSTOM["python:Local"]
     done = tamatch.resume_seeds(home, method=method, quiet=True)
     assert [run.path.name for run in done] == ["s0", "s1"]

@@ -108,7 +108,7 @@ def test_where_nothing_is_unlabelled_it_is_said(tmp_path: Path) -> None:
     photos = dark_and_light(tmp_path / "photos", 3, 0, (8, 8))
     run = tamatch.train(data=photos, out=tmp_path / "run", quiet=True, baseline="none", **TINY)
     made = label(run.path, tmp_path / "labels.csv")
-    told = "there are no unlabelled images, all 6 images had their label before."
+    told = "there are no unlabelled images, all 6 images already had a label."
     assert made.lines() == [f"{made.path}: {told}"] and len(read(made.path)) == 6
 
 
@@ -138,7 +138,7 @@ def test_a_precision_is_promised_or_refused_with_the_reason(
     words = ["label", str(run), "--out", str(tmp_path / "labels.csv")]
     assert cli.main([*words, "--precision", "0.6"]) == 0
     told = capsys.readouterr().out
-    assert "a coverage of " in told and "With 95 % certainty, at least" in told
+    assert "(coverage " in told and "With 95 % confidence, at least" in told
     assert cli.main([*words, "--precision", "0.98", "--overwrite"]) == 3
     told = capsys.readouterr().err
     assert "at least 228 validation images" in told and f"{run} has 60" in told

@@ -80,7 +80,9 @@ def test_a_signal_stops_all_and_all_go_on(
         whole(engine)
 
     monkeypatch.setattr(Engine, "advance", advance)
-    with pytest.raises(Stopped, match=f"all is saved. `tamatch resume {home}` goes on") as stopped:
+    with pytest.raises(
+        Stopped, match=f"all is saved. `tamatch resume {home}` continues"
+    ) as stopped:
         tamatch.train_seeds(PAIR, out=home, quiet=True, **DOZEN)
     assert stopped.value.exit_code == 143
     for seed in PAIR:
@@ -174,7 +176,8 @@ def test_one_that_breaks_ends_alone(
     words = [w for k, v in given.items() for w in (f"--{k.replace('_', '-')}", str(v))]
     assert cli.main(["train", *words]) == 4
     out, told = capsys.readouterr()
-    assert "seed 3: 4 steps gave values that are not finite" in told and "The others go on." in told
+    assert "seed 3: 4 steps gave values that are not finite" in told
+    assert "The other runs continue." in told
     assert told.splitlines()[-1].startswith("tamatch: seed 3: 4 steps gave")
     assert "seed 3" in out and "failed" in out
     record = read_json(home / "seeds.json")
@@ -289,7 +292,7 @@ def test_memory_is_estimated_for_all_together(
     records = [read_json(tmp_path / "both" / f"s{seed}" / "run.json") for seed in PAIR]
     total = sum(record["memory"]["total"] for record in records) / 2**30
     assert told == [
-        f"Training 2 runs abreast takes about {total:.2f} GiB of memory; cpu has 0.00 GiB left."
+        f"Training 2 runs in parallel takes about {total:.2f} GiB of memory; cpu has 0.00 GiB free."
     ]
 
 

@@ -38,7 +38,7 @@ def test_unused_images_are_noticed(used: float, fires: bool) -> None:
     assert (found is not None) == fires
     if found:
         text = str(found)
-        assert "after 2,000 steps" in text and "reaches τ = 0.95 (the surest 0.61)" in text
+        assert "after 2,000 steps" in text and "reaches τ = 0.95 (highest confidence 0.61)" in text
         assert "equals supervised training" in text and "Try --tau 0.6, a smaller --lr" in text
 
 
@@ -55,7 +55,7 @@ def test_no_threshold_is_advised_that_is_not_lower() -> None:
 
 def test_a_class_that_is_never_predicted_is_named() -> None:
     found = never_predicted([0.6, 0.0, 0.4], 300, EVEN, CLASSES)
-    assert found is not None and 'is taken for "b".' in found.what
+    assert found is not None and 'is predicted as "b".' in found.what
     both = never_predicted([1.0, 0.0, 0.0], 300, EVEN, CLASSES)
     assert both is not None and 'any of "b", "c"' in both.what
     many = never_predicted([1.0] + [0.0] * 9, 10_000, [0.1] * 10, [str(i) for i in range(10)])

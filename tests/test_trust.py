@@ -123,7 +123,7 @@ def test_where_a_temperature_cannot_be_fitted_the_reason_is_said() -> None:
     assert calibrate(p, labels, p, labels).temperature is not None
     few = calibrate(p, labels, p[1:], labels[1:])
     assert few.temperature is None and few.after is None
-    assert few.reason == "49 validation images are fewer than the 50 it takes"
+    assert few.reason == "49 validation images are fewer than the 50 required"
     sure = calibrate_on_itself(p, p.argmax(-1))
     assert sure.temperature is None and "no validation image is wrong" in sure.reason
     assert measure(p, labels).calibration.reason == "there are no validation images"

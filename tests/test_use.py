@@ -61,7 +61,7 @@ def test_moved_images_are_named_and_guarded_by_their_hashes(
     with pytest.raises(UsageError, match=f"{run} was trained on {home / 'photos'}, which is no"):
         label(run, "pool.csv")
     assert cli.main(["label", str(run), "--out", "pool.csv", "--data", "moved"]) == 0
-    assert "5 unlabelled images have a label now" in capsys.readouterr().out
+    assert "5 unlabelled images now have a label" in capsys.readouterr().out
     shutil.copy("moved/unlabelled/1.png", "moved/unlabelled/2.png")
     for words in (["label", str(run), "--out", "b.csv"], ["review", str(run), "--no-browser"]):
         assert cli.main([*words, "--data", "moved"]) == 3
@@ -109,8 +109,7 @@ def test_a_run_is_tested_on_what_it_held_out_whatever_has_come_since(tmp_path: P
     fewer = evaluate(done.path)
     assert (fewer.images, fewer.gone) == (3, 1)
     assert fewer.lines()[-1] == (
-        "1 of the 4 images that the run held out are gone, or have changed since: they are left "
-        "out here."
+        "1 of the 4 held-out images of the run are missing or have changed: they are left out here."
     )
     for file in held_out[1:]:
         (photos / file).unlink()

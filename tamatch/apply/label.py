@@ -51,11 +51,11 @@ class Labelled:
     def lines(self) -> list[str]:
         """The same in words."""
         if not self.pool:
-            had = f"all {self.given:,} images had their label before"
+            had = f"all {self.given:,} images already had a label"
             return [f"{self.path}: there are no unlabelled images, {had}."]
         lines = [
-            f"{self.path}: {self.labelled:,} of {self.pool:,} unlabelled images have a label now, "
-            f"a coverage of {100 * self.coverage:.1f} %. {self.given:,} had theirs before."
+            f"{self.path}: {self.labelled:,} of {self.pool:,} unlabelled images now have a label "
+            f"(coverage {100 * self.coverage:.1f} %). {self.given:,} already had one."
         ]
         if self.confidence:
             lines.append(f"Labels with a confidence below {self.confidence:.4f} are left empty.")
@@ -64,7 +64,7 @@ class Labelled:
             how = ", each held out once," if self.folds else ""
             lines.append(
                 f"{self.cut.right:,} of {self.cut.images:,} {judges}{how} at or above that are "
-                f"right. With {100 * (1 - RISK):.0f} % certainty, at least "
+                f"correct. With {100 * (1 - RISK):.0f} % confidence, at least "
                 f"{100 * self.cut.precision:.1f} % of such labels are, if the pool is like the "
                 f"{judges}."
             )

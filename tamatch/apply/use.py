@@ -99,8 +99,8 @@ class Evaluation:
         low, high = (100 * bound for bound in trust.interval)
         lines = [
             f"{self.data}: error {self.marks.error:.2f} % on {self.images:,} {self.part} images",
-            f"accuracy {100 * trust.accuracy:.1f} %, with {100 * LEVEL:.0f} % certainty between "
-            f"{low:.1f} and {high:.1f} %; as the mean over classes "
+            f"accuracy {100 * trust.accuracy:.1f} %, {100 * LEVEL:.0f} % confidence interval "
+            f"{low:.1f} to {high:.1f} %; mean over classes "
             f"{100 * trust.balanced_accuracy:.1f} %",
             f"mean confidence {100 * seen.confidence:.1f} %, expected calibration error "
             f"{100 * seen.ece:.1f} %",
@@ -110,13 +110,13 @@ class Evaluation:
             lines.append(f"  {name}: {recall}, precision {of(one.right, one.predicted)}")
         if self.learnt_from:
             lines.append(
-                f"{self.learnt_from:,} of these images are among those that the run learnt from "
-                "with their labels: the figures flatter it."
+                f"{self.learnt_from:,} of these images were labelled training images of the "
+                "run: the figures look too good."
             )
         if self.gone:
             lines.append(
-                f"{self.gone:,} of the {self.gone + self.images:,} images that the run held out "
-                "are gone, or have changed since: they are left out here."
+                f"{self.gone:,} of the {self.gone + self.images:,} held-out images of the run "
+                "are missing or have changed: they are left out here."
             )
         return lines
 

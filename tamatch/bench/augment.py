@@ -46,9 +46,9 @@ class Speed:
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--sizes", default="32,96,224", help="in pixels (default: 32,96,224)")
-    parser.add_argument("--batches", default="64,448", help="images at once (default: 64,448)")
-    parser.add_argument("--device", default="auto", help="auto (the GPU beside the CPU) or cpu")
-    parser.add_argument("--seconds", type=float, default=1.0, help="for each figure (default: 1)")
+    parser.add_argument("--batches", default="64,448", help="images per batch (default: 64,448)")
+    parser.add_argument("--device", default="auto", help="auto (GPU and CPU) or cpu")
+    parser.add_argument("--seconds", type=float, default=1.0, help="per measurement (default: 1)")
     parser.add_argument("--out", type=Path, help="also write the figures as JSON")
 
 
@@ -60,7 +60,7 @@ def run(arguments: Namespace) -> int:
     sizes, batches = (numbers(getattr(arguments, name), name) for name in ("sizes", "batches"))
     device = pick_device(arguments.device)
     columns = ["Pillow", "cpu", *(["cuda", "cuda graph"] if device.type == "cuda" else [])]
-    print(f"{'µs an image':26}" + "".join(f"{column:>12}" for column in columns))
+    print(f"{'µs per image':26}" + "".join(f"{column:>12}" for column in columns))
     found: list[Speed] = []
     for size in sizes:
         for batch in batches:

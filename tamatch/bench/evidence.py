@@ -298,7 +298,7 @@ def smaller_deviations_of_table_1(evidence: Evidence) -> Verdict:
     ours = f", ours in {sum(held)} of {len(held)}" if held else ""
     lacks = "" if there == total else f"; open: {total - there} of {total} cells missing"
     right = sum(holds for holds, _ in printed)
-    said = f"the print holds it in {right} of {len(printed)} settings{ours}{lacks}"
+    said = f"holds in print in {right} of {len(printed)} settings{ours}{lacks}"
     wrong = "; ".join(text for holds, text in printed if not holds)
     return Verdict(said, f"printed: not in {wrong}")
 

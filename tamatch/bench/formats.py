@@ -63,7 +63,7 @@ SYMBOLS = str.maketrans({
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "–": r"\textendash{}",
     "±": r"$\pm$", "→": r"$\to$", "×": r"$\times$", "‖": r"$\Vert$", "≤": r"$\le$",
     "γ": r"$\gamma$", "ε": r"$\varepsilon$", "λ": r"$\lambda$", "η": r"$\eta$", "π": r"$\pi$",
-    "Π": r"$\Pi$",
+    "Δ": r"$\Delta$", "Π": r"$\Pi$",
 })  # fmt: skip
 
 

@@ -50,9 +50,8 @@ OURS: dict[str, Callable[[str], object]] = {  # of a data set, by the printed ro
 IN_WORDS = ("Scheduler", "Strong Augmentation")  # what we say there is no value of a recipe
 
 DELIBERATE = {  # (column, row): why ours differs
-    ("CIFAR-10-LT", "Weight Decay"): "printed in each other's place with the learning rate: "
-    "the benchmark has learning rate 0.03 and weight decay 5e-4, and the other way round hardly "
-    "trains",
+    ("CIFAR-10-LT", "Weight Decay"): "swapped in print with the learning rate: the "
+    "benchmark has learning rate 0.03 and weight decay 5e-4; the printed values hardly train",
     ("CIFAR-10-LT", "Learning Rate"): "see weight decay",
     ("CIFAR-10-LT", "Model EMA Momentum"): "the benchmark's long-tailed runs, which the paper's "
     "FixMatch row is copied from, average with 0.999",
@@ -107,7 +106,7 @@ def grid(title: str, table: Texts, column: str) -> Grid:
 
 
 def page() -> Page:
-    notes = ["Where our recipes differ from the print:"]
+    notes = ["Where our recipes differ from the paper:"]
     for (column, row), (own, printed) in differences().items():
         why = DELIBERATE.get((column, row), "not explained")
         notes.append(f"{column}, {row}: {own} instead of {printed}; {why}.")
@@ -118,7 +117,7 @@ def page() -> Page:
         for title, table in tables.items()
         for column in next(iter(table.values()))
     ]
-    return Page("Hyper-parameters: our recipes beside the printed ones", grids, notes)
+    return Page("Hyper-parameters: our recipes next to the printed ones", grids, notes)
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -60,7 +60,7 @@ PLANS: dict[str, Plan] = {
             STAND_IN_METHODS,
             {new.name: old.name for new, old in zip(STAND_IN, EUROSAT, strict=True)},
         ),
-        (ORACLE, "The paper's errors are those of a larger net: compare the order alone."),
+        (ORACLE, "The paper's errors are those of a larger net: compare only the order."),
         pretrained=True,
     ),
     "ablation-lt": Plan(
@@ -71,16 +71,16 @@ PLANS: dict[str, Plan] = {
         (ORACLE, "The paper has no rows without rescaling and without weighting here."),
     ),
     "causes": Plan(
-        "What moves TaMatch's error: one option at a time, error (%) on CIFAR-10-LT",
+        "What affects TaMatch's error: one option at a time, error (%) on CIFAR-10-LT",
         CAUSE_METHODS,
         (CAUSE_SETTING,),
         published.part(
             published.TABLE_5, CAUSE_METHODS, {CAUSE_SETTING.name: CAUSE_SETTING.name}
         ),
         (
-            "`moves` is the error less TaMatch's, at the last step and at the best test: the mean "
-            "over the seeds that both have. What the seeds alone move is the deviation of "
-            "TaMatch's own row.",
+            "`Δ` is the error minus TaMatch's, at the last step and at the best test: the mean "
+            "over the seeds that both have. The deviation of TaMatch's own row shows the effect "
+            "of the seed alone.",
             "The augmentation has no row: the tests compare it with Pillow's pixel for pixel.",
         ),
         variants=CAUSES,

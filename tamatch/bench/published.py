@@ -89,9 +89,9 @@ freematch  | 22.86±1.13       | 26.71±0.63       | 24.98±0.66      | 32.23±1
 tamatch    | 21.84±0.60       | 26.30±0.32       | 24.56±0.51      | 32.08±0.57
 """)
 TABLE_3_NOTES = (
-    'The paper calls its first row "Fully Supervised"; its values are the benchmark\'s '
-    "labelled images alone. 26.17 is a misprint for 36.17: the benchmark's accuracy is 63.83.",
-    "The paper's FixMatch row is 100 less the benchmark's accuracies, with the same deviations: "
+    'The paper calls its first row "Fully Supervised"; its values are the benchmark\'s for '
+    "the labelled images only. 26.17 is a misprint for 36.17: the benchmark's accuracy is 63.83.",
+    "The paper's FixMatch row is 100 minus the benchmark's accuracies, with the same deviations: "
     "copied, and scored at the best test.",
 )
 

@@ -136,7 +136,7 @@ def left_out(plan: Plan, errors: Errors, holes: Mapping[Setting, list[str]]) -> 
 
     without = [m for m in plan.methods if m not in errors and m not in UNRANKED]
     return [
-        *([f"Not ranked, as no result is in: {titles(without)}."] if without else []),
+        *([f"Not ranked, for lack of results: {titles(without)}."] if without else []),
         *(
             f"{setting.title} is left out: no result of {titles(methods)}."
             for setting, methods in holes.items()
@@ -153,7 +153,7 @@ def page(arguments: Namespace) -> Page:
     cells = plan.cells(arguments.of, SEEDS, scale)
     results = store.found(cells)
     refuse_two_starts(results, store)
-    count = f"{len(results)} of {len(cells)} cells in"
+    count = f"{len(results)} of {len(cells)} cells done"
     if ours := own_errors(plan, results, arguments.score):
         holes = lacking(plan, ours)
         missing = left_out(plan, ours, holes)
@@ -184,7 +184,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--score", choices=SCORES, default="error_best", help="error to rank by (default: best)"
     )
-    parser.add_argument("--scale", help="rank shortened runs, such as 1/8")
+    parser.add_argument("--scale", help="rank shortened runs, e.g. 1/8")
     parser.add_argument("--steps", type=int, help="rank runs of this many steps")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of results")
     parser.add_argument("--format", choices=FORMATS, default="text")

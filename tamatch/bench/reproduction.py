@@ -63,7 +63,7 @@ open until all its runs are done. How the paper's words are read:
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--results", type=Path, default=Path("results"), help="default: results")
     parser.add_argument("--out", type=Path, default=Path("docs/reproduction.md"), help="the page")
-    parser.add_argument("--figures", action="store_true", help="draw the figures again, too")
+    parser.add_argument("--figures", action="store_true", help="also redraw the figures")
 
 
 def run(arguments: Namespace) -> int:
@@ -120,14 +120,14 @@ def section(bench: str, scale: Fraction, store: Store, shown: set[str]) -> str:
     plan = PLANS[bench]
     cells = plan.cells(bench, scale=scale)
     if not store.found(cells):
-        return f"## {plan.title}, {length(scale)}\n\nNone of its {len(cells)} runs is in yet.\n"
+        return f"## {plan.title}, {length(scale)}\n\nNone of its {len(cells)} runs is done yet.\n"
     whole = table(plan, cells, store)
     notes = [note for note in whole.notes if note not in shown]
     shown |= {note for note in notes if not note.startswith("Made by")}
     begun = {cell.setting for cell in store.found(cells)}
     grids = [g for g, s in zip(whole.grids, plan.settings, strict=True) if s in begun]
     empty = [setting.title for setting in plan.settings if setting not in begun]
-    lacking = [f"No run is in yet of {'; '.join(empty)}."] if empty else []
+    lacking = [f"No run is done yet of {'; '.join(empty)}."] if empty else []
     title = f"{plan.title}, {length(scale)}"
     return markdown(replace(whole, title=title, grids=grids, notes=[*lacking, *notes]))
 
@@ -141,7 +141,7 @@ def long_runs(store: Store) -> dict[Cell, Result]:
 def full_runs(store: Store, folder: Path) -> Iterable[str]:
     """How the error moved in the runs of full length."""
     if found := long_runs(store):
-        yield markdown(in_eighths("On the way through the runs of full length", found))
+        yield markdown(in_eighths("Over the course of the full-length runs", found))
         names = [f"full-{name}" for name in dict.fromkeys(cell.setting.name for cell in found)]
         yield from (f"{shown_picture(name, folder)}\n" for name in names)
 
@@ -178,7 +178,7 @@ def toy_claims(store: Store) -> str:
 
 def count(store: Store, bench: str, data: str) -> str:
     cells = figure_cells(bench, data)
-    return f"{len(store.found(cells))} of {len(cells)} runs are in"
+    return f"{len(store.found(cells))} of {len(cells)} runs are done"
 
 
 def figure_cells(bench: str, data: str) -> list[Cell]:

@@ -56,7 +56,9 @@ class Runner:
                         raise to_be_continued(group, stopped) from None
         if budget.spent:
             left = sum(not self.store.has(cell) for cell in cells)
-            say(f"The time is up: {left} of {len(cells)} runs are left. The same command goes on.")
+            say(
+                f"The time is up: {left} of {len(cells)} runs are left. The same command continues."
+            )
         return status
 
     def make(self, group: Sequence[Cell]) -> int:
@@ -158,7 +160,7 @@ def to_be_continued(cells: Sequence[Cell], stopped: Stopped) -> Stopped:
     more = f" and {len(cells) - 1} more" if len(cells) > 1 else ""
     return Stopped(
         stopped.exit_code - 128,
-        f"stopped in {cells[0].name}{more}; all is saved, the same command goes on.",
+        f"stopped in {cells[0].name}{more}; all is saved, the same command continues.",
     )
 
 

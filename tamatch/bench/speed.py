@@ -67,15 +67,15 @@ class Speed:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--works", default="all", help=f"of: {', '.join(WORKS)} (default: all)")
-    parser.add_argument("--methods", default="tamatch", help="names with commas, or all")
+    parser.add_argument("--methods", default="tamatch", help="names separated by commas, or all")
     parser.add_argument("--steps", type=int, default=1000, help="steps timed (default: 1000)")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     parser.add_argument("--precision", default="auto", help="auto, fp32, tf32 or bf16")
-    parser.add_argument("--images", default="device", help="where they live: device or stream")
+    parser.add_argument("--images", default="device", help="where they are kept: device or stream")
     parser.add_argument("--compile", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--graph", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument(
-        "--reference", type=Path, metavar="DIR", help="a checkout of USB, to be timed beside"
+        "--reference", type=Path, metavar="DIR", help="a checkout of USB to time as well"
     )
     parser.add_argument("--root", type=Path, default=Path("data"), help="the data of --reference")
     parser.add_argument("--out", type=Path, help="also write the figures as JSON")

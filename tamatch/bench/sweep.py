@@ -24,35 +24,41 @@ from .tables import table
 def add_arguments(parser: ArgumentParser) -> None:
     plan = PLANS[parser.get_default("bench")]
     what = parser.add_argument_group("which runs")
-    what.add_argument("--methods", metavar="A,B", help=f"of {', '.join(plan.rows)}")
+    what.add_argument("--methods", metavar="A,B", help=f"some of {', '.join(plan.rows)}")
     if plan.figure:
         data = [setting.data for setting in plan.settings]
         what.add_argument("--data", help=f"{' or '.join(data)} (default: {data[0]})")
     else:
         names = ", ".join(setting.name for setting in plan.settings)
-        what.add_argument("--settings", metavar="A,B", help=f"of {names}")
-    what.add_argument("--seeds", metavar="0,1", default="0,1,2", help="default: 0,1,2")
-    what.add_argument("--scale", help="shorten the runs, such as 1/8; their shape stays")
+        what.add_argument("--settings", metavar="A,B", help=f"some of {names}")
+    what.add_argument("--seeds", metavar="0,1", default="0,1,2", help="seeds (default: 0,1,2)")
+    what.add_argument("--scale", help="shorten the runs, e.g. to 1/8; schedules shrink with them")
     what.add_argument("--steps", type=int, help="shorten the runs to this many steps")
     what.add_argument("--cell", metavar="K/N", help="job K of an array of N jobs")
     how = parser.add_argument_group("how")
-    how.add_argument("--list", action="store_true", help="print the runs, and make none")
-    how.add_argument("--show", action="store_true", help="show the results, and make none")
-    how.add_argument("--minutes", type=float, help="stop after this time; run again to go on")
+    how.add_argument("--list", action="store_true", help="print the runs without training")
+    how.add_argument("--show", action="store_true", help="show the results without training")
+    how.add_argument("--minutes", type=float, help="stop after this time; run again to continue")
     how.add_argument(
         "--abreast", type=int, metavar="N", default=1,
-        help="runs at the same time, in one process; pays on a GPU (default: 1)",
+        help="runs in parallel in one process; worthwhile on a GPU (default: 1)",
     )  # fmt: skip
-    how.add_argument("--root", help="folder that holds the data set")
+    how.add_argument("--root", help="folder that contains the data set")
     if plan.pretrained:
-        how.add_argument("--weights", help="file of pre-trained weights that the net starts from")
+        how.add_argument("--weights", help="file of pre-trained weights to start from")
     how.add_argument("--device", help="auto, cpu, cuda or cuda:N")
-    how.add_argument("--results", type=Path, default=Path("results"), help="default: results")
-    how.add_argument("--runs", type=Path, default=Path("runs/bench"), help="default: runs/bench")
+    how.add_argument(
+        "--results", type=Path, default=Path("results"), help="folder of results (default: results)"
+    )
+    how.add_argument(
+        "--runs", type=Path, default=Path("runs/bench"), help="folder of runs (default: runs/bench)"
+    )
     how.add_argument("--keep-runs", action="store_true", help="keep the folders of finished runs")
-    how.add_argument("--format", choices=FORMATS, default="text", help="of the table")
+    how.add_argument("--format", choices=FORMATS, default="text", help="format of the table")
     if plan.figure:
-        how.add_argument("--out", type=Path, default=Path("figures"), help="default: figures")
+        how.add_argument(
+            "--out", type=Path, default=Path("figures"), help="folder of figures (default: figures)"
+        )
 
 
 def run(arguments: Namespace) -> int:
@@ -93,11 +99,11 @@ def refuse_other_start(cells: Sequence[Cell], store: Store, weights: str | None)
 def listing(cells: Sequence[Cell], store: Store, machine: Mapping[str, Any]) -> list[str]:
     """The exact runs, those that are in marked, and what a scale does to them."""
     lines = [
-        f"{number:4}  {'in     ' if store.has(cell) else 'missing'}  {cell.command(machine)}"
+        f"{number:4}  {'done   ' if store.has(cell) else 'missing'}  {cell.command(machine)}"
         for number, cell in enumerate(cells, 1)
     ]
     done = sum(store.has(cell) for cell in cells)
-    return [*lines, f"{len(cells)} runs, {done} of them in.", *about_scale(cells)]
+    return [*lines, f"{len(cells)} runs, {done} of them done.", *about_scale(cells)]
 
 
 def about_scale(cells: Sequence[Cell]) -> list[str]:

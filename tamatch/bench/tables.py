@@ -43,7 +43,7 @@ def table(plan: Plan, cells: Sequence[Cell], store: Store) -> Page:
     results = store.found(cells)
     refuse_two_starts(results, store)
     notes = [
-        f"{len(results)} of {len(cells)} cells in; recipe {RECIPE}. {RULE}",
+        f"{len(results)} of {len(cells)} cells done; recipe {RECIPE}. {RULE}",
         *plan.notes,
         *about(plan, cells, results),
         *([] if results else other_lengths(cells, store)),
@@ -88,7 +88,7 @@ def grid(
     """One setting; `compared` has the results that the others' differences are to, shown or not."""
     scale = common_scale(cells)
     paper = ("paper" if scale == FULL else "paper (full length)",) if plan.printed else ()
-    moves = {"error_last": "moves last", "error_best": "moves best"} if plan.against else {}
+    moves = {"error_last": "Δ last", "error_best": "Δ best"} if plan.against else {}
     here = {(c.row, c.seed): result for c, result in compared.items() if c.setting == setting}
     rows: list[Row] = []
     for name, title in plan.rows.items():
@@ -124,7 +124,7 @@ def few_tests(results: Iterable[Result]) -> list[str]:
     least = min((len(result.error.step) for result in results), default=LAST)
     if least >= LAST:
         return []
-    return [f"Tests in a run: {least}; the median is over all of them, early ones too."]
+    return [f"Tests in a run: {least}; the median is over all of them, including early ones."]
 
 
 def refuse_two_starts(results: Mapping[Cell, Result], store: Store) -> None:

@@ -153,10 +153,12 @@ def page(found: list[Amplification], seconds: float, size: str) -> Page:
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--trajectories", type=int, default=TRAJECTORIES, help="of each start")
-    parser.add_argument("--steps", type=int, default=STEPS, help="of each trajectory")
+    parser.add_argument(
+        "--trajectories", type=int, default=TRAJECTORIES, help="trajectories per start"
+    )
+    parser.add_argument("--steps", type=int, default=STEPS, help="steps per trajectory")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--format", choices=FORMATS, default="text", help="of the table")
+    parser.add_argument("--format", choices=FORMATS, default="text", help="format of the table")
     parser.add_argument("--out", type=Path, default=Path("figures"), help="folder of the figure")
     parser.add_argument("--results", type=Path, help=f"folder to keep the numbers in, as {FILE}")
 

@@ -48,11 +48,11 @@ class Trial:
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--methods", metavar="A,B", help="default: all")
-    parser.add_argument("--settings", metavar="A,B", help="default: one of each data set")
-    parser.add_argument("--steps", type=int, default=200, help="of each row (default: 200)")
+    parser.add_argument("--methods", metavar="A,B", help="methods (default: all)")
+    parser.add_argument("--settings", metavar="A,B", help="settings (default: one per data set)")
+    parser.add_argument("--steps", type=int, default=200, help="steps per row (default: 200)")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
-    compiling = "compile the nets: as in training, but most of the time goes into it"
+    compiling = "compile the nets, as in training; takes most of the time"
     parser.add_argument("--compile", action=BooleanOptionalAction, default=False, help=compiling)
     parser.add_argument("--graph", action=BooleanOptionalAction, default=True)
     parser.add_argument("--out", type=Path, help="also write the rows as JSON")

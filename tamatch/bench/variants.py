@@ -21,7 +21,7 @@ CAUSES = (
     Variant("replacement", "sampling with replacement", {"replacement": True}),
     Variant("fp32", "precision: float32", {"precision": "fp32"}),
     Variant("tf32", "precision: TF32", {"precision": "tf32"}),
-    Variant("raw", "no average of the weights, as the paper's Table 7 prints", {"ema": 0.0}),
+    Variant("raw", "no weight average, as printed in the paper's Table 7", {"ema": 0.0}),
     Variant("norm", "usual BatchNorm: momentum 0.1, in every block", {"net": "wrn_28_2_clean"}),
     Variant("symmetric", "weights clipped to [1/r_max, r_max]", {"clip": "symmetric"}),
     Variant("eps-9", "ε = 1e-9 in the ratio", {"eps": 1e-9}),

@@ -22,8 +22,8 @@ SPLIT = (
 
 
 def add_arguments(sub: ArgumentParser) -> None:
-    sub.add_argument("data", metavar="NAME|DIR", help="data set by name, or a folder")
-    sub.add_argument("--download", action="store_true", help="fetch a named set first")
+    sub.add_argument("data", metavar="NAME|DIR", help="name of a data set, or a folder")
+    sub.add_argument("--download", action="store_true", help="download a named data set first")
     add_json(sub)
     for name in ("root", "labels", "size", *SPLIT):
         add_option(sub, RUN_OPTIONS[name])

@@ -27,14 +27,14 @@ class Command(NamedTuple):
 COMMANDS = {
     "check": Command("describe a data set or a folder before training on it", check),
     "train": Command("train a classifier", train),
-    "resume": Command("continue a stopped run exactly where it was", resume),
+    "resume": Command("continue a stopped run exactly where it stopped", resume),
     "evaluate": Command("test a run's model", evaluate),
     "predict": Command("label images with a run's model", predict),
-    "label": Command("label a run's unlabelled pool as a CSV", label),
-    "review": Command("label the most useful images on a page in the browser", review),
-    "export": Command("write a run's model for other programs, and check it", export),
+    "label": Command("write labels for a run's unlabelled pool to a CSV", label),
+    "review": Command("label the most useful images in the browser", review),
+    "export": Command("export a run's model for other programs, and verify it", export),
     "report": Command("write report.html for a run, or compare several", report),
-    "bench": Command("make the paper's tables and figures", bench),
+    "bench": Command("reproduce the paper's tables and figures", bench),
     "methods": Command("list the methods, or the options of one", methods),
     "nets": Command("list the nets", nets),
 }
@@ -44,7 +44,7 @@ def top_parser() -> Parser:
     top = Parser(
         prog="tamatch", allow_abbrev=False,
         description="Learn an image classifier from a few labels and many unlabelled images.",
-        epilog="`tamatch train` alone runs a demo. `tamatch COMMAND --help` tells more.",
+        epilog="`tamatch train` by itself runs a demo. `tamatch COMMAND --help` shows its options.",
     )  # fmt: skip
     top.add_argument("--version", action="version", version=f"tamatch {__version__}")
     subs = top.add_subparsers(

@@ -11,9 +11,9 @@ from .shared import add_json, add_run
 def add_arguments(sub: ArgumentParser) -> None:
     add_run(sub)
     sub.add_argument(
-        "--data", metavar="NAME|DIR", help="other data, by name or folder (default: the run's own)"
+        "--data", metavar="NAME|DIR", help="other data, a name or a folder (default: the run's own)"
     )
-    sub.add_argument("--root", metavar="DIR", help="folder that holds a named data set")
+    sub.add_argument("--root", metavar="DIR", help="folder that contains a named data set")
     add_json(sub)
 
 

@@ -12,13 +12,13 @@ def add_arguments(sub: ArgumentParser) -> None:
     add_run(sub)
     sub.add_argument(
         "--format", required=True, choices=("onnx", "pt2", "safetensors"),
-        help="for ONNX Runtime, for torch without this package, or the weights as they are",
+        help="for ONNX Runtime, for torch without this package, or the weights only",
     )  # fmt: skip
     sub.add_argument(
         "--out", type=Path, metavar="PATH",
-        help="file, or folder for safetensors (default: in RUN/export)",
+        help="file, or for safetensors a folder (default: in RUN/export)",
     )  # fmt: skip
-    sub.add_argument("--overwrite", action="store_true", help="replace an older export")
+    sub.add_argument("--overwrite", action="store_true", help="replace an existing export")
 
 
 def run(arguments: Namespace) -> int:
@@ -28,9 +28,9 @@ def run(arguments: Namespace) -> int:
         arguments.path, arguments.format, arguments.out, overwrite=arguments.overwrite,
         net=arguments.net,
     )  # fmt: skip
-    apart = f"no probability differs by more than {made.difference:.1e}"
+    apart = f"the largest difference in probability is {made.difference:.1e}"
     print(
-        f"{made.path}: equals the run's model on {made.images} images by {made.checked_with}; "
-        f"{apart if made.difference else 'all probabilities are the same'}."
+        f"{made.path}: matches the run's model on {made.images} images with {made.checked_with}; "
+        f"{apart if made.difference else 'all probabilities are identical'}."
     )
     return 0

@@ -12,17 +12,19 @@ def add_arguments(sub: ArgumentParser) -> None:
     add_run(sub)
     sub.add_argument("--out", type=Path, metavar="FILE", required=True, help="CSV to write")
     cut = sub.add_mutually_exclusive_group()
-    cut.add_argument("--min-confidence", type=float, metavar="C", help="no label below this")
+    cut.add_argument(
+        "--min-confidence", type=float, metavar="C", help="leave labels below this confidence empty"
+    )
     cut.add_argument(
         "--precision", type=float, metavar="P",
-        help="share of right labels that the confidence cut must ensure, by validation images",
+        help="share of correct labels to ensure; validation images set the confidence cut",
     )  # fmt: skip
     sub.add_argument(
         "--folds", type=int, metavar="K",
-        help="judge the cut by the labelled images: train K runs, each without a part of them",
+        help="set the cut by the labelled images: train K runs, each without part of them",
     )  # fmt: skip
     add_moved(sub)
-    sub.add_argument("--overwrite", action="store_true", help="replace an older file")
+    sub.add_argument("--overwrite", action="store_true", help="replace an existing file")
 
 
 def run(arguments: Namespace) -> int:

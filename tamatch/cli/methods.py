@@ -40,6 +40,6 @@ def show_one(name: str, *, as_json: bool) -> int:
     for option in options.values():
         takes = " | ".join(option.choices) or (f"must {option.bounds}" if option.bounds else "")
         state = "fixed at" if option.name in row.options else "default"
-        value = "needs a value" if option.required else f"{state} {option.default}"
-        print(f"  {option.flag:18} {option.help} ({value}); {takes}")
+        value = "required" if option.required else f"{state} {option.default}"
+        print(f"  {option.flag:18} {option.help} ({value})" + (f"; {takes}" if takes else ""))
     return 0

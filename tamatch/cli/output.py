@@ -36,7 +36,7 @@ def show_group(group: Group) -> int:
         print(f"Report: {group.jobs[0].folder.path / 'report.html'}")
     else:
         command = f"tamatch report {shlex.join(paths)}"
-        print(f"Reports: report.html in each run. `{command}` compares them.")
+        print(f"Reports: report.html in each run folder. `{command}` compares them.")
     group.finished()
     return 0
 

@@ -12,15 +12,19 @@ from .shared import add_run
 def add_arguments(sub: ArgumentParser) -> None:
     add_run(sub)
     sub.add_argument(
-        "images", metavar="IMAGE", nargs="+", help="files, folders, or - for names on stdin"
+        "images", metavar="IMAGE", nargs="+", help="files, folders, or - to read names from stdin"
     )
-    sub.add_argument("-0", "--null", action="store_true", help="names on stdin end with NUL")
-    sub.add_argument("--format", choices=("csv", "jsonl"), default="csv", help="default: csv")
-    sub.add_argument("--top", type=int, metavar="N", help="the N best classes instead of all")
+    sub.add_argument(
+        "-0", "--null", action="store_true", help="names on stdin are separated by NUL"
+    )
+    sub.add_argument(
+        "--format", choices=("csv", "jsonl"), default="csv", help="output (default: csv)"
+    )
+    sub.add_argument("--top", type=int, metavar="N", help="only the N most likely classes")
     where = sub.add_mutually_exclusive_group()
-    where.add_argument("--out", type=Path, metavar="FILE", help="write here, not to the screen")
-    where.add_argument("--csv", type=Path, metavar="FILE", help="--out FILE --format csv")
-    sub.add_argument("--overwrite", action="store_true", help="replace an older file")
+    where.add_argument("--out", type=Path, metavar="FILE", help="file to write (default: stdout)")
+    where.add_argument("--csv", type=Path, metavar="FILE", help="short for --out FILE --format csv")
+    sub.add_argument("--overwrite", action="store_true", help="replace an existing file")
 
 
 def run(arguments: Namespace) -> int:

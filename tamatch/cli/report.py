@@ -13,7 +13,7 @@ def add_arguments(sub: ArgumentParser) -> None:
     sub.add_argument("paths", metavar="RUN", nargs="+", type=Path, help="run folders")
     sub.add_argument(
         "--out", type=Path, metavar="FILE",
-        help="page to write (default: RUN/report.html; of several runs comparison.html)",
+        help="page to write (default: RUN/report.html; for several runs comparison.html)",
     )  # fmt: skip
 
 

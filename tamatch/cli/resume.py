@@ -18,11 +18,9 @@ from .shared import add_net
 def add_arguments(sub: ArgumentParser) -> None:
     sub.add_argument(
         "paths", metavar="RUN", nargs="+", type=Path,
-        help="run folder, or the --out of several seeds; several runs go on abreast",
+        help="run folder, or the --out of several seeds; several runs continue in parallel",
     )  # fmt: skip
-    sub.add_argument(
-        "--method", metavar="FILE.py:CLASS", help="the method, if it is code of your own"
-    )
+    sub.add_argument("--method", metavar="FILE.py:CLASS", help="the method, if it is your own code")
     add_net(sub)
 
 

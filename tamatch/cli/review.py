@@ -13,11 +13,13 @@ def add_arguments(sub: ArgumentParser) -> None:
     add_run(sub)
     sub.add_argument(
         "--labels", type=Path, metavar="FILE",
-        help="CSV that the labels go to (default: the run's own, or labels.csv)",
+        help="CSV to save the labels in (default: the run's own, or labels.csv)",
     )  # fmt: skip
     add_moved(sub)
     sub.add_argument("--port", type=int, metavar="N", default=0, help="port (default: a free one)")
-    sub.add_argument("--no-browser", action="store_true", help="only print the address")
+    sub.add_argument(
+        "--no-browser", action="store_true", help="only print the address, open no browser"
+    )
 
 
 def run(arguments: Namespace) -> int:

@@ -22,11 +22,11 @@ def add_run(sub: argparse.ArgumentParser) -> None:
 
 
 def add_net(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--net", metavar="FILE.py:NAME", help="the net, if it is code of your own")
+    sub.add_argument("--net", metavar="FILE.py:NAME", help="the net, if it is your own code")
 
 
 def add_moved(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--data", metavar="DIR", help="where the run's images lie now, if moved")
+    sub.add_argument("--data", metavar="DIR", help="where the run's images are now, if moved")
 
 
 def add_json(sub: argparse.ArgumentParser) -> None:
@@ -35,7 +35,7 @@ def add_json(sub: argparse.ArgumentParser) -> None:
 
 def add_option(group: Any, option: Option) -> None:
     """A setting of a run, to a parser or a group of one; absent unless it is given."""
-    default = "chosen, or the recipe's" if option.required else option.default
+    default = "automatic, or from the recipe" if option.required else option.default
     told = "" if default is None else f" (default: {default})"
     about = {"help": f"{option.help}{told}", "default": argparse.SUPPRESS}
     if option.type is bool:

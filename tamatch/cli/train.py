@@ -28,15 +28,20 @@ OUT = ("output", "output-dir", "out-dir", "outdir", "save-dir")  # what other pr
 def add_arguments(sub: ArgumentParser) -> None:
     sub.epilog = "A method's own options (--tau, …) are listed by `tamatch methods NAME`."
     sub.add_argument("--out", type=Path, metavar="RUN", help="run folder (default: runs/…)")
-    sub.add_argument("--overwrite", action="store_true", help="delete an older run in --out")
-    sub.add_argument("--seeds", metavar="0,1,2", help="a run for each seed, all of them abreast")
+    sub.add_argument("--overwrite", action="store_true", help="delete an existing run in --out")
+    sub.add_argument("--seeds", metavar="0,1,2", help="one run per seed, all in parallel")
     sub.add_argument(
-        "--time", metavar="DURATION", help="end within 90s, 20m or 1h30m: sets the steps"
+        "--time", metavar="DURATION", help="finish within 90s, 20m or 1h30m: sets the steps"
     )
-    sub.add_argument("--config", type=Path, metavar="FILE", help="YAML of options; options win")
+    sub.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="YAML file of options; the command line takes precedence",
+    )
     sub.add_argument("--print-config", action="store_true", help="print all settings and stop")
     common = sub.add_argument_group("common")
-    rare = sub.add_argument_group("finer control")
+    rare = sub.add_argument_group("more options")
     for name, option in RUN_OPTIONS.items():
         add_option(common if name in COMMON else rare, option)
 

@@ -59,10 +59,10 @@ class CheckReport:
             *([] if self.checksums == NO_CHECKSUMS else [f"checksums: {self.checksums}"]),
             f"memory: {self.memory / 2**20:,.1f} MiB of pixels",
             *self.notes,
-            *listed(unusable, "files cannot be used", one="file cannot be used"),
+            *listed(unusable, "unusable files", one="unusable file"),
             *self._duplicate_lines(),
             *listed(
-                [*self.one_colour], "images of almost one colour", one="image of almost one colour"
+                [*self.one_colour], "images of nearly one colour", one="image of nearly one colour"
             ),
             *self._role_lines(),
         ]
@@ -76,7 +76,7 @@ class CheckReport:
     def _duplicate_lines(self) -> list[str]:
         """Each group once, those that spoil a run first."""
         faults = {
-            "in training and held out": {*self.leaks},
+            "both in training and held out": {*self.leaks},
             "different labels": {*self.contradictions},
         }
         found = {
@@ -88,7 +88,7 @@ class CheckReport:
             " = ".join(group) + (f" ({', '.join(own)})" if own else "")
             for group, own in worst_first
         ]
-        return listed(shown, "groups of equal images", one="group of equal images")
+        return listed(shown, "groups of identical images", one="group of identical images")
 
     def _role_lines(self) -> list[str]:
         if self.roles is None:

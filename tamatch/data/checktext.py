@@ -33,7 +33,7 @@ def table(counts: Counts, classes: tuple[str, ...]) -> list[str]:
     without = [counts[column].get("", 0) for column in columns]
     if any(without):
         rows.append(("no label", without))
-    rows.append(("all", [sum(counts[column].values()) for column in columns]))
+    rows.append(("total", [sum(counts[column].values()) for column in columns]))
     width = max(len(name) for name, _ in rows)
     cells = [max(len(column), 10) for column in columns]
     head = " " * (width + 2) + "".join(

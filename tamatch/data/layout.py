@@ -49,10 +49,10 @@ class Listing:
 
     def notes(self) -> tuple[str, ...]:
         counted = (
-            ("images in no class folder, left out", self.loose),
+            ("images outside any class folder, left out", self.loose),
             ("images that the table of labels does not list, used without a label", self.pooled),
             ("images that the table of labels does not list, left out", self.unlisted),
-            ("files that are no images, ignored", self.other),
+            ("files that are not images, ignored", self.other),
         )
         told = [*self.remarks, *(f"{what}: {count:,}" for what, count in counted if count)]
         pairs = ", ".join(f'"{a}" and "{b}"' for a, b in nearly_equal(sorted(self.labels)))
@@ -60,9 +60,9 @@ class Listing:
             told.append(f"classes with nearly the same name: {pairs}")
         if doubtful := ", ".join(f'"{n}"' for n in sorted(self.class_folders) if like_a_part(n)):
             told.append(
-                f"classes that are named like a part of the data: {doubtful}. Where that is no "
-                "class: images without a label lie in unlabelled; a part is called train, val or "
-                "test, and has a folder for each class in it"
+                f"classes that are named like a part of the data: {doubtful}. If that is not a "
+                "class: put images without a label into unlabelled, and call a part train, val or "
+                "test, with a folder for each class in it"
             )
         return (*told,)
 

@@ -73,7 +73,11 @@ def notes_on(rows: Iterable[Row], classes: Collection[str] = ()) -> tuple[str, .
     """What the user should know of these labels."""
     missing = [row.label for row in rows if row.label != known_label(row.label, classes)]
     said = " or ".join(f'"{label}"' for label in sorted({*missing}))
-    return (f"images with the label {said}, taken for none: {len(missing):,}",) if missing else ()
+    return (
+        (f"images with the label {said}, treated as unlabelled: {len(missing):,}",)
+        if missing
+        else ()
+    )
 
 
 def _row(path: Path, name: str, label: str, split: str, line: int) -> Row:

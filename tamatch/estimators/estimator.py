@@ -60,7 +60,7 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     options : the method's own, such as {"tau": 0.9}, and some of a run, such as
         {"prior": {"cat": 3, "dog": 1}}; None for the defaults
     net : for images: a name (`tamatch nets` lists them), FILE.py:NAME, an nn.Module, or a class or
-        function that makes one; a module is copied, and its weights are the start. None for
+        function that makes one; a module is copied, and training starts from its weights. None for
         "wrn_16_1_clean", or for the net of the weights
     weights : for images, a file of pre-trained weights to start from
     size : for images, the side in pixels that they are scaled to; None for their own, or for what

@@ -98,7 +98,7 @@ def uncalibrated(p: Floats, labels: Labels, reason: str, fitted_on: int = 0) -> 
 def why_no_temperature(p: Floats, labels: Labels) -> str:
     """What keeps a temperature from being fitted on these images; empty if nothing does."""
     if len(labels) < FEWEST:
-        return f"{len(labels)} validation images are fewer than the {FEWEST} it takes"
+        return f"{len(labels)} validation images are fewer than the {FEWEST} required"
     if (p.argmax(-1) == labels).all():
         return "no validation image is wrong, so nothing limits the confidence"
     return ""
@@ -121,6 +121,6 @@ def calibrate_on_itself(p: Floats, labels: Labels) -> Calibration:
     for i in range(FOLDS):
         here = fold == i
         crossed[here] = tempered(p[here], fit_temperature(p[~here], labels[~here]))
-    how = f"measured {FOLDS}-fold: each image with a temperature fitted on the others"
+    how = f"measured by {FOLDS}-fold cross-validation"
     before, after = reliability(p, labels), reliability(crossed, labels)
     return Calibration(before, after, fit_temperature(p, labels), len(labels), how)

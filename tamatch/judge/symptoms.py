@@ -15,7 +15,7 @@ HARDLY = 0.01  # share of the unlabelled images below which they count as not us
 EXPECTED = 10  # images of a class there should have been before its absence means something
 LISTED = 5  # class names in a sentence
 
-SHIFT = "labelled and unlabelled images look unlike each other"  # the name of a rule
+SHIFT = "labelled and unlabelled images look different"  # the name of a rule
 
 
 @dataclass(frozen=True)
@@ -50,16 +50,16 @@ def unused(used: float, step: int, ask: Callable[[], Reached]) -> Symptom | None
     if used >= HARDLY:
         return None
     reached = ask()
-    bar, lower = "is sure enough", ""
+    bar, lower = "is confident enough", ""
     if reached.tau is not None:
         bar = f"reaches τ = {reached.tau:g}"
         if reached.lower is not None and reached.lower < reached.tau:
             lower = f"--tau {reached.lower:g}, "
     return Symptom(
         "unlabelled images not used",
-        f"after {step:,} steps, {100 * used:.1f} % of the unlabelled images are used: hardly one "
-        f"{bar} (the surest {reached.best:.2f}). The run equals supervised training.",
-        "Likely the learning rate is too high, or the labels or steps are too few.",
+        f"after {step:,} steps, {100 * used:.1f} % of the unlabelled images are used: hardly any "
+        f"{bar} (highest confidence {reached.best:.2f}). So far this equals supervised training.",
+        "The learning rate is probably too high, or there are too few labels or steps.",
         f"Try {lower}a smaller --lr, more --steps or more labels.",
     )
 
@@ -90,10 +90,10 @@ def never_predicted(
     other = "" if method.startswith("tamatch") else "; --method tamatch keeps weak classes alive"
     return Symptom(
         "class never predicted",
-        f"no unlabelled image is taken for {'any of ' if plural else ''}{listed}{more}.",
-        "Either the unlabelled images show none, or the model has given the class up: its labelled "
-        "images may be too few, unlike the others, or wrong.",
-        f"Look at its labelled images, add some{other}.",
+        f"no unlabelled image is predicted as {'any of ' if plural else ''}{listed}{more}.",
+        "Either no unlabelled image shows it, or the model has given the class up: its labelled "
+        "images may be too few, unlike the unlabelled ones, or wrong.",
+        f"Check its labelled images and add more{other}.",
     )
 
 
@@ -105,8 +105,8 @@ def distribution_shift(found: TwoSampleTest | None) -> Symptom | None:
     return Symptom(
         SHIFT,
         f"{SHIFT}: simple statistics tell them apart "
-        f"(AUC {found.auc:.2f}, where 0.5 is chance), most of all {found.statistic} "
+        f"(AUC {found.auc:.2f}, where 0.5 is chance), above all {found.statistic} "
         f"({first:.2f} against {second:.2f}).",
-        "They may come from other places, cameras or preparation, or show other classes.",
-        "Label some images of the pool itself, or leave out of it what does not belong.",
+        "They may differ in place, camera or preprocessing, or show different classes.",
+        "Label some images from the pool itself, or remove from it what does not belong.",
     )

@@ -13,12 +13,12 @@ def why_no_triton() -> str | None:
     from torch.utils._triton import has_triton, triton_backend
 
     if not has_triton():
-        return "Triton is missing or does not know this GPU"
+        return "Triton is missing or does not support this GPU"
     try:
         triton_backend()  # compiles the few lines of C that every kernel is started by
     except Exception as error:  # each step of that fails in a way of its own
         why = (str(error) or type(error).__name__).splitlines()[0]
-        return f"Triton needs a C compiler and the header files of Python: {why:.120}"
+        return f"Triton needs a C compiler and Python's header files: {why:.120}"
     return None
 
 

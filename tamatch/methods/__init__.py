@@ -31,7 +31,7 @@ class MethodEntry:
 
 METHODS: dict[str, MethodEntry] = {
     "supervised": MethodEntry(
-        "Supervised", "supervised:Supervised", "labelled images alone, the baseline"
+        "Supervised", "supervised:Supervised", "labelled images only, the baseline"
     ),
     "fully_supervised": MethodEntry(
         "Fully Supervised", "supervised:FullySupervised", "every training label known", {}, True
@@ -43,9 +43,9 @@ METHODS: dict[str, MethodEntry] = {
         "Mean Teacher", "mean_teacher:MeanTeacher", "the running average of the weights teaches"
     ),
     "pi_model": MethodEntry(
-        "Π-Model", "pi_model:PiModel", "two weak views must be predicted alike"
+        "Π-Model", "pi_model:PiModel", "two weak views must get the same prediction"
     ),
-    "vat": MethodEntry("VAT", "vat:VAT", "predictions must withstand the worst small change"),
+    "vat": MethodEntry("VAT", "vat:VAT", "predictions must withstand the worst small perturbation"),
     "mixmatch": MethodEntry(
         "MixMatch", "mixmatch:MixMatch", "sharpened guesses, mixed with labelled images"
     ),
@@ -60,26 +60,28 @@ METHODS: dict[str, MethodEntry] = {
         "FixMatch", "fixmatch:FixMatch", "confident weak predictions label the strong view"
     ),
     "flexmatch": MethodEntry(
-        "FlexMatch", "flexmatch:FlexMatch", "lower thresholds for classes learnt less"
+        "FlexMatch", "flexmatch:FlexMatch", "lower thresholds for classes learnt less well"
     ),
     "dash": MethodEntry("Dash", "dash:Dash", "a falling bound on the loss selects pseudo-labels"),
     "crmatch": MethodEntry(
         "CRMatch", "crmatch:CRMatch", "FixMatch whose features keep views and rotations apart"
     ),
     "comatch": MethodEntry(
-        "CoMatch", "comatch:CoMatch", "classes and embeddings correct each other by a graph"
+        "CoMatch", "comatch:CoMatch", "classes and embeddings correct each other through a graph"
     ),
     "simmatch": MethodEntry(
-        "SimMatch", "simmatch:SimMatch", "views agree on classes and on near labelled images"
+        "SimMatch", "simmatch:SimMatch", "views agree on classes and on similar labelled images"
     ),
     "freematch": MethodEntry(
-        "FreeMatch", "freematch:FreeMatch", "thresholds that follow the confidence, and fairness"
+        "FreeMatch",
+        "freematch:FreeMatch",
+        "thresholds that follow the confidence, plus a fairness loss",
     ),
     "softmatch": MethodEntry(
-        "SoftMatch", "softmatch:SoftMatch", "all pseudo-labels count, the less sure ones less"
+        "SoftMatch", "softmatch:SoftMatch", "all pseudo-labels count, less confident ones less"
     ),
     "defixmatch": MethodEntry(
-        "DeFixMatch", "defixmatch:DeFixMatch", "FixMatch less the same loss on labelled images"
+        "DeFixMatch", "defixmatch:DeFixMatch", "FixMatch minus the same loss on labelled images"
     ),
     "tamatch": MethodEntry(
         "TaMatch", "tamatch:TaMatch", "debiased generation and utilization of pseudo-labels"

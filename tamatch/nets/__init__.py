@@ -55,11 +55,13 @@ NETS: dict[str, NetEntry] = {
 FAMILIES: dict[str, tuple[str, NetEntry]] = {
     "wrn_DEPTH_WIDTH[_clean]": (
         r"wrn_\d+_\d+(_clean)?",
-        NetEntry("any wide residual net of depth 10, 16, 22, …", 32, WRN, "by depth and width"),
+        NetEntry(
+            "any wide residual net of depth 10, 16, 22, …", 32, WRN, "depends on depth and width"
+        ),
     ),
     "vit_tiny|small|base_pPATCH_SIZE": (
         r"vit_(tiny|small|base)_p\d+_\d+",
-        NetEntry("any transformer of these widths", 32, VIT, "by width and patch"),
+        NetEntry("any transformer of these widths", 32, VIT, "depends on width and patch"),
     ),
     "timm/NAME": (
         r"timm/.+",
@@ -67,7 +69,7 @@ FAMILIES: dict[str, tuple[str, NetEntry]] = {
             "any net of the timm package, if installed",
             224,
             "tamatch.nets.timm_net:build",
-            "as timm says",
+            "see timm",
         ),
     ),
     "FILE.py:NAME": (

@@ -68,10 +68,10 @@ def _answer(pool: Pool | None) -> str:
     """One or two sentences on rescaling and weights; empty for a run that has not finished."""
     if pool is None or not pool.has_shares:
         return ""
-    factor = "Predictions were multiplied by the factor, p_target / p_model, and normalised again."
-    weight = "An accepted pseudo-label counted as much as the weight of its class."
+    factor = "Predictions were multiplied by the factor, p_target / p_model, and renormalised."
+    weight = "Each accepted pseudo-label was weighted by the weight of its class."
     said = [factor] * bool(pool.factors) + [weight] * bool(pool.weights)
-    return " ".join(said) or "This method looks at these shares, and does nothing about them."
+    return " ".join(said) or "This method tracks these shares but does not use them."
 
 
 def _kl_chart(log: Log, truth: Sequence[float]) -> Markup:
@@ -84,7 +84,7 @@ def _kl_chart(log: Log, truth: Sequence[float]) -> Markup:
             Line("KL(p_model ‖ truth)", to_truth),
             Line("KL(p_model ‖ target)", to_target, 2, "dashed"),
         ]
-    note = "In nats; 0 means the same shares."
+    note = "In nats; 0 means equal shares."
     return line_chart("Distance of the predicted class shares", lines, note=note)
 
 

@@ -74,18 +74,18 @@ def _metrics(folder: RunFiles, facts: Facts) -> str:
     else:
         lines.append(
             f"Measured on {count(facts.images)} {facts.measured_on} images that were not trained "
-            f"on, at the last step: error {percent(facts.error_last, 2)}, accuracy as the mean "
-            f"over classes {percent(facts.balanced_accuracy, 2)}."
+            f"on, at the last step: error {percent(facts.error_last, 2)}, mean accuracy over "
+            f"classes {percent(facts.balanced_accuracy, 2)}."
         )
         if held is not None:
             lines.append(
-                f"With 95 % certainty, the accuracy on such images lies between {held.low:.1f} and "
+                f"The 95 % confidence interval of the accuracy on such images is {held.low:.1f} to "
                 f"{percent(held.high)}."
             )
             lines.append(_confidence(held))
         if folder.baseline is not None and (base := facts_of(folder.baseline)).error_last:
             lines.append(
-                f"The same net, trained on the labelled images alone: {percent(base.error_last, 2)}"
+                f"The same net, trained on the labelled images only: {percent(base.error_last, 2)}"
                 " error."
             )
     recalls = [percent(value) for value in facts.per_class]
@@ -110,29 +110,27 @@ def _confidence(held: Held) -> str:
     after = UNKNOWN if held.after is None else percent(held.after.error)
     return (
         f"Logits are divided by a temperature of {decimal(held.temperature)}, fitted on "
-        f"{held.fitted_on} validation images; their expected calibration error is {after}, without "
+        f"{held.fitted_on} validation images; the expected calibration error is {after}, without "
         f"it {percent(held.before.error)}."
     )
 
 
 def _limits(folder: RunFiles, facts: Facts) -> str:
     points = [
-        "The answer is always one of the classes above, also for an image that shows none of "
-        "them. A high confidence does not exclude that.",
-        "Where calibration was not measured, or is poor, a confidence of 90 % need not mean that 9 "
-        "of 10 answers are right.",
-        "Images are cropped to their central square and scaled down to the model's size before "
-        "anything else happens; what cannot be seen then cannot be told apart.",
+        "The prediction is always one of the classes above, even for an image that shows none of "
+        "them, and may then still have a high confidence.",
+        "Where calibration was not measured, or is poor, a confidence of 90 % may not mean that 9 "
+        "of 10 predictions are correct.",
+        "Images are first cropped to their central square and scaled down to the model's size; "
+        "what is no longer visible cannot be distinguished.",
         "Most training images had no label. Where the model mistook a class for another early "
-        "on, it may have taught itself that mistake: look at the accuracy of each class.",
+        "on, it may have taught itself that mistake: check the accuracy of each class.",
         "The figures hold for images like those they were measured on, and for one training run.",
-        "Whose images these are, what they may be used for, and for whom a wrong answer has "
-        "consequences is not recorded in the run. Please add it here.",
+        "The run does not record who owns the images, what they may be used for, or whom a wrong "
+        "prediction affects. Please add it here.",
     ]
     if facts.images is not None and facts.images < 100:
-        points.insert(
-            0, f"{count(facts.images)} images are too few for an error that one can rely on."
-        )
+        points.insert(0, f"{count(facts.images)} images are too few for a reliable error.")
     return "\n".join(["## Limits", "", *(f"- {point}" for point in points)])
 
 
@@ -159,5 +157,5 @@ and the temperature of the confidences. Neither can run code when it is read."""
 
 OWN = """
 
-The net is code of the author's own, which is not in this folder: `FILE.py:NAME` names the class or
+The net is the author's own code, which is not in this folder: `FILE.py:NAME` names the class or
 function that makes it."""

@@ -27,7 +27,7 @@ def error_charts(lines: Sequence[Line], measured_on: str) -> list[Markup]:
         for line in lines
     ]
     if any(len(line.points) >= 4 for line in late):
-        note = "Enlarged: the axis need not begin at zero."
+        note = "Enlarged: the axis may not start at zero."
         charts.append(line_chart(f"{name}, second half", late, unit=" %", fit="data", note=note))
     return [chart for chart in charts if chart]
 

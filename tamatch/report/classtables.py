@@ -27,7 +27,7 @@ class ClassRow:
 
 def accuracy_columns(baseline: Facts | None, held: Held | None) -> list[str]:
     """Headers of the cells that `accuracy_rows` writes."""
-    counted = ["found", "precision", "right"] if held is not None and held.classes else []
+    counted = ["found", "precision", "correct"] if held is not None and held.classes else []
     return ["labels", "recall", *counted, *(["baseline", "gain"] if baseline else [])]
 
 

@@ -91,11 +91,11 @@ def _contest(data: str, groups: Sequence[Group]) -> Contest:
 def _note(kind: str, *, several: bool) -> str:
     spread = (
         "Mean ± sample standard deviation (ddof = 1) over the finished runs of a group, which "
-        "differ in their seed alone."
+        "differ only in their seed."
         if several
-        else "One run each: how much another seed would change is not known."
+        else "One run each: the effect of the seed is unknown."
     )
-    unfair = f" The best error is no fair measure ({ORACLE})." if kind == "test" else ""
+    unfair = f" The best error is not a fair measure ({ORACLE})." if kind == "test" else ""
     return spread + unfair
 
 

@@ -70,7 +70,9 @@ def _read(path: Path, baseline: RunFiles | None) -> RunFiles:
     else:
         notes.append("metrics.jsonl is missing, so there are no curves.")
     if metrics.unreadable:
-        notes.append(f"{metrics.unreadable} lines of metrics.jsonl cannot be read; left out.")
+        notes.append(
+            f"{metrics.unreadable} lines of metrics.jsonl cannot be read and are left out."
+        )
     notes += _state_of(about, result)
     trust = _read_json(path / "trust.json", notes) if (path / "trust.json").exists() else {}
     return RunFiles(path, about, result, metrics, tuple(notes), baseline, trust_of(trust))
@@ -80,7 +82,7 @@ def _read_json(path: Path, notes: list[str]) -> dict[str, object]:
     try:
         return table(parse_json(path.read_bytes()))
     except FileNotFoundError:
-        notes.append(f"{path.name} is missing, so what it records is not known here.")
+        notes.append(f"{path.name} is missing, so its contents are unknown here.")
     except (OSError, ValueError, RecursionError):
         notes.append(f"{path.name} cannot be read (it is damaged or not JSON).")
     return {}
@@ -92,10 +94,12 @@ def _state_of(about: dict[str, object], result: dict[str, object]) -> list[str]:
     where = "" if step is None else f" at step {count(step)}"
     where += "" if step is None or steps is None else f" of {count(steps)}"
     if status == "finished" and not result:
-        return ["The run has finished, but result.json is missing; figures are the last logged."]
+        return [
+            "The run has finished, but result.json is missing; the figures are the last logged."
+        ]
     if status in ("", "finished"):
         return []
-    so_far = "All figures are the last logged so far."
+    so_far = "All figures are the latest logged."
     if status == "running":
         return [f"This run has not finished: it was{where or ' running'} when last saved. {so_far}"]
     if status == "stopped":

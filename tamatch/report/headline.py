@@ -28,12 +28,12 @@ def tiles(
         shown.append(_accuracy_tile(run, held))
     if baseline is not None and baseline.error_last is not None:
         labels = "the same labels" if labelled is None else f"the same {count(labelled)} labels"
-        detail = f"error of training on {labels} alone"
+        detail = f"error of training on {labels} only"
         shown.append(Tile("Supervised baseline", percent(baseline.error_last), detail))
     if run.worst is not None:
         shown.append(_worst_tile(run.worst, baseline))
     if run.utilization is not None:
-        detail = "accepted as pseudo-labels in the last log window"
+        detail = "accepted as pseudo-labels in the last log interval"
         shown.append(Tile("Unlabelled images used", share(run.utilization), detail))
     return shown
 
@@ -50,9 +50,9 @@ def _error_tile(run: Facts) -> Tile:
 
 def _accuracy_tile(run: Facts, held: Held | None) -> Tile:
     balanced = run.balanced_accuracy
-    details = [] if balanced is None else [f"{percent(balanced)} as the mean over classes"]
+    details = [] if balanced is None else [f"mean over classes {percent(balanced)}"]
     if held is not None:
-        details.insert(0, f"between {held.low:.1f} and {percent(held.high)}, with 95 % certainty")
+        details.insert(0, f"95 % confidence interval {held.low:.1f} to {percent(held.high)}")
     return Tile("Accuracy", percent(run.accuracy), "; ".join(details))
 
 
@@ -76,6 +76,6 @@ def error_rows(run: Facts, baseline: Facts | None) -> list[tuple[str, ...]]:
         ("last step", *(percent(one.error_last, 2) for one in runs)),
         ("median of the last 20 tests", *(percent(one.error_median, 2) for one in runs)),
         (f"best ({ORACLE})", *(percent(one.error_best, 2) for one in runs)),
-        ("step of that best", *(count(one.best_step) for one in runs)),
+        ("step of the best", *(count(one.best_step) for one in runs)),
     ]
     return [header, *(row for row in rows if set(row[1:]) != {UNKNOWN})]

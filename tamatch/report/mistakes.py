@@ -46,14 +46,16 @@ def mistakes_of(held: Held | None, names: Sequence[str], run: Path) -> Mistakes 
         temperature=_temperature(held),
         reliability_chart=_reliability_chart(held),
         albums=[
-            album("Wrong, and most confident", "confident_wrong", held.confident_wrong, run),
-            album("Most doubtful", "doubtful", held.doubtful, run),
+            album(
+                "Wrong with the highest confidence", "confident_wrong", held.confident_wrong, run
+            ),
+            album("Least confident", "doubtful", held.doubtful, run),
         ],
     )
 
 
 def _calibration(before: Reliability, after: Reliability | None) -> list[tuple[str, ...]]:
-    columns = {"as the net gives it": before} | ({"with the temperature": after} if after else {})
+    columns = {"uncalibrated": before} | ({"with the temperature": after} if after else {})
     return [
         ("", *columns),
         ("mean confidence", *(percent(one.confidence) for one in columns.values())),
@@ -72,7 +74,7 @@ def _temperature(held: Held) -> str:
 
 
 def _reliability_chart(held: Held) -> Markup:
-    lines = [Line("as the net gives it", held.before.curve)]
+    lines = [Line("uncalibrated", held.before.curve)]
     if held.after is not None:
         lines.append(Line("with the temperature", held.after.curve, 3, "dashed"))
     if max(len(line.points) for line in lines) < FEWEST_BINS:
@@ -80,7 +82,7 @@ def _reliability_chart(held: Held) -> Markup:
     return line_chart(
         "Accuracy at each confidence",
         [*lines, Line("perfectly calibrated", [(0.0, 0.0), (100.0, 100.0)], 8, "dotted")],
-        note="By tenths of confidence; those with fewer than 10 images are not drawn.",
+        note="In bins of 10 % confidence; bins with fewer than 10 images are not drawn.",
         unit=" %",
         across=Across("confidence", " %", (0.0, 100.0)),
         newest=False,

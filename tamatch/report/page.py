@@ -87,8 +87,10 @@ def _seen(folder: RunFiles, facts: Facts) -> str:
     if seen is None:
         return ""
     if not seen:
-        return ", none of which was learnt with its label"
-    return f", {count(seen)} of which were learnt with their labels, so that the figures flatter"
+        return ", none of which is a labelled training image"
+    return (
+        f", {count(seen)} of which are also labelled training images, so the figures look too good"
+    )
 
 
 def _notes(folder: RunFiles) -> list[str]:

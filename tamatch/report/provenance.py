@@ -21,13 +21,13 @@ def data_facts(run: RunFiles) -> Pairs:
     if not data:
         return []
     pool = data.get("labelled_in_pool")
-    known = "yes" if data.get("true_shares") else "no, so they are compared with the target instead"
+    known = "yes" if data.get("true_shares") else "no, so the target is used instead"
     rows = [("Data set", text(data.get("name"), UNKNOWN))]
     for part in ("labelled", "unlabelled", "validation", "test"):
         rows.append((f"{part.capitalize()} images", count(whole(data.get(part)))))
     rows += [
-        ("Labelled images are also in the unlabelled pool", text(pool, UNKNOWN)),
-        ("True class shares of the pool are known", known),
+        ("Labelled images also in the unlabelled pool", text(pool, UNKNOWN)),
+        ("True class shares of the pool known", known),
         ("SHA-256", text(data.get("sha256"), UNKNOWN)),
     ]
     return rows
@@ -54,7 +54,7 @@ def circumstances(run: RunFiles) -> Pairs:
     about = run.about
     rows = [(name, text(version)) for name, version in table(about.get("versions")).items()]
     rows += [(name, text(about.get(name), UNKNOWN)) for name in ("device", "threads", "precision")]
-    rows.append(("parameters of the net", count(whole(about.get("parameters")))))
+    rows.append(("net parameters", count(whole(about.get("parameters")))))
     rows += [(name, text(when, UNKNOWN)) for name, when in table(about.get("times")).items()]
     rows.append(("training time", duration(number(run.result.get("seconds")))))
     return rows

@@ -56,14 +56,14 @@ def usage_of(log: Log, names: Sequence[str], pool: Pool | None, run: Path) -> Us
         sweep_chart=_sweep_chart(pool) if pool else Markup(""),
         sweep=_sweep(pool) if pool and pool.sweep else [],
         never="" if pool is None or never is None else _never(pool, never),
-        album=album("Never accepted, the most doubtful first", "never_accepted", tiles, run),
+        album=album("Never accepted, least confident first", "never_accepted", tiles, run),
     )
 
 
 def _sweep(pool: Pool) -> list[tuple[str, ...]]:
     known = any(level.precision is not None for level in pool.sweep)
     rows: list[tuple[str, ...]] = [
-        ("threshold τ", "used", "images", *(("right",) if known else ()))
+        ("threshold τ", "used", "images", *(("correct",) if known else ()))
     ]
     for level in pool.sweep:
         own = " (this run)" if level.tau == pool.tau else ""
@@ -76,7 +76,7 @@ def _sweep_chart(pool: Pool) -> Markup:
     lines = [
         Line("used", [(level.tau, level.used) for level in pool.sweep]),
         Line(
-            "of these, right",
+            "of these, correct",
             [
                 (level.tau, math.nan if (p := level.precision) is None else p)
                 for level in pool.sweep
@@ -88,7 +88,7 @@ def _sweep_chart(pool: Pool) -> Markup:
     return line_chart(
         "What other thresholds would accept",
         lines,
-        note="Of the unlabelled images as they are, by the net at the end of training.",
+        note="Of the unlabelled images without augmentation, by the net at the end of training.",
         unit=" %",
         across=Across("threshold τ"),
         newest=False,
@@ -137,5 +137,5 @@ def _weight_chart(log: Log) -> Markup:
         Line("mean", log.curve("weight")),
         Line("largest", log.curve("max_weight"), 2, "dashed"),
     ]
-    note = "1 is unweighted. The axis is fitted to the run after its first tenth."
+    note = "1 is unweighted. The axis is scaled to the run after its first tenth."
     return line_chart("Weight of accepted pseudo-labels", lines, note=note, fit="settled")

@@ -11,11 +11,11 @@ from .paired import Paired, paired
 from .values import whole
 from .words import percent
 
-NOT_ASKED = "Not asked"  # of a run on labels alone
+NOT_ASKED = "Not applicable"  # to a run on labels alone
 NO_POOL = "There were none"
 UNMEASURED = (
-    "There is neither a test set nor a validation part, so no error can be given; "
-    "--validation-per-class N holds labels back to measure one."
+    "There is neither a test set nor a validation part, so no error can be measured; "
+    "--validation-per-class N holds out labelled images for that."
 )
 
 
@@ -33,7 +33,7 @@ def verdict_of(folder: RunFiles) -> Verdict:
     run, inner = facts_of(folder), folder.baseline
     labelled = whole(folder.data.get("labelled"))
     if run.labelled_pool and "supervised" not in run.method:
-        told = "Every image to learn from has a label; the labelled ones stood in for others."
+        told = "Every training image has a label; the labelled ones were used as unlabelled ones."
         return Verdict(NO_POOL, told, "open")
     if inner is None:
         return verdict(run, None, labelled)
@@ -46,15 +46,15 @@ def verdict(
 ) -> Verdict:
     """Compare the run with the supervised baseline, and admit what the test set cannot tell."""
     if "supervised" in run.method:
-        return Verdict(NOT_ASKED, "This run learns from labels alone.", "open")
+        return Verdict(NOT_ASKED, "This run uses labelled images only.", "open")
     if run.error_last is None and run.held_out:
-        return Verdict("Not yet known", "No test has been made so far.", "open")
+        return Verdict("Not yet known", "No test has been run so far.", "open")
     if run.error_last is None:
         return Verdict("Not measured", UNMEASURED, "open")
     if baseline is None or baseline.error_last is None:
         return Verdict(
             "Not measured",
-            "No supervised baseline was trained beside this run, so there is nothing to compare "
+            "No supervised baseline was trained for this run, so there is nothing to compare "
             "with; --baseline supervised trains one.",
             "open",
         )
@@ -86,7 +86,7 @@ def _compare(
             return Verdict("No difference", f"{both}.", "open")
         return Verdict(
             "No clear difference",
-            f"{both}. With {run.images} images, a gap below {noise:.1f} points can be chance.",
+            f"{both}. With {run.images} images, a gap below {noise:.1f} points may be chance.",
             "open",
         )
     if gap > 0:
@@ -97,17 +97,17 @@ def _compare(
 def _judge_pairs(both: str, pairs: Paired) -> Verdict:
     """By the images on which one of the two is right and the other is not."""
     low, high = sorted((abs(pairs.low), abs(pairs.high)))
-    between = f"with 95 % certainty {low:.1f} to {high:.1f}"
+    between = f"95 % confidence interval {low:.1f} to {high:.1f}"
     if pairs.low > 0:
         return Verdict(
-            "Yes, they helped", f"{both}: {pairs.gap:.1f} points lower, {between}.", "good"
+            "Yes, they helped", f"{both}: {pairs.gap:.1f} points lower ({between}).", "good"
         )
     if pairs.high < 0:
-        told = f"{both}: {-pairs.gap:.1f} points higher, {between}."
+        told = f"{both}: {-pairs.gap:.1f} points higher ({between})."
         return Verdict("No, they did harm", told, "bad")
     return Verdict(
         "No clear difference",
-        f"{both}. With {pairs.images} images the difference can be anything from "
+        f"{both}. With {pairs.images} images, the difference may be anywhere from "
         f"{-pairs.high:+.1f} to {-pairs.low:+.1f} points.",
         "open",
     )

@@ -44,7 +44,7 @@ def _judge(first: Group, second: Group, kind: str, *, rivals: int) -> Verdict:
 def _by_runs(first: Group, second: Group, both: str) -> Verdict:
     """By the errors of single runs, which show what the seed alone can change."""
     if max(first.errors) < min(second.errors):
-        told = f"{both}; each run of the first is below each of the second."
+        told = f"{both}; every run of the first is below every run of the second."
         return Verdict(f"{first.name} is better", told, "good")
     return Verdict("No clear difference", f"{both}; the errors of single runs overlap.", "open")
 
@@ -54,15 +54,15 @@ def _by_images(first: Group, second: Group, kind: str, both: str) -> Verdict:
     ours, theirs = (group.finished[0].folder.path for group in (first, second))
     pairs = paired(ours, theirs, kind)
     if pairs is None:
-        told = f"{both}; that these are the same images cannot be seen from their predictions."
+        told = f"{both}; their predictions do not show whether these are the same images."
         return Verdict("Not known", told, "open")
     if pairs.low > 0:
-        between = f"with 95 % certainty {pairs.low:.1f} to {pairs.high:.1f}"
-        told = f"{both}: {pairs.gap:.1f} points lower, {between}."
+        between = f"95 % confidence interval {pairs.low:.1f} to {pairs.high:.1f}"
+        told = f"{both}: {pairs.gap:.1f} points lower ({between})."
         return Verdict(f"{first.name} is better", told, "good")
     return Verdict(
         "No clear difference",
-        f"{both}. With {pairs.images} images the difference can be anything from "
+        f"{both}. With {pairs.images} images, the difference may be anywhere from "
         f"{points(-pairs.high)} to {points(-pairs.low)} points.",
         "open",
     )

@@ -82,7 +82,7 @@ def serve(server: Server, *, browser: bool) -> None:
     try:
         print(f"{len(session.files):,} unlabelled images. {describe(session.store)}")
         print(f"Open {gate.address(gate.token)}")
-        print("The address works on this machine only. Ctrl-C ends; every label is saved at once.")
+        print("The address works on this machine only. Every label is saved at once; Ctrl-C quits.")
         if browser and has_screen():
             webbrowser.open(gate.address(gate.ticket))
         server.serve_forever()

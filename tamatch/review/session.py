@@ -105,7 +105,7 @@ def headline(run: Facts, baseline: Facts | None) -> list[tuple[str, str]]:
         facts.append(("without the unlabelled images", percent(baseline.error_last)))
     if run.worst is not None:
         name, accuracy = run.worst
-        facts.append((f"right in the worst class, {name}", percent(accuracy)))
+        facts.append((f"accuracy of the worst class, {name}", percent(accuracy)))
     if run.utilization is not None:
         facts.append(("unlabelled images used", share(run.utilization)))
     return facts

@@ -76,9 +76,9 @@ def image_size(side: float | None, *, gpu: bool) -> Chosen:
     """From the median of the photos' shorter sides: the smallest of `SIZES` that holds it."""
     fits = next((size for size in SIZES if side is not None and side <= size), SIZES[-1])
     if side is None:
-        fits, why = CPU_SIZE, "no photo tells its own"
+        fits, why = CPU_SIZE, "the photos' size is unknown"
     elif not gpu and fits > CPU_SIZE:
-        fits, why = CPU_SIZE, f"the photos have {side:,.0f}; without a GPU, more take too long"
+        fits, why = CPU_SIZE, f"the photos have {side:,.0f}; larger is too slow without a GPU"
     else:
         why = f"the photos have {side:,.0f}"
     return one("size", fits, f"{fits} × {fits} pixels", why)
@@ -89,55 +89,55 @@ def net(images: int, *, gpu: bool) -> Chosen:
     if not gpu:
         return one("net", CPU_NET, CPU_NET, "small enough to train without a GPU")
     if images < FEW:
-        return one("net", GPU_NET_FEW, GPU_NET_FEW, f"a small net for less than {FEW:,} images")
+        return one("net", GPU_NET_FEW, GPU_NET_FEW, f"a small net for fewer than {FEW:,} images")
     return one("net", GPU_NET, GPU_NET, f"{images:,} training images and a GPU")
 
 
 def flips() -> Chosen:
     """Nothing in the images tells whether their classes have a left and a right."""
-    why = "most photos may be mirrored; --flips none where left and right differ"
+    why = "most photos may be mirrored; use --flips none where left and right differ"
     return one("flips", FLIPS, FLIPS, why)
 
 
 def batch(labelled: int, *, gpu: bool) -> Chosen:
     """From the number of labels: a power of two, so that a few steps see every label."""
     if not gpu:
-        shown = f"{LEAST_BATCH} labelled images a step"
-        return one("batch", LEAST_BATCH, shown, "without a GPU, many small steps do most")
+        shown = f"{LEAST_BATCH} labelled images per step"
+        return one("batch", LEAST_BATCH, shown, "without a GPU, many small steps work best")
     wanted = 2 ** int(math.log2(max(1, labelled / PARTS)))
     size = min(max(wanted, LEAST_BATCH), GPU_BATCH)
-    return one("batch", size, f"{size} labelled images a step", f"there are {labelled:,}")
+    return one("batch", size, f"{size} labelled images per step", f"there are {labelled:,}")
 
 
 def pool_batch(labelled: int, *, gpu: bool) -> Chosen:
     """From the labelled batch."""
     ratio = GPU_RATIO if gpu else CPU_RATIO
     size = ratio * labelled
-    return one("unlabelled", size, f"{size} images a step", f"{ratio} to each labelled one")
+    return one("unlabelled", size, f"{size} images per step", f"{ratio} per labelled image")
 
 
 def precision(found: str, *, gpu: bool) -> Chosen:
     """What the device is fastest with, and why."""
     if gpu:
-        return one("precision", found, found, "what this GPU is fastest with")
-    why = "this CPU is faster with it" if found == "bf16" else "this CPU gains nothing from less"
+        return one("precision", found, found, "fastest on this GPU")
+    why = "faster on this CPU" if found == "bf16" else "lower precision is no faster on this CPU"
     return one("precision", found, found, why)
 
 
 def threads(available: int, one_thread: float, all_threads: float) -> Chosen:
     """From the seconds of a step: on a busy machine, threads that wait for each other are slow."""
     if all_threads < CLEARLY * one_thread:
-        return one(
-            "threads", available, f"{available}", f"{one_thread / all_threads:.1f} × as fast"
-        )
-    return one("threads", 1, "1", f"with {available}, a step takes {all_threads:.2g} s")
+        gain = f"{one_thread / all_threads:.1f} × as fast as one"
+        return one("threads", available, f"{available}", gain)
+    why = f"{available} are not clearly faster ({all_threads:.2g} s per step)"
+    return one("threads", 1, "1", why)
 
 
 def steps(pool: int, unlabelled: int, *, gpu: bool) -> Chosen:
     """From the size of the pool and of the unlabelled batch."""
     least = GPU_STEPS if gpu else CPU_STEPS
     count = min(max(least, rounded(PASSES * pool / unlabelled)), MOST_LONGER * least)
-    return one("steps", count, f"{count:,}", f"usual for {pool:,} images to learn from")
+    return one("steps", count, f"{count:,}", f"usual for {pool:,} training images")
 
 
 def outlook(count: int) -> str:
@@ -145,8 +145,8 @@ def outlook(count: int) -> str:
     if count >= ENOUGH:
         return ""
     return (
-        f"In {count:,} steps from random weights, unlabelled images may not help yet; {ENOUGH:,} "
-        "are better. More --time may do, or --weights of a pre-trained net."
+        f"With {count:,} steps from random weights, unlabelled images may not help yet; {ENOUGH:,} "
+        "are better. Allow more --time, or start from pre-trained --weights."
     )
 
 
@@ -178,7 +178,7 @@ def in_time(text: str, seconds: float, speeds: Sequence[Speed]) -> Chosen:
             f"--time {text} is too short for this run on this machine: {count} steps fit, and at "
             f"least {LEAST_STEPS} are needed. Give {in_words(10 * math.ceil(need / 10))} or more."
         )
-    found = one("steps", count, f"{count:,}", f"what fits into {text}; {measured(speeds)}")
+    found = one("steps", count, f"{count:,}", f"as many as fit into {text}; {measured(speeds)}")
     return found | testing(count, tests_within(seconds, speeds))
 
 
@@ -188,11 +188,11 @@ def at_most(seconds: float, wanted: Chosen, speeds: Sequence[Speed]) -> Chosen:
     why, tests = measured(speeds), tests_within(seconds, speeds)
     count = min(wanted.settings["steps"], fitting)
     if count < wanted.settings["steps"]:
-        shown = f"what fits into {in_words(seconds)}, --time gives it more; {why}"
+        shown = f"as many as fit into {in_words(seconds)} (--time allows more); {why}"
         return one("steps", count, f"{count:,}", shown) | testing(count, tests)
     took = in_words(seconds_for(count, speeds, tests))
     usual = wanted.reasons["steps"]
-    found = Chosen(wanted.settings, {"steps": f"{usual}; {why}, {took} in all"})
+    found = Chosen(wanted.settings, {"steps": f"{usual}; {why}, {took} in total"})
     return found | testing(count, tests)
 
 
@@ -227,7 +227,7 @@ def average(count: int) -> float:
 def target_momentum(count: int) -> Chosen:
     """λ_target of a target that follows the model: as far from its start as in the paper's run."""
     value = round(TARGET_LEFT ** (1 / count), 7)
-    why = f"after {count:,} steps, {100 * TARGET_LEFT:.0f} % of the target's uniform start are left"
+    why = f"after {count:,} steps, {100 * TARGET_LEFT:.0f} % of the target's uniform start is left"
     return one("lambda_target", value, str(value), why)
 
 
@@ -239,16 +239,16 @@ def unequal(labels: Sequence[int], names: Sequence[str]) -> str:
     large, small = names[labels.index(most)], names[labels.index(least)]
     return (
         f'There are {most:,} labels of "{large}" and {least:,} of "{small}", and the target is '
-        "uniform: all classes are expected to be equally frequent in the pool. If they are not: "
-        "--prior with the shares that you know, --target labelled for those of the labels, or "
+        "uniform: all classes are expected to be equally frequent in the pool. If they are not, "
+        "give the shares you know as --prior, or use --target labelled for those of the labels, or "
         "--target adaptive."
     )
 
 
 def measured(speeds: Sequence[Speed]) -> str:
     """The speeds in words; the second is the baseline's."""
-    times = [f"{speed.step:.2g} s" for speed in speeds]
-    return f"a step takes {' and one of the baseline '.join(times)} here"
+    own, *baseline = (f"{speed.step:.2g} s" for speed in speeds)
+    return f"a step takes {own} here" + "".join(f" (baseline: {its})" for its in baseline)
 
 
 def rounded(count: float) -> int:

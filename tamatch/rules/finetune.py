@@ -29,7 +29,7 @@ def image_size(side: float | None, patch: int, own: int, *, gpu: bool) -> int:
 
 def size(pixels: int, side: float | None) -> Chosen:
     """The side of the images, for people."""
-    why = "no photo tells its own" if side is None else f"the photos have {side:,.0f}"
+    why = "the photos' size is unknown" if side is None else f"the photos have {side:,.0f}"
     return one("size", pixels, f"{pixels} × {pixels} pixels", why)
 
 
@@ -49,9 +49,9 @@ def recipe() -> Chosen:
     A last layer that begins at 0 is not sure of anything before it has learnt something.
     """
     return (
-        one("normalise", NORMALISE, NORMALISE, "colours from -1 to 1, as such weights are used to")
-        | one("optimizer", "adamw", "adamw", "what transformers are trained with")
-        | one("lr", LR, f"{LR:g}", "that of the last layer; less for each one further down")
+        one("normalise", NORMALISE, NORMALISE, "colours from -1 to 1, as such weights expect")
+        | one("optimizer", "adamw", "adamw", "usual for transformers")
+        | one("lr", LR, f"{LR:g}", "for the last layer; lower for each layer below it")
         | Chosen({"layer_decay": LAYER_DECAY, "head": "zero"}, {})
     )
 

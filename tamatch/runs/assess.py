@@ -28,10 +28,10 @@ from ..storage.spreadsheet import write_table
 from .pool_predictions import COLUMNS, PoolPredictions, predict_pool, summary
 
 NOT_MEASURED = (
-    "no labelled image was held out. Add a test folder, or hold N labelled images of each class "
-    "back with --validation-per-class N"
+    "no labelled image was held out. Add a test folder, or hold out N labelled images per class "
+    "with --validation-per-class N"
 )
-NOT_FITTED = "there are no validation images; --validation-per-class N holds some back"
+NOT_FITTED = "there are no validation images; --validation-per-class N holds some out"
 
 
 @dataclass(frozen=True)

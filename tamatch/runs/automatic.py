@@ -54,8 +54,8 @@ class Decided:
         names = [name for name in SHOWN if name in self.reasons]
         width = max(map(len, names), default=0)
         shown = [f"  {name:{width}} {self.reasons[name]}" for name in names]
-        head = [f"Chosen for {self.occasion}; options win:"] if shown else []
-        return [*head, *shown, *self.remarks]
+        head = f"Settings chosen for {self.occasion}; your options take precedence:"
+        return [*([head] if shown else []), *shown, *self.remarks]
 
 
 @dataclass

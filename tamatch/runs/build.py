@@ -95,7 +95,7 @@ def net_of(run: Run, data: DataSet, say: Say) -> Net:
         zero_head(net)
     if run.from_ is not None:
         go_on_from(Path(run.from_), net, run, data)
-        say(f"The weights of {run.from_} are the start.")
+        say(f"Starting from the weights of {run.from_}.")
     return net
 
 
@@ -137,7 +137,7 @@ def assembled(
         depth_of=net.depth_of,
     )  # fmt: skip
     if run.graph and cuda and net.sync_point is not None:
-        say(f"The net waits for the GPU ({net.sync_point}): its steps run without a CUDA graph.")
+        say(f"The net waits for the GPU ({net.sync_point}), so its steps run without a CUDA graph.")
     return Engine(
         method,
         optim.build_optimizer(run.optimizer, groups),

@@ -45,7 +45,7 @@ def trained_without(
                 begin(part, place)
             if not place.split.exists():
                 write_split(place.split, data, parted)
-            progress.say(f"Fold {k} of {folds}: the same run, trained without a part of its labels")
+            progress.say(f"Fold {k} of {folds}: the same run, trained without part of its labels")
             one_run(part, place, progress)
         without = parted.validation
         yield Model.load(place.model, run.net), without[np.isin(without, split.labelled)]

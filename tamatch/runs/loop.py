@@ -48,7 +48,7 @@ def train_to_end(trainings: Sequence[Training]) -> list[Outcome]:
                 except NumericError as error:
                     if len(trainings) == 1:
                         raise
-                    training.progress.say(f"{error} The others go on.")
+                    training.progress.say(f"{error} The other runs continue.")
                     outcomes[training] = error.with_traceback(None)  # it would hold the engine
             if asked and len(outcomes) < len(trainings):
                 raise stopped(asked, [t for t in trainings if t not in outcomes])
@@ -107,7 +107,7 @@ def stopped(number: int, trainings: Sequence[Training]) -> Stopped:
     return Stopped(
         number,
         f"stopped at step {lead.engine.done:,} of {lead.steps:,}; all is saved. "
-        f"{resume_command(whole)} goes on from there.",
+        f"{resume_command(whole)} continues from there.",
     )
 
 

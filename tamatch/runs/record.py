@@ -113,7 +113,7 @@ def tell_of_skipped(data: DataSet, progress: Progress) -> None:
         (file, reason), total = data.skipped[0], len(data.skipped) + len(data.images)
         progress.say(
             f"{len(data.skipped):,} of {total:,} images cannot be read and are left out "
-            f"(skipped.csv): {file}: {reason}"
+            f"(see skipped.csv): {file}: {reason}"
         )
 
 
@@ -130,13 +130,13 @@ def seen_of(data: DataSet, split: Split, learnt: Mask) -> dict[str, int]:
 def tell_of_seen(run: Run, split: Split, seen: Mapping[str, int], progress: Progress) -> None:
     """Images that are learnt by heart say nothing of others."""
     command = shlex.join(["tamatch", "check", run.data])
-    before = f", or were for {run.from_}" if run.from_ else ""
+    before = f", here or in {run.from_}" if run.from_ else ""
     for role in HELD_OUT:
         if seen[role]:
             progress.say(
-                f"{seen[role]:,} of {len(getattr(split, role)):,} {role} images are labelled "
-                f"images to learn from, too{before}: the error will look too good. `{command}` "
-                "names equal images."
+                f"{seen[role]:,} of {len(getattr(split, role)):,} {role} images are also labelled "
+                f"training images{before}: the error will look too good. `{command}` "
+                "lists identical images."
             )
 
 
@@ -147,18 +147,18 @@ def tell_of_contradictions(run: Run, data: DataSet, split: Split, progress: Prog
         labels.setdefault(bytes(digests[i]), set()).add(int(data.labels[i]))
     if twice := sum(len(own) > 1 for own in labels.values()):
         command = shlex.join(["tamatch", "check", run.data])
-        what = "1 labelled image is" if twice == 1 else f"{twice:,} labelled images are"
+        what = "1 labelled image occurs" if twice == 1 else f"{twice:,} labelled images occur"
         progress.say(
-            f"{what} there again with another label, equal to the last pixel: one of the two is "
-            f"wrong. `{command}` names equal images."
+            f"{what} again, identical to the last pixel, with a different label: one of the two "
+            f"is wrong. `{command}` lists identical images."
         )
 
 
 def tell_of_no_held_out(progress: Progress) -> None:
     """Better known before a long run than after it."""
     progress.say(
-        "There are no test images, so that no error will be measured. --validation-per-class N "
-        "holds N labelled images of each class back for it."
+        "There are no test images, so no error will be measured. --validation-per-class N "
+        "holds out N labelled images per class for that."
     )
 
 
@@ -166,8 +166,8 @@ def tell_of_no_pool(pool: Pool, labelled: int, progress: Progress) -> None:
     """A method for unlabelled images may have none but the labelled ones: likely not meant."""
     if not len(pool):
         progress.say(
-            f"There are no unlabelled images: each of the {labelled:,} images to learn from has a "
-            "label, and these stand in for them."
+            f"There are no unlabelled images: all {labelled:,} training images have a "
+            "label, and they are used as unlabelled images, too."
         )
 
 

@@ -249,7 +249,7 @@ def train_baselines(jobs: Sequence[Job]) -> list[Outcome]:
             if job.folder.split.exists() and not base.folder.split.exists():
                 write_bytes(base.folder.split, job.folder.split.read_bytes())
             if result_in(base.folder) is None:
-                job.progress.say("The supervised baseline, on the same labels:")
+                job.progress.say("Supervised baseline on the same labels:")
         return train_all([job.baseline for job in jobs])
 
 

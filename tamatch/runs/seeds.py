@@ -31,7 +31,7 @@ def train_seeds(
     seeds: Sequence[int] | str, *, out: str | Path | None = None, overwrite: bool = False,
     config: str | Path | None = None, time: str | None = None, quiet: bool = False, **options: Any,
 ) -> list[Finished]:  # fmt: skip
-    """Train the same run with several seeds, abreast on one device; each ends as if it were alone.
+    """Train the same run with several seeds in parallel; each ends as if it were alone.
 
     Each has its folder: `out`/s0, `out`/s1 and so on, and `out`/seeds.json sums them up; without
     `out`, the one that `train` would give it. A run that leaves the finite numbers ends alone, and
@@ -47,7 +47,7 @@ def resume_seeds(
     *paths: str | Path, method: AnyMethod | None = None, net: AnyNet | None = None,
     quiet: bool = False,
 ) -> list[Finished]:  # fmt: skip
-    """Go on with stopped runs, abreast. A path is that of a run, or the `out` of several seeds."""
+    """Continue stopped runs in parallel. A path is that of a run, or the `out` of several seeds."""
     return go_on(paths, method=method, net=net, quiet=quiet).finished()
 
 
@@ -157,7 +157,7 @@ def advising_resume(home: SeedFolder | None, folders: Sequence[RunFolder]) -> It
         yield
     except Stopped as stopped:
         number, how = stopped.exit_code - 128, resume_command(folders, home)
-        raise Stopped(number, f"stopped; all is saved. {how} goes on from there.") from None
+        raise Stopped(number, f"stopped; all is saved. {how} continues from there.") from None
     except StorageError as error:
         begun = all(folder.record.exists() for folder in folders)
         then = f"{resume_command(folders, home)} goes on" if begun else "try again"

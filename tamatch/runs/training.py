@@ -126,8 +126,8 @@ class Training:
         if how is None:
             raise self.too_large()
         self.progress.say(
-            f"{self.engine.device} ran out of memory in step {self.engine.done:,}. From here on "
-            f"{how}. It takes more time, with equal results."
+            f"{self.engine.device} ran out of memory in step {self.engine.done:,}. From here on, "
+            f"{how}. This takes more time and gives the same results."
         )
 
     def too_large(self, runs: int = 1) -> OutOfMemory:
@@ -171,8 +171,8 @@ class Training:
             )
         if self.bad_steps > before:
             self.progress.say(
-                f"Shortly before step {self.engine.done:,}, values were not finite: "
-                f"{self.bad_steps} of {ALLOWED} steps that may be passed over."
+                f"Shortly before step {self.engine.done:,}, values were not finite; such steps "
+                f"are skipped ({self.bad_steps} of {ALLOWED})."
             )
 
     def test(self) -> None:

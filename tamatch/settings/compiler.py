@@ -21,7 +21,7 @@ def accelerate(net: Net, method: Method, say: Callable[[str], None]) -> None:
     """Compile both, where that is possible."""
     keep_compiled()
     why = why_no_triton()
-    so = "Steps are not compiled and take longer. With --no-compile this is not said again."
+    so = "Steps are not compiled and take longer. --no-compile silences this message."
     if why is None:
         net.accelerate()
         method.accelerate()

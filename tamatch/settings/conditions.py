@@ -50,8 +50,8 @@ def compare(then: Conditions, now: Conditions) -> list[str]:
             "Change them back, or start a new run with another --out."
         )
     return [
-        f"The {name} has changed since the checkpoint: {then[name]} then, {now[name]} now. "
-        "The run goes on; its last bits may differ."
+        f"The {name} has changed since the checkpoint, from {then[name]} to {now[name]}. "
+        "The run continues; results may differ in the last bits."
         for name in now
         if name != "settings" and then[name] != now[name]
     ]

@@ -38,70 +38,82 @@ READ_WITH = {  # options that only some parts of a method read: which choice, an
 class Run:
     """All that decides a run's result. What has no default here, the data set's recipe decides."""
 
-    data: Annotated[str, "data set by name, or a folder of images"] = "digits"
-    root: Annotated[str, "folder that holds a named data set"] | None = None
-    labels: Annotated[str, "table of labels that adds to the folder's own"] | None = None
+    data: Annotated[str, "name of a data set, or a folder of images"] = "digits"
+    root: Annotated[str, "folder that contains a named data set"] | None = None
+    labels: Annotated[str, "table of labels to add to the folder's own"] | None = None
     size: (
-        Annotated[int, Between(8, 512), "side of the images in pixels; chosen for your own"] | None
+        Annotated[int, Between(8, 512), "image side in pixels; chosen for your own images"] | None
     ) = None
     normalise: Annotated[
-        Literal["own", "half", "imagenet"], "colours by their own spread, in -1 to 1, or ImageNet's"
+        Literal["own", "half", "imagenet"],
+        "scale colours by the data's statistics, to -1..1, or ImageNet's",
     ] = "own"
     flips: Annotated[
         Literal["none", "horizontal", "both"],
-        "mirror images at random: not, left to right, or also upside down",
+        "flip images at random: not at all, horizontally, or also vertically",
     ]
-    method: Annotated[str, "method by name, or FILE.py:CLASS"] = "tamatch"
-    net: Annotated[str, "net by name, or FILE.py:NAME; `tamatch nets` lists them"]
+    method: Annotated[str, "name of a method, or FILE.py:CLASS"] = "tamatch"
+    net: Annotated[str, "name of a net, or FILE.py:NAME; `tamatch nets` lists them"]
     weights: Annotated[str, "file of pre-trained weights to start from"] | None = None
-    head: Annotated[Literal["random", "zero"], "how the last layer begins"] = "random"
-    from_: Annotated[str, "run to start from: its weights, and its settings"] | None = None
-    seed: Annotated[int, Between(0, 2**32 - 1), "seed of the split, the start and every draw"] = 0
+    head: Annotated[Literal["random", "zero"], "initial values of the last layer"] = "random"
+    from_: Annotated[str, "run whose weights and settings to start from"] | None = None
+    seed: Annotated[
+        int, Between(0, 2**32 - 1), "seed of the split, the initial weights and all sampling"
+    ] = 0
 
-    labels_per_class: Annotated[int, AT_LEAST_ONE, "labelled images of each class"] | None = None
-    head_labelled: Annotated[int, AT_LEAST_ONE, "labelled ones of the largest class"] | None = None
-    head_unlabelled: Annotated[int, AT_LEAST_ONE, "the same, unlabelled"] | None = None
+    labels_per_class: Annotated[int, AT_LEAST_ONE, "labelled images per class"] | None = None
+    head_labelled: Annotated[int, AT_LEAST_ONE, "labelled images of the largest class"] | None = (
+        None
+    )
+    head_unlabelled: (
+        Annotated[int, AT_LEAST_ONE, "unlabelled images of the largest class"] | None
+    ) = None
     gamma: Annotated[float, "largest class over smallest; negative: reversed"] = 1.0
     gamma_unlabelled: Annotated[float, "the same for the unlabelled pool"] | None = None
-    validation_per_class: Annotated[int, AT_LEAST_ZERO, "labelled ones held out of each class"] = 0
-    fold: Annotated[str, "K/N: hold the K-th of N parts of the labels out"] | None = None
+    validation_per_class: Annotated[int, AT_LEAST_ZERO, "labelled images held out per class"] = 0
+    fold: Annotated[str, "K/N: hold out the K-th of N parts of the labels"] | None = None
     labelled_in_pool: Annotated[
-        Literal["yes", "no"], "are the labelled images in the unlabelled pool too?"
+        Literal["yes", "no"], "whether the labelled images are also in the unlabelled pool"
     ]
     prior: (
-        Annotated[tuple[float, ...], "known class shares of the pool, or NAME=SHARE of each class"]
+        Annotated[tuple[float, ...], "known class shares of the pool, or NAME=SHARE for each class"]
         | dict[str, float]
         | None
     ) = None
 
     steps: Annotated[int, AT_LEAST_ONE, "training steps"]
-    warmup: Annotated[int, AT_LEAST_ZERO, "steps over which the learning rate grows"]
-    batch: Annotated[int, AT_LEAST_ONE, "labelled images a step"]
-    unlabelled: Annotated[int, AT_LEAST_ONE, "unlabelled images a step"]
-    replacement: Annotated[bool, "draw images with replacement, not in passes over all"] = False
+    warmup: Annotated[int, AT_LEAST_ZERO, "steps over which the learning rate rises"]
+    batch: Annotated[int, AT_LEAST_ONE, "labelled images per step"]
+    unlabelled: Annotated[int, AT_LEAST_ONE, "unlabelled images per step"]
+    replacement: Annotated[bool, "sample with replacement instead of in epochs"] = False
     optimizer: Annotated[Literal["sgd", "adamw"], "optimizer"]
     lr: Annotated[float, POSITIVE, "learning rate"]
     weight_decay: Annotated[float, AT_LEAST_ZERO, "weight decay"]
     layer_decay: Annotated[float, Between(0, 1, open_low=True), "learning rate factor per layer"]
-    ema: Annotated[float, SHARE, "momentum of the averaged weights; 0 for none"]
+    ema: Annotated[float, SHARE, "momentum of the weight average; 0 for none"]
     norm_momentum: (
-        Annotated[float, FRACTION, "weight of a batch in BatchNorm's statistics; the net has one"]
+        Annotated[
+            float, FRACTION, "BatchNorm momentum (weight of the new batch); default: the net's"
+        ]
         | None
     ) = None
 
-    log_every: Annotated[int, AT_LEAST_ONE, "steps between two log lines"]
-    test_every: Annotated[int, AT_LEAST_ONE, "steps between two tests"]
-    save_every: Annotated[int, AT_LEAST_ONE, "steps between two checkpoints"]
+    log_every: Annotated[int, AT_LEAST_ONE, "steps between log lines"]
+    test_every: Annotated[int, AT_LEAST_ONE, "steps between tests"]
+    save_every: Annotated[int, AT_LEAST_ONE, "steps between checkpoints"]
 
-    baseline: Annotated[Literal["supervised", "none"], "also train this on the same labels"]
-    device: Annotated[str, "auto, cpu, cuda or cuda:N"] = "auto"
+    baseline: Annotated[Literal["supervised", "none"], "baseline to train on the same labels"]
+    device: Annotated[str, "device: auto, cpu, cuda or cuda:N"] = "auto"
     images: Annotated[
-        Literal["auto", "device", "stream"], "where the images live; the results are the same"
+        Literal["auto", "device", "stream"],
+        "where the images are kept; results do not depend on it",
     ] = "auto"
-    threads: Annotated[int, AT_LEAST_ONE, "CPU threads; more change the last bits"] | None = None
-    precision: Annotated[Literal["auto", "fp32", "tf32", "bf16"], "arithmetic"] = "auto"
-    deterministic: Annotated[bool, "the same bits in every run (CUDA); slower"] = False
-    compile: Annotated[bool, "compile the net or use kernels of our own (CUDA)"] = True
+    threads: (
+        Annotated[int, AT_LEAST_ONE, "CPU threads; the number affects the last bits"] | None
+    ) = None
+    precision: Annotated[Literal["auto", "fp32", "tf32", "bf16"], "numerical precision"] = "auto"
+    deterministic: Annotated[bool, "bit-identical results in every run (CUDA); slower"] = False
+    compile: Annotated[bool, "compile the net or use the package's kernels (CUDA)"] = True
     graph: Annotated[bool, "capture the step in a CUDA graph"] = True
     tensorboard: Annotated[bool, "also write event files for TensorBoard"] = False
 

@@ -118,9 +118,9 @@ class Engine:
         if dist.world() > 1:  # the others cannot undo theirs
             return None
         if recompute(self.method):
-            how = "activations are recomputed: that takes less memory"
+            how = "activations are recomputed to save memory"
         elif self.graph is not None:  # it was being recorded: replaying takes no memory
-            self.use_graph, how = False, "steps are not recorded as a CUDA graph, which has no room"
+            self.use_graph, how = False, "steps run without a CUDA graph, which does not fit"
         else:
             return None
         self.optimizer.zero_grad()

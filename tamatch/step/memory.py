@@ -102,8 +102,8 @@ def scarce(needs: Sequence[Estimate], device: torch.device) -> str | None:
     need, there = sum(n.total for n in needs), memory(device)
     if device.type != "cuda" and need <= there:
         return None
-    what = "Training" if len(needs) == 1 else f"Training {len(needs)} runs abreast"
-    return f"{what} takes about {gib(need)} of memory; {device} has {gib(there)} left."
+    what = "Training" if len(needs) == 1 else f"Training {len(needs)} runs in parallel"
+    return f"{what} takes about {gib(need)} of memory; {device} has {gib(there)} free."
 
 
 def too_large(

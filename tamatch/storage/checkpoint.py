@@ -82,4 +82,4 @@ def newest(folder: Path) -> tuple[dict[str, Any] | None, list[str]]:
             return load(path), [f"{what} {path} is used instead." for what in damaged]
         except DataError as error:
             damaged.append(str(error))
-    return None, [f"{what} The run begins anew." for what in damaged]
+    return None, [f"{what} The run starts over." for what in damaged]

@@ -48,7 +48,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         ("lt --methods tamatch --settings lt-500-4000-150", "CIFAR-10-LT, 500 / 4000, γ = 150"),
         ("ablation-usb --methods tamatch_no_rescaling --settings cifar100-200", "CIFAR-100, 200"),
         ("ablation-lt --methods tamatch_no_clipping --settings lt-1500-3000-100", "1500 / 3000"),
-        ("causes --methods replacement", "What moves TaMatch's error"),
+        ("causes --methods replacement", "What affects TaMatch's error"),
         ("causes --methods eps-4", "ε = 1e-4 in the ratio"),
         ("digits --methods supervised", "embedded digits, 40 labels"),
     ],
@@ -56,7 +56,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_tables(words: str, title: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", *words.split(), "--seeds", "0", "--steps", "2"]) == 0
     shown = capsys.readouterr()
-    assert title in shown.out and "1 of 1 cells in" in shown.out
+    assert title in shown.out and "1 of 1 cells done" in shown.out
     assert "missing" not in shown.out
     assert "of the full length" in shown.err
     assert len(list(Path("results").rglob("*.json"))) == 1
@@ -68,7 +68,7 @@ def test_tables(words: str, title: str, capsys: pytest.CaptureFixture[str]) -> N
 )
 def test_figures(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", *words.split(), "--seeds", "0", "--steps", "2"]) == 0
-    assert "2 of 2 cells in" in capsys.readouterr().out
+    assert "2 of 2 cells done" in capsys.readouterr().out
     svg, png = sorted(Path("figures").iterdir(), key=lambda p: p.suffix, reverse=True)
     assert "<svg" in svg.read_text()[:1000] and png.read_bytes().startswith(b"\x89PNG")
 
@@ -168,7 +168,7 @@ def test_rank_of_own_results(capsys: pytest.CaptureFixture[str]) -> None:
     main(["bench", "digits", "--methods", "fixmatch", "--seeds", "0", "--steps", "2"])
     assert main(["bench", "rank", "--of", "digits", "--steps", "2"]) == 0
     shown = capsys.readouterr().out
-    assert f"1 of {3 * len(METHODS)} cells in" in shown
+    assert f"1 of {3 * len(METHODS)} cells done" in shown
     ours = shown.split("From our results")[1].splitlines()
     (row,) = (line for line in ours if line.startswith("FixMatch "))
     assert "10.83" not in row  # the paper's rank is one among other settings
@@ -188,7 +188,7 @@ def test_list(words: str, count: int, capsys: pytest.CaptureFixture[str]) -> Non
     assert main(["bench", *words.split(), "--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert sum("tamatch train --data" in line for line in lines) == count
-    assert f"{count} runs, 0 of them in." in lines
+    assert f"{count} runs, 0 of them done." in lines
 
 
 def test_a_listed_run_is_the_command_that_makes_it(capsys: pytest.CaptureFixture[str]) -> None:

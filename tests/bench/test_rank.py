@@ -71,7 +71,7 @@ def test_own_results_are_ranked_too(tmp_path: Path) -> None:
     assert len(page(given).grids) == 1
     fill(Store(tmp_path), "lt", FULL, {"supervised": 1.0, "fixmatch": 30.0, "tamatch": 20.0})
     _, own = page(given).grids
-    assert "24 of 48 cells in" in own.title
+    assert "24 of 48 cells done" in own.title
     assert [row[:2] for row in own.rows] == [("TaMatch", "1.00"), ("FixMatch", "2.00")]
     assert own.rows[0][3] == "20.50"
     given.scale = "1/8"
@@ -82,7 +82,7 @@ def test_only_settings_in_which_all_have_results_are_ranked(tmp_path: Path) -> N
     store = Store(tmp_path)
     fill(store, "lt", FULL, {"fixmatch": 30.0, "tamatch": 20.0})
     (note,) = (note for note in page(ask(tmp_path)).notes if note.startswith("Not ranked"))
-    assert note == "Not ranked, as no result is in: FreeMatch."
+    assert note == "Not ranked, for lack of results: FreeMatch."
     last = [cell for cell in PLANS["lt"].cells("lt") if cell.method == "freematch"][-1]
     store.write(last, result(last, 10.0))
     shown = page(ask(tmp_path))

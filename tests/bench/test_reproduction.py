@@ -51,9 +51,9 @@ def test_settings_without_a_run_are_named_and_not_drawn_as_empty_tables(tmp_path
     store.write(cell, result(cell, 20.0, made=MADE))
     text = page(store, tmp_path)
     [table] = [part for part in text.split("\n## ") if part.startswith("Table 3") and "1/8" in part]
-    assert table.count("| TaMatch |") == 1 and "1 of 48 cells in" in table
+    assert table.count("| TaMatch |") == 1 and "1 of 48 cells done" in table
     empty = [setting.title for setting in LONG_TAIL if setting != LONG_TAIL[1]]
-    assert f"No run is in yet of {'; '.join(empty)}." in table
+    assert f"No run is done yet of {'; '.join(empty)}." in table
 
 
 def fill(store: Store, method: str, error: Callable[[Setting, int], float], **more: object) -> None:
@@ -203,14 +203,14 @@ def test_the_claims_of_table_1_are_judged_by_its_runs(evidence: Evidence) -> Non
         evidence.store.write(cell, result(cell, error, made=MADE))
     assert best_of_table_1(evidence).said == "holds"
     verdict = smaller_deviations_of_table_1(evidence)
-    assert verdict.said == "the print holds it in 4 of 6 settings, ours in 6 of 6"
+    assert verdict.said == "holds in print in 4 of 6 settings, ours in 6 of 6"
     for cell in cells[-1:]:
         evidence.store.write(cell, result(cell, 500.0, made=MADE))
     assert cells[-1].method == "tamatch"
     assert best_of_table_1(evidence).said == "does not hold"
     text = page(evidence.store, evidence.store.folder)
     assert "## Table 1: error (%) on CIFAR-100, STL-10 and EuroSAT, runs of full length" in text
-    assert "348 of 348 cells in" in text
+    assert "348 of 348 cells done" in text
 
 
 def test_the_claims_are_judged_by_the_longest_complete_runs(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_the_claims_are_judged_by_the_longest_complete_runs(tmp_path: Path) -> N
 def test_the_longest_stand_ins_are_shown(tmp_path: Path) -> None:
     store = Store(tmp_path)
     setting = PLANS["stand-in"].settings[0]
-    assert "None of its 48 runs is in yet." in page(store, tmp_path)
+    assert "None of its 48 runs is done yet." in page(store, tmp_path)
     for scale, error in ((Fraction(1, 32), 40.0), (EIGHTH, 30.0)):
         cell = Cell("stand-in", setting, "tamatch", 0, scale)
         store.write(cell, result(cell, error, made=MADE))
@@ -265,5 +265,5 @@ def test_the_command_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixtu
     link = f"[{cell.name}](../results/{cell.name}.json) | 31.40 | 32.40 | 30.40 | 2026-11-15"
     assert link in text and "0123456789ab" in text
     assert "| TaMatch | 31.40 | 32.40 | 30.40 | 21.84±0.60 | 1/3 |" in text
-    assert "None of its 48 runs is in yet." in text and "Not drawn yet." in text
+    assert "None of its 48 runs is done yet." in text and "Not drawn yet." in text
     assert "Not simulated yet." in text

@@ -163,7 +163,7 @@ def test_ctrl_c_keeps_what_was_done(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
-    assert "all is saved, the same command goes on" in errors
+    assert "all is saved, the same command continues" in errors
     assert list(metrics.parent.glob("checkpoints/step_*"))
     assert not (tmp_path / "results").exists()
 

@@ -33,7 +33,7 @@ def test_a_table_with_holes(tmp_path: Path) -> None:
     for cell, error in zip(wanted[:2], (14.0, 16.0), strict=True):
         store.write(cell, result(cell, error))
     page = table(plan, cells, store)
-    assert page.notes[0].startswith("2 of 348 cells in; recipe 1.")
+    assert page.notes[0].startswith("2 of 348 cells done; recipe 1.")
     assert "ddof = 1" in page.notes[0]
     stl10 = {row[0]: row[1:] for row in page.grids[2].rows}
     assert page.grids[2].header == (
@@ -56,7 +56,7 @@ def test_what_a_cause_moves(tmp_path: Path) -> None:
         for cell, error in zip(own, values, strict=False):
             store.write(cell, result(cell, error))
     page = table(plan, cells, store)
-    for column in ("moves last", "moves best"):
+    for column in ("Δ last", "Δ best"):
         at = page.grids[0].header.index(column)
         moves = {row[0]: row[at] for row in page.grids[0].rows}
         assert moves["labelled images also in the pool"] == "+2.00"

@@ -62,8 +62,8 @@ def test_lines_and_json_say_the_same(folder: Path) -> None:
     for words in (
         "photos: 2 classes, 11 images at 32 × 32 pixels",
         "train/kind1/broken.jpg: not an image",
-        "2 groups of equal images:",
-        "test/kind0/seen.png = train/kind0/0.png (in training and held out)",
+        "2 groups of identical images:",
+        "test/kind0/seen.png = train/kind0/0.png (both in training and held out)",
         "train/kind0/twin.png = train/kind1/1.png (different labels)",
         "the labelled images are not in the unlabelled pool",
         "largest 43 × 30",
@@ -114,7 +114,7 @@ def test_images_that_show_nothing_are_named(tmp_path: Path) -> None:
     report = check(tmp_path)
     assert report.one_colour == ("kind0/dark.tif", "kind1/red.png")
     lines = report.lines()
-    at = lines.index("2 images of almost one colour:")
+    at = lines.index("2 images of nearly one colour:")
     assert lines[at + 1 : at + 3] == ["  kind0/dark.tif", "  kind1/red.png"]
 
 
@@ -124,7 +124,7 @@ def test_groups_that_spoil_a_run_come_first(tmp_path: Path) -> None:
             put(tmp_path / "kind0" / f"{i:02}{name}.png", 5 * i)
     put(tmp_path / "kind1" / "z.png", 5 * 24)
     lines = check(tmp_path).lines()
-    at = lines.index("25 groups of equal images:")
+    at = lines.index("25 groups of identical images:")
     assert lines[at + 1] == "  kind0/24a.png = kind0/24b.png = kind1/z.png (different labels)"
     assert lines[at + 2] == "  kind0/00a.png = kind0/00b.png"
     assert lines[at + 21] == "  … and 5 more (--json lists all)"
@@ -159,12 +159,12 @@ def test_equal_images() -> None:
 
 
 def test_classes_may_be_called_like_the_table_s_own_rows() -> None:
-    own = {"all": 2, "each class": 3, "no label": 4}
+    own = {"total": 2, "each class": 3, "no label": 4}
     lines = table({"train": {**own, "": 5}}, tuple(own))
     shown = [(line[:12].strip(), line[12:].strip()) for line in lines]
     assert shown == [
-        ("", "train"), ("all", "2"), ("each class", "3"), ("no label", "4"), ("no label", "5"),
-        ("all", "14"),
+        ("", "train"), ("total", "2"), ("each class", "3"), ("no label", "4"), ("no label", "5"),
+        ("total", "14"),
     ]  # fmt: skip
 
 

@@ -112,7 +112,7 @@ def test_names_and_labels_as_programs_write_them(photos: Path) -> None:
     before, data = load(photos), load(photos, labels=table(photos, *lines))
     changed = {k: v for k, v in labels_of(data).items() if labels_of(before)[k] != v}
     assert changed == {"unlabelled/1.png": "dog", "cat/a.png": "dog"}
-    assert data.notes == ('images with the label "nan", taken for none: 1',)
+    assert data.notes == ('images with the label "nan", treated as unlabelled: 1',)
 
 
 def test_a_class_may_be_called_none(photos: Path) -> None:

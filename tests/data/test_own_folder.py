@@ -132,8 +132,8 @@ def test_a_misspelt_pool_is_told(tmp_path: Path) -> None:
         put(tmp_path / name / "1.png")
     (told,) = load(tmp_path).notes
     assert told.startswith(
-        'classes that are named like a part of the data: "test images", "unlabled". Where that is '
-        "no class: images without a label lie in unlabelled"
+        'classes that are named like a part of the data: "test images", "unlabled". If that is not '
+        "a class: put images without a label into unlabelled"
     )
 
 
@@ -149,8 +149,8 @@ def test_hidden_files_other_files_and_loose_images(tmp_path: Path) -> None:
     assert data.files == ["a/1.png"] and data.classes == ("a",)
     assert data.skipped == (("a/phone.HEIC", "its format is not read: convert it to JPEG or PNG"),)
     assert data.notes == (
-        "images in no class folder, left out: 1",
-        "files that are no images, ignored: 1",
+        "images outside any class folder, left out: 1",
+        "files that are not images, ignored: 1",
     )
 
 

@@ -77,7 +77,7 @@ def test_a_part_that_the_table_does_not_name_is_read_for_itself(tmp_path: Path) 
         [],
         ["test/cat/3.png", "test/dog/4.png"],
     ]
-    assert "images in no class folder, left out: 3" in load(place).notes  # in test and val
+    assert "images outside any class folder, left out: 3" in load(place).notes  # in test and val
 
 
 def test_a_folder_named_like_a_label_of_the_table_is_no_part(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_labels_that_say_there_is_none(label: str, tmp_path: Path) -> None:
     (tmp_path / "labels.csv").write_text(f"file_name,label\n1.png,none\n2.png,{label}\n")
     data = load(tmp_path)
     assert data.classes == ("none",) and data.labels.tolist() == [0, -1]
-    told = (f'images with the label "{label}", taken for none: 1',)
+    told = (f'images with the label "{label}", treated as unlabelled: 1',)
     assert data.notes == (() if label.lower().startswith("un") else told)
 
 

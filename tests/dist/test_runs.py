@@ -69,7 +69,7 @@ def test_what_two_began_one_can_finish(one: Path, two: Path, tmp_path: Path) -> 
     run = half(two, tmp_path / "run")
     done = tamatch("resume", str(run))
     assert done.returncode == 0, done.stderr
-    assert "number of processes has changed since the checkpoint: 2 then, 1 now" in done.stderr
+    assert "number of processes has changed since the checkpoint, from 2 to 1" in done.stderr
     assert_alike(run, one)
 
 
@@ -77,5 +77,5 @@ def test_what_one_began_two_can_finish(one: Path, tmp_path: Path) -> None:
     run = half(one, tmp_path / "run")
     code, said = torchrun("resume", str(run))
     assert code == 0, said
-    assert said.count("number of processes has changed since the checkpoint: 1 then, 2 now") == 1
+    assert said.count("number of processes has changed since the checkpoint, from 1 to 2") == 1
     assert_alike(run, one)

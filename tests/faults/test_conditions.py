@@ -81,8 +81,10 @@ def test_other_versions_are_told(
         patch.setattr(torch, "__version__", "9.9")
         tamatch.resume(run, quiet=True)
     log = (run / "log.txt").read_text()
-    assert f"version of tamatch has changed since the checkpoint: {tamatch.__version__} then" in log
-    assert f"version of torch has changed since the checkpoint: {torch.__version__} then" in log
+    assert (
+        f"version of tamatch has changed since the checkpoint, from {tamatch.__version__} to" in log
+    )
+    assert f"version of torch has changed since the checkpoint, from {torch.__version__} to" in log
     assert fingerprint(run) == whole
 
 
@@ -104,7 +106,8 @@ def test_another_device_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     checkpoint.save(run / "checkpoints", 4, state)
     tamatch.resume(run, quiet=True)
     assert (
-        "device has changed since the checkpoint: NVIDIA H200 then" in (run / "log.txt").read_text()
+        "device has changed since the checkpoint, from NVIDIA H200 to"
+        in (run / "log.txt").read_text()
     )
 
 

@@ -163,5 +163,5 @@ def test_a_pool_of_labelled_images_is_told(tmp_path: Path, method: str) -> None:
     tamatch.train(out=tmp_path / "run", quiet=True, **options)
     log = tmp_path / "run" / "log.txt"
     told = log.read_text() if log.exists() else ""
-    sentence = "There are no unlabelled images: each of the 8 images to learn from has a label"
+    sentence = "There are no unlabelled images: all 8 training images have a label"
     assert told.count(sentence) == (method == "tamatch")

@@ -74,7 +74,7 @@ def test_a_process_without_memory_recomputes_and_ends_the_same(
     method = hungry(tmp_path / "own.py", step)
     done = command("train", "--out", str(run), "--method", method, *WORDS)
     assert done.returncode == 0, done.stderr
-    told = f"cpu ran out of memory in step {step}. From here on activations are recomputed"
+    told = f"cpu ran out of memory in step {step}. From here on, activations are recomputed"
     assert told in done.stderr and told in (run / "log.txt").read_text()
     same_end(fingerprint(run), whole)
 
@@ -131,7 +131,7 @@ def test_a_graph_that_cannot_be_recorded_is_done_without() -> None:
     """First activations are recomputed; a recording that has no room even so is given up."""
     engine = tiny_engine("fixmatch")
     engine.use_graph, recording = True, cast("torch.cuda.CUDAGraph", object())
-    for expected in ("activations are recomputed", "steps are not recorded"):
+    for expected in ("activations are recomputed", "steps run without a CUDA graph"):
         engine.guard.remember()
         engine.graph = recording  # in the middle of it
         assert expected in str(engine.reduce_memory())
@@ -301,4 +301,4 @@ def test_too_little_memory_is_told_before_the_run(
 ) -> None:
     monkeypatch.setattr("tamatch.step.memory.memory", lambda device: 2**20)
     tamatch.train(out=tmp_path / "run", quiet=True, **DOZEN)
-    assert "GiB of memory; cpu has 0.00 GiB left" in (tmp_path / "run" / "log.txt").read_text()
+    assert "GiB of memory; cpu has 0.00 GiB free" in (tmp_path / "run" / "log.txt").read_text()

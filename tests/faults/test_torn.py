@@ -67,6 +67,6 @@ def test_with_no_sound_checkpoint_it_begins_anew(run: Path, tmp_path: Path) -> N
     for path in checkpoint.found(run / "checkpoints"):
         (path / "state.pt").write_bytes(b"")
     tamatch.resume(run, quiet=True)
-    assert (run / "log.txt").read_text().count("The run begins anew.") == 2
+    assert (run / "log.txt").read_text().count("The run starts over.") == 2
     tamatch.train(out=tmp_path / "whole", quiet=True, **DOZEN)
     assert fingerprint(run) == fingerprint(tmp_path / "whole")

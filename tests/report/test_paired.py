@@ -56,11 +56,11 @@ def test_other_images_are_not_compared(tmp_path: Path) -> None:
     ("pairs", "answer", "part"),
     [
         (Paired(500, 6.8, 4.2, 9.4), "Yes, they helped",
-         "6.8 points lower, with 95 % certainty 4.2 to 9.4."),
+         "6.8 points lower (95 % confidence interval 4.2 to 9.4)."),
         (Paired(500, -3.0, -5.0, -1.0), "No, they did harm",
-         "3.0 points higher, with 95 % certainty 1.0 to 5.0."),
+         "3.0 points higher (95 % confidence interval 1.0 to 5.0)."),
         (Paired(20, 5.0, -6.0, 16.0), "No clear difference",
-         "With 20 images the difference can be anything from -16.0 to +6.0 points."),
+         "With 20 images, the difference may be anywhere from -16.0 to +6.0 points."),
     ],
 )  # fmt: skip
 def test_the_verdict_on_pairs(pairs: Paired, answer: str, part: str) -> None:

@@ -107,11 +107,11 @@ def test_without_unlabelled_images_nobody_asks_whether_they_helped(make_run: Mak
     about = json.loads((run / "run.json").read_text())
     about["data"] |= {"labelled_in_pool": True, "unlabelled": about["data"]["labelled"]}
     (run / "run.json").write_text(json.dumps(about))
-    assert verdict_on(run).startswith("There were none. Every image to learn from has a label;")
+    assert verdict_on(run).startswith("There were none. Every training image has a label;")
     assert summary_table(run)[-1] == ("unlabelled images used", "–", "–")
     page = write_report(run).read_text()
-    assert "the labelled images stand in for unlabelled ones" in page
-    assert "accepted as pseudo-labels in the last log window" not in page
+    assert "the labelled images are used as unlabelled ones" in page
+    assert "accepted as pseudo-labels in the last log interval" not in page
 
 
 def test_nothing_to_compare_is_a_usage_error(tmp_path: Path) -> None:

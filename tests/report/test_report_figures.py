@@ -103,7 +103,7 @@ def test_the_verdict_says_when_a_gap_can_be_chance() -> None:
     other = replace(FACTS, error_last=2.6)
     # Two standard errors of the difference of 2.0 % and 2.6 % on 500 images.
     noise = 2 * math.sqrt((2.0 * 98 + 2.6 * 97.4) / 500)
-    assert f"{noise:.1f} points can be chance" in verdict(FACTS, other, 40).reason
+    assert f"{noise:.1f} points may be chance" in verdict(FACTS, other, 40).reason
     many = replace(FACTS, images=1_000_000)
     assert verdict(many, other, 40).answer == "Yes, they helped"
 
@@ -111,7 +111,7 @@ def test_the_verdict_says_when_a_gap_can_be_chance() -> None:
 def test_the_verdict_waits_for_both_runs_and_needs_unlabelled_images() -> None:
     assert verdict(replace(FACTS, finished=False), FACTS, 40).answer == "Not yet known"
     assert verdict(FACTS, None, 40).answer == "Not measured"
-    assert verdict(replace(FACTS, method="supervised"), None, 40).answer == "Not asked"
+    assert verdict(replace(FACTS, method="supervised"), None, 40).answer == "Not applicable"
 
 
 @given(

@@ -81,19 +81,19 @@ def test_the_page_shows_what_it_promises(make_run: MakeRun) -> None:
         "Weight of accepted pseudo-labels",
         "Learning rate",
         "gradient_norm",
-        "Labelled images are also in the unlabelled pool yes",
+        "Labelled images also in the unlabelled pool yes",
         "tamatch train --data digits --method tamatch --seed 0 --steps 3000",
         "lambda_u",
         "2.13.0",
         "best (oracle: chosen on the test set)",
-        "with 95 % certainty",
+        "95 % confidence interval",
         "precision",
         "expected calibration error",
         "No temperature was fitted: there are no validation images",
-        "Wrong, and most confident",
-        "Most doubtful",
+        "Wrong with the highest confidence",
+        "Least confident",
         "multiplied by the factor, p_target / p_model",
-        "A sweep of the threshold",
+        "Effect of the threshold",
         "0.95 (this run)",
         "2 of 1 257 unlabelled images (0.2 %) were never accepted",
     ):
@@ -186,7 +186,7 @@ def test_a_missing_or_broken_file_is_said_not_raised(
     if name == "trust.json":
         assert "Not measured: trust.json is written when a run finishes" in text
     if name == "pictures" and how != "garbage":
-        assert "Most doubtful" not in text
+        assert "Least confident" not in text
 
 
 def test_each_file_alone_makes_a_page(make_run: MakeRun) -> None:
@@ -283,10 +283,10 @@ def test_many_classes_are_folded_and_the_page_stays_small(make_run: MakeRun) -> 
     html, checker = read_page(run)
     assert len(html.encode()) < 3_000_000
     text = words(checker)
-    assert text.count("990 classes between") == 2 and text.count("All 1 000 classes") == 3
+    assert text.count("990 classes in between") == 2 and text.count("All 1 000 classes") == 3
     assert html.count("<details>") == 3
     assert html.count('class="small"') == 2 * 10 + 2  # shares, use; and two other quantities
-    assert "Most frequent mistakes" in text or "No class was taken" in text
+    assert "Most frequent mistakes" in text or "No class was mistaken" in text
 
 
 def test_the_largest_page_is_small_enough(make_run: MakeRun) -> None:
@@ -312,7 +312,7 @@ def test_a_large_picture_is_scaled_down(make_run: MakeRun) -> None:
 
 def test_a_method_that_logs_little_has_a_short_report(make_run: MakeRun) -> None:
     text = words(read_page(make_run(baseline=False, method="supervised", full=False))[1])
-    assert "This run learns from labels alone" in text
+    assert "This run uses labelled images only" in text
     for reason in (
         "no p_model",
         "share of unlabelled images used is not in the log",

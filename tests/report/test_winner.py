@@ -44,12 +44,12 @@ def test_single_runs_are_compared_image_by_image(pair: list[Path]) -> None:
     # 40 of 500 images: 8 points; with one more on either side,
     # 40/502 ± 1.96 · √((42/502 - (40/502)²) / 502)
     assert (found.answer, found.tone) == ("tamatch is better", "good")
-    assert "8.0 points lower, with 95 % certainty 5.5 to 10.4." in found.reason
+    assert "8.0 points lower (95 % confidence interval 5.5 to 10.4)." in found.reason
     predict(pair[1], 21)
     found = judged(pair)
     assert (found.answer, found.tone) == ("No clear difference", "open")
     assert (
-        "With 500 images the difference can be anything from −0.9 to +0.5 points." in found.reason
+        "With 500 images, the difference may be anywhere from −0.9 to +0.5 points." in found.reason
     )
 
 

@@ -287,7 +287,7 @@ function undo() {
 function undone(answer) {
   undoable = answer.undoable;
   if (answer.image === null) return;
-  if (answer.image < 0) $("said").textContent = "A label from before this run was taken back.";
+  if (answer.image < 0) $("said").textContent = "A label from an earlier session was undone.";
   else {
     restore(answer.image, answer.label ?? undefined);
     $("said").textContent = `${data.files[answer.image]}: undone.`;
@@ -336,7 +336,7 @@ function fail(error) {
   broken = true;
   const lost = error instanceof TypeError; // fetch had no answer
   $("trouble").textContent = lost
-    ? "The connection to tamatch review is gone. Labels that it had not saved are taken back here. Start it again and open its new address; it goes on from labels.csv."
+    ? "The connection to tamatch review is lost. Labels that were not saved have been undone here. Start it again and open the new address; it continues from the saved labels."
     : `Not saved: ${error.message}`;
   $("trouble").hidden = false;
 }
