@@ -217,26 +217,26 @@ COMMANDS = [
     ("train --target prior", 2,
      "--target prior needs --prior: the class shares of the pool, with commas."),
     ("train --labels-per-class 5000", 3,
-     "class \"0\" has 128 labelled images in digits, 5000 are asked for. Ask for fewer, or add "
-     "some."),
+     "class \"0\" has 128 labelled images in digits, but 5000 are requested. Request fewer, or "
+     "label more."),
     ("train --labels-per-class 2 --head-labelled 10", 2,
-     "--labels-per-class and --head-labelled exclude each other."),
+     "--labels-per-class and --head-labelled cannot be used together."),
     ("train --gamma 10", 2, "--gamma needs --head-labelled, the size of the largest class."),
     ("train --gamma-unlabelled 10", 2, "--gamma-unlabelled needs --head-unlabelled."),
     ("train --data photos --steps 2 --head-labelled 2 --gamma 0.5", 2,
      "--gamma must be 1 or more, or -1 or less, got 0.5."),
     ("train --data photos --steps 2 --head-labelled 2 --gamma 10", 3,
-     "--gamma 10 with 2 images of the largest class leaves none of class \"dog\". Ask for more, "
-     "or for a smaller imbalance."),
+     "--gamma 10 with 2 images in the largest class leaves none for class \"dog\". Use more "
+     "images, or a smaller imbalance."),
     ("train --data photos --steps 2 --head-unlabelled 2", 3,
-     "--head-unlabelled needs the label of every image of the pool, but photos has images "
-     "without one. Leave it out."),
+     "--head-unlabelled needs a label for every image of the pool, but photos has unlabelled "
+     "images. Leave the option out."),
     ("train --data photos --steps 2 --labels-per-class 9", 3,
-     "class \"cat\" has 3 labelled images in photos, 9 are asked for. Ask for fewer, or add "
-     "some."),
+     "class \"cat\" has 3 labelled images in photos, but 9 are requested. Request fewer, or "
+     "label more."),
     ("train --data photos --steps 2 --validation-per-class 2", 3,
-     "class \"dog\" has 2 labelled images: --validation-per-class 2 would leave none to learn "
-     "from. Ask for fewer, or add some."),
+     "class \"dog\" has 2 labelled images: --validation-per-class 2 would leave none for "
+     "training. Request fewer, or label more."),
     ("train --fold 3", 2, "--fold takes K/N, such as 1/5 for the first of five parts; got 3."),
     ("train --fold 3/2", 2, "--fold takes K/N with 1 ≤ K ≤ N and N ≥ 2, got 3/2."),
     ("train --weights missing.safetensors", 2,
@@ -265,7 +265,7 @@ COMMANDS = [
     ("train --labels nothing.csv --data photos --steps 2", 3,
      "nothing.csv cannot be read as CSV: No such file or directory."),
     ("train --labels twice.csv", 2,
-     "--labels adds to the labels of your own images, and digits has all of its own. Name the "
+     "--labels adds labels to your own images, but digits is already fully labelled. Give the "
      "folder of your images: --data DIR."),
     ("train --labels twice.csv --labels-per-class 2 --data photos", 2,
      "--labels gives labels, and --labels-per-class hides some: choose one."),
@@ -291,34 +291,34 @@ COMMANDS = [
      " it, --overwrite deletes it."),
     ("train --data ''", 2, "--data needs a value."),
     ("train --data photos/cat/0.png", 2,
-     "--data photos/cat/0.png is one image. Give the folder that holds the classes."),
+     "--data photos/cat/0.png is a single image. Give the folder that contains the class folders."),
     ("train --data photos.zip", 2,
-     "--data photos.zip is an archive. Unpack it, and give the folder."),
+     "--data photos.zip is an archive. Unpack it and give the folder."),
     ("train --data my holiday photos --steps 2", 2,
      "A name with spaces needs quotes: 'my holiday photos'."),
     ("check my holiday photos", 2, "A name with spaces needs quotes: 'my holiday photos'."),
     ("train --data digts", 2,
-     "--data digts is neither a data set's name nor a folder. Perhaps you meant digits."),
+     "--data digts is neither a known data set nor a folder. Perhaps you meant digits."),
     ("train --data CIFAR-10", 2,
-     "--data CIFAR-10 is neither a data set's name nor a folder. Perhaps you meant cifar10."),
+     "--data CIFAR-10 is neither a known data set nor a folder. Perhaps you meant cifar10."),
     ("train --data nowhere", 2,
-     "--data nowhere is neither a data set's name nor a folder. Known: digits, cifar10, "
+     "--data nowhere is neither a known data set nor a folder. Known: digits, cifar10, "
      "cifar10-lt, cifar100, stl10, eurosat."),
     ("train --data empty", 3,
-     "empty holds no images in folders of classes. Expected: empty/<class>/*.jpg and "
+     "empty contains no images in class folders. Expected: empty/<class>/*.jpg and "
      "empty/unlabelled/*.jpg, or a labels.csv with the columns file_name,label."),
     ("train --data bad", 3,
-     "none of the images in bad can be read. cat/a.png: not an image in the formats JPEG, PNG,"
-     " WEBP, BMP, TIFF, GIF. dog/a.png: not an image in the formats JPEG, PNG, WEBP, BMP, "
-     "TIFF, GIF."),
+     "no image in bad can be read. cat/a.png: not an image in the formats JPEG, PNG, WEBP, BMP, "
+     "TIFF, GIF. dog/a.png: not an image in the formats JPEG, PNG, WEBP, BMP, TIFF, GIF."),
     ("train --data one-class", 3,
-     "one-class has one class, \"cat\": there is nothing to tell apart. Add a folder for each "
+     "one-class has only one class, \"cat\", and at least two are needed. Add a folder for each "
      "other class."),
     ("train --data no-labels", 3,
-     "no-labels has no labelled image. Label a few of each class: in a folder for each, or in a "
-     "table with the columns file_name,label."),
+     "no-labels has no labelled images. Label a few of each class: in one folder per class, or "
+     "in a table with the columns file_name,label."),
     ("train --data lacking", 3,
-     "class \"dog\" has no labelled image (cat 2, dog 0). Add at least 1, or remove the class."),
+     "class \"dog\" has no labelled images (cat 2, dog 0). Label at least one, or remove the "
+     "class."),
     ("train --data labelled --labelled-in-pool no --steps 2 --size 8 --net wrn_10_1 --batch "
      "2 --unlabelled 2 --precision fp32", 3,
      "labelled has no unlabelled image, and tamatch learns from them. Add some, or let the "
@@ -330,65 +330,69 @@ COMMANDS = [
      "{shop}/twice.csv, lines 2 and 3: photos/cat/0.png is listed as \"cat\" and as \"dog\". Keep "
      "one of the two."),
     ("check mixed", 3,
-     "{shop}/mixed has test, train, named like parts of the data, beside raw. A part has a folder "
-     "for each class in it, and stands beside the classes, or with other parts and unlabelled "
-     "alone. Move what does not belong there, or rename it."),
+     "{shop}/mixed has folders named like splits (test, train) next to raw. A split contains "
+     "one folder per class. Next to it belong only the class folders, or only other splits and "
+     "unlabelled. Move or rename the other folders."),
     ("train --data astray.csv", 3,
-     "astray.csv lists no image that is there. Names are looked for in .. cat/0.png: listed in "
-     "astray.csv but not there."),
-    ("train --data latin.csv", 3, "{shop}/latin.csv is not in UTF-8. Save it as CSV in UTF-8."),
+     "no image listed in astray.csv was found. File names are relative to the folder of the "
+     "table, ./. cat/0.png: listed in astray.csv but not found."),
+    ("train --data latin.csv", 3,
+     "{shop}/latin.csv is not encoded in UTF-8. Save it as CSV in UTF-8."),
     ("train --data unlabelled.csv", 3,
-     "unlabelled.csv has no labelled image. Label a few of each class: in a folder for each, or in "
-     "a table with the columns file_name,label."),
+     "unlabelled.csv has no labelled images. Label a few of each class: in one folder per "
+     "class, or in a table with the columns file_name,label."),
     ("train --data broken.npz", 3,
-     "broken.npz cannot be read: it is no .npz file of plain arrays, or it is damaged (<any>)."
-     " `numpy.savez` writes them."),
+     "broken.npz cannot be read: it is damaged or not an .npz file of plain arrays (<any>). "
+     "Write it with `numpy.savez`."),
     ("train --data lacking.npz", 3,
      "lacking.npz needs the arrays images and labels, found images."),
     ("train --data shape.npz", 3,
      "images must be (N, H, W) or (N, H, W, 1 or 3), got (2, 8, 8, 5)."),
     ("train --data type.npz", 3, "images must be bytes (uint8) or floats in 0 … 1, got int64."),
     ("train --data range.npz", 3,
-     "images are floats, which must lie in 0 … 1. Divide them by 255."),
-    ("train --data count.npz", 3, "labels must be 2 integers, got int64 (3,)."),
+     "images are floats and must be in 0 … 1. Divide them by 255."),
+    ("train --data count.npz", 3, "labels must be 2 integers, one per image; got int64 (3,)."),
     ("train --data minus.npz", 3, "labels must be 0 or more, or -1 for unlabelled images."),
-    ("train --data test.npz", 3, "test_images are 9 × 9, images 8 × 8. They must have one size."),
+    ("train --data test.npz", 3,
+     "test_images are 9 × 9, but images are 8 × 8. They must have the same size."),
     ("train --data half.npz", 3,
      "test_images are given without test_labels: give both, or neither."),
     ("train --data stl10 --root nowhere", 3,
-     "stl10 is not in {shop}/nowhere (looked for stl10_binary, stl10_binary.tar.gz). Get "
-     "http://ai.stanford.edu/~acoates/stl10/stl10_binary.tar.gz (MD5 "
-     "91f7769df0f17e558f3565bffb0c7dfb) and put it into {shop}/nowhere, or let `tamatch check "
-     "stl10 --root {shop}/nowhere --download` do so."),
+     "stl10 not found in {shop}/nowhere (looked for stl10_binary, stl10_binary.tar.gz). "
+     "Download http://ai.stanford.edu/~acoates/stl10/stl10_binary.tar.gz (MD5 "
+     "91f7769df0f17e558f3565bffb0c7dfb) to {shop}/nowhere, or run `tamatch check stl10 --root "
+     "{shop}/nowhere --download`."),
     ("check digits --download", 2,
-     "--download knows cifar10, cifar10-lt, cifar100, stl10, eurosat; digits is not fetched."),
+     "--download supports only cifar10, cifar10-lt, cifar100, stl10, eurosat; got digits."),
     ("check one-class", 3,
-     "one-class has one class, \"cat\": there is nothing to tell apart. Add a folder for each "
+     "one-class has only one class, \"cat\", and at least two are needed. Add a folder for each "
      "other class."),
     ("check runs/photos", 2,
-     "--data runs/photos is the folder of a run, not of images. `tamatch report runs/photos` tells "
-     "what came of it, `tamatch resume runs/photos` goes on with it."),
+     "--data runs/photos is a run folder, not an image folder. `tamatch report runs/photos` "
+     "shows its results, `tamatch resume runs/photos` continues it."),
     ("train --data seeds", 2,
-     "--data seeds is the folder of a run, not of images. `tamatch report seeds` tells what came "
-     "of it, `tamatch resume seeds` goes on with it."),
+     "--data seeds is a run folder, not an image folder. `tamatch report seeds` shows its "
+     "results, `tamatch resume seeds` continues it."),
     ("check too-high", 3,
-     "too-high has one class, \"inner\": there is nothing to tell apart. Perhaps you meant "
+     "too-high has only one class, \"inner\", and at least two are needed. Perhaps you meant "
      "too-high/inner/photos, which has the classes cat, dog."),
     ("train --data too-high/inner --steps 2", 3,
-     "inner has one class, \"photos\": there is nothing to tell apart. Perhaps you meant "
+     "inner has only one class, \"photos\", and at least two are needed. Perhaps you meant "
      "too-high/inner/photos, which has the classes cat, dog."),
     ("train --data scattered --steps 2", 3,
-     "scattered has one class, \"labelled\": there is nothing to tell apart. Perhaps the classes "
-     "are cat, dog: move these from scattered/labelled to where unlabelled is."),
+     "scattered has only one class, \"labelled\", and at least two are needed. Perhaps the "
+     "classes are cat, dog: move these folders from scattered/labelled to scattered, next to "
+     "unlabelled."),
     ("check photos/cat", 3,
-     "photos/cat holds images, but no folders of classes. Make one for each class with a few of "
-     "its images, and move all others to photos/cat/unlabelled; or write a labels.csv with the "
-     "columns file_name,label. Perhaps you meant photos, in which cat is one of several folders."),
+     "photos/cat contains images, but no class folders. Create one folder per class with a few "
+     "of its images, and move all others to photos/cat/unlabelled; or write a labels.csv with "
+     "the columns file_name,label. Perhaps you meant photos, where cat is one of several "
+     "folders."),
     ("check runs", 2,
-     "--data runs has the run runs/bad-model in it, where each folder is a class. Name a folder "
-     "that holds images alone, or move the run elsewhere."),
+     "--data runs contains the run runs/bad-model, but every folder in it must be a class. Give "
+     "a folder that contains only images, or move the run elsewhere."),
     ("check nowhere", 2,
-     "--data nowhere is neither a data set's name nor a folder. Known: digits, cifar10, "
+     "--data nowhere is neither a known data set nor a folder. Known: digits, cifar10, "
      "cifar10-lt, cifar100, stl10, eurosat."),
     ("resume nowhere", 2, "nowhere is not a folder. Name a run folder, such as runs/demo."),
     ("resume photos", 2,
@@ -705,17 +709,19 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     ),
     "is not a CIFAR batch": "data/test_cifar.py::test_a_doctored_pickle_runs_nothing",
     " is missing. ": "data/test_cifar.py::test_a_missing_file_is_named",
-    " lacks ": "data/test_cifar.py::test_a_missing_file_is_named",
+    " is incomplete: ": "data/test_cifar.py::test_a_missing_file_is_named",
     "images of each of": (
         "data/test_cifar.py::test_unpacked_binary_files_are_checked_by_their_content"
     ),
     "ended with exit code": "bench/test_reference.py::test_a_program_that_fails_is_quoted",
-    "is cut off": "data/test_cifar.py::test_unpacked_binary_files_are_checked_by_their_content",
+    "is truncated": "data/test_cifar.py::test_unpacked_binary_files_are_checked_by_their_content",
     "the image cache": "data/test_data_cache.py::test_a_full_disk_is_one_sentence",
-    "gave a file with the MD5": (
+    "the file downloaded from": (
         "data/test_data_download.py::test_nothing_is_left_of_a_bad_download"
     ),
-    "cannot be fetched": "data/test_data_download.py::test_offline_says_address_and_folder_at_once",
+    "cannot be downloaded": (
+        "data/test_data_download.py::test_offline_says_address_and_folder_at_once"
+    ),
     "cannot be read: \0. Unpack it again.": (
         "data/test_eurosat.py::test_a_broken_image_is_an_error_here"
     ),
@@ -724,11 +730,13 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     ),
     ", line \0: ": "data/test_labels.py::test_mistakes_are_told_with_their_line",
     ", lines \0 and ": "data/test_labels.py::test_mistakes_are_told_with_their_line",
-    "--labels adds to the labels": (
+    "--labels adds labels to your": (
         "data/test_labels.py::test_sets_with_all_their_labels_take_no_others"
     ),
-    "lies in the data folder": "data/test_labels.py::test_the_table_must_be_there_and_elsewhere",
-    "no longer has.": "data/test_splitfile.py::test_a_changed_or_missing_image_is_refused",
+    "is in the data folder": "data/test_labels.py::test_the_table_must_be_there_and_elsewhere",
+    "is no longer in \0. Restore": (
+        "data/test_splitfile.py::test_a_changed_or_missing_image_is_refused"
+    ),
     "has changed since": "data/test_splitfile.py::test_a_changed_or_missing_image_is_refused",
     "is no table of a run": "data/test_splitfile.py::test_what_is_no_split_file",
     "--seed must lie in 0": "data/test_splits.py::test_plans_that_make_no_sense",

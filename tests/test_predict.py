@@ -186,7 +186,7 @@ def test_photos_in_a_format_that_is_not_read_are_told_too(
     (tmp_path / "phone.HEIC").write_bytes(b"\0\0\0\x18ftypheic")
     assert main(["predict", str(model), str(tmp_path)]) == 3
     told = capsys.readouterr().err
-    assert "phone.HEIC is left out: its format is not read: convert it to JPEG or PNG" in told
+    assert "phone.HEIC is left out: unsupported format: convert it to JPEG or PNG" in told
     assert "1 of 1 images could not be read" in told
 
 

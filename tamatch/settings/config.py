@@ -296,7 +296,7 @@ def check_together(values: dict[str, Any]) -> None:
         raise UsageError("--fold holds labels out that the run of --from has learnt: choose one.")
     if values.get("labels") and (data := values.get("data", Run.data)) in recipes.PROTOCOLS:
         raise UsageError(
-            f"--labels adds to the labels of your own images, and {data} has all of its own. Name "
+            f"--labels adds labels to your own images, but {data} is already fully labelled. Give "
             "the folder of your images: --data DIR."
         )
     for name in ("labels_per_class", "head_labelled"):

@@ -52,7 +52,7 @@ def test_grey_and_float_images() -> None:
     [
         (IMAGES[0], LABELS, "must be integers|must be 8 integers"),
         (IMAGES[..., :2], LABELS, r"must be \(N, H, W\)"),
-        (IMAGES * 1.0, LABELS, "floats, which must lie in 0 … 1"),
+        (IMAGES * 1.0, LABELS, "floats and must be in 0 … 1"),
         (IMAGES.astype(np.int64), LABELS, "must be bytes"),
         (IMAGES, LABELS[:5], "must be 6 integers"),
         (IMAGES, LABELS * 1.0, "must be 6 integers"),

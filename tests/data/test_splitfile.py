@@ -86,7 +86,7 @@ def test_a_changed_or_missing_image_is_refused(data: DataSet, tmp_path: Path) ->
     images[5, 0, 0, 0] ^= 1
     with pytest.raises(DataError, match="has changed since"):
         read_split(path, replace(data, images=images))
-    with pytest.raises(DataError, match="no longer has"):
+    with pytest.raises(DataError, match="is no longer in"):
         read_split(path, replace(data, files=[f"other {name}" for name in data.files]))
 
 

@@ -125,11 +125,11 @@ def more_labels_than_there_are(place: Path) -> dict[str, Any]:
 
 REFUSED = {
     a_class_without_labels: 'class "2" has no labelled image',
-    one_image_in_all: "has one class",
-    one_class: "has one class",
+    one_image_in_all: "has only one class",
+    one_class: "has only one class",
     no_label_at_all: "has no labelled image",
-    a_gamma_that_leaves_a_class_empty: "leaves none of class",
-    more_labels_than_there_are: "1000 are asked for",
+    a_gamma_that_leaves_a_class_empty: "leaves none for class",
+    more_labels_than_there_are: "1000 are requested",
 }
 
 
