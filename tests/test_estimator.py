@@ -191,7 +191,7 @@ def test_options_of_a_run_are_for_vectors_too(monkeypatch: pytest.MonkeyPatch) -
 )
 def test_parameters_for_images_are_refused_with_rows(name: str, value: Any) -> None:
     X, _, few = blobs()
-    with pytest.raises(ValueError, match=f"{name}=… is for images, and X holds rows of numbers"):
+    with pytest.raises(ValueError, match=f"{name}=… is for images, but X contains rows of numbers"):
         SSLClassifier(**{**QUICK, name: value}).fit(X, few)
 
 
@@ -205,14 +205,17 @@ def test_parameters_for_images_are_refused_with_rows(name: str, value: Any) -> N
         ("from", "runs/demo", ""),
         ("from_", "runs/demo", ""),
         ("seed", 3, ""),
-        ("steps", 5, " steps is a parameter of its own."),
+        ("steps", 5, " Pass steps as a parameter of the classifier."),
     ],
 )
 def test_options_neither_contradict_the_parameters_nor_hide_labels(
     name: str, value: Any, hint: str
 ) -> None:
     X, _, few = blobs()
-    message = rf"options takes no {name}: it takes the method's own and prior, .*, graph\.{hint}$"
+    message = (
+        rf"options does not take {name}: it takes the options of the method and prior, .*, "
+        rf"graph\.{hint}$"
+    )
     with pytest.raises(ValueError, match=message):
         SSLClassifier(options={name: value}, **QUICK).fit(X, few)
 

@@ -67,7 +67,7 @@ def test_a_class_that_no_file_has_by_name_is_handed_over_again(
     run, name = tmp_path / "run", f"python:{method.__name__}"
     with pytest.raises(Stopped) as stopped:
         tamatch.train(method=method, out=run, quiet=True, **DOZEN)
-    assert f"`tamatch.resume({str(run)!r}, method=…)` goes on" in str(stopped.value)
+    assert f"`tamatch.resume({str(run)!r}, method=…)` continues" in str(stopped.value)
     shutil.copytree(run, tmp_path / "copy")
     del methods.CUSTOM[name]  # as in another process
     with pytest.raises(UsageError, match=rf"{name} was handed over.+resume\('.+', method=…\) take"):
@@ -81,7 +81,7 @@ def test_a_class_that_no_file_has_by_name_is_handed_over_again(
     assert fingerprint(tmp_path / "copy") == fingerprint(tmp_path / "whole")
     assert main(["resume", str(run), "--method", "fixmatch"]) == 2
     assert "keeps its settings. `tamatch train --from" in capsys.readouterr().err
-    with pytest.raises(UsageError, match=r"is your own; give FILE\.py:CLASS"):
+    with pytest.raises(UsageError, match=r"your own method; give FILE\.py:CLASS"):
         tamatch.resume(run, method="fixmatch")
 
 
@@ -90,7 +90,7 @@ def test_several_seeds_take_it_too(tmp_path: Path) -> None:
     home, method = tmp_path / "both", made()
     with pytest.raises(Stopped) as stopped:
         tamatch.train_seeds([0, 1], method=method, out=home, quiet=True, **DOZEN)
-    assert f"`tamatch.resume_seeds({str(home)!r}, method=…)` goes on" in str(stopped.value)
+    assert f"`tamatch.resume_seeds({str(home)!r}, method=…)` continues" in str(stopped.value)
     del methods.CUSTOM["python:Local"]
     done = tamatch.resume_seeds(home, method=method, quiet=True)
     assert [run.path.name for run in done] == ["s0", "s1"]
@@ -131,7 +131,7 @@ def script(tmp_path: Path) -> Path:
 def test_a_file_that_starts_a_run_when_imported(how: str, script: Path) -> None:
     what = {"train": "", "resume": "'runs/x'", "train_seeds": "[0]", "resume_seeds": "'runs/x'"}
     script.write_text(f"import tamatch\n\ntamatch.{how}({what[how]})\n")
-    said = r"script\.py, line 3 starts a run while script\.py is imported .+ `if __name__ =="
+    said = r"script\.py, line 3 starts a run while script\.py is imported\. .+ `if __name__ =="
     with pytest.raises(UsageError, match=said):
         tamatch.train(method=f"{script}:Mine")
     script.write_text("from tamatch.methods.fixmatch import FixMatch as Mine\n")

@@ -166,7 +166,9 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_written(
     assert lines[0].endswith("broken.png is left out: not an image in the formats JPEG, PNG, WEBP, "
                              "BMP, TIFF, GIF")  # fmt: skip
     assert lines[1].endswith("gone.png is left out: No such file or directory")
-    assert lines[2] == "tamatch: 2 of 3 images could not be read; see above. The rest is written."
+    assert lines[2] == (
+        "tamatch: 2 of 3 images could not be read; see above. The others were written."
+    )
     assert [row["path"] for row in rows_of(out.read_text())] == [str(photos / "b.png")]
 
 
@@ -201,7 +203,7 @@ def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
         assert not place.exists()
     assert place.read_text() == "whole"
     with (
-        pytest.raises(UsageError, match="exists already"),
+        pytest.raises(UsageError, match="already exists"),
         output(place, sys.stdout, overwrite=False),
     ):
         pass

@@ -57,7 +57,8 @@ class Server(ThreadingHTTPServer):
             super().__init__(("127.0.0.1", port), Handler)
         except OSError as error:
             raise UsageError(
-                f"--port {port} cannot be used: {error.strerror}. Leave it out for a free one."
+                f"--port {port} cannot be used: {error.strerror}. Leave out --port to use a free "
+                "one."
             ) from None
         self.gate = Gate(self.server_port)
 

@@ -107,7 +107,7 @@ def stopped(number: int, trainings: Sequence[Training]) -> Stopped:
     return Stopped(
         number,
         f"stopped at step {lead.engine.done:,} of {lead.steps:,}; all is saved. "
-        f"{resume_command(whole)} goes on from there.",
+        f"{resume_command(whole)} continues from there.",
     )
 
 

@@ -55,8 +55,8 @@ def record_facts(
     if "data" in before:
         for change in changes(before, json_like(facts), folder, data, split):
             raise DataError(
-                f"resume of {folder.path} refused: {change}. Bring back what was there, or start a "
-                "new run with another --out."
+                f"cannot resume {folder.path}: {change}. Undo the change, or start a new run with "
+                "a different --out."
             )
         torch.set_num_threads(before["threads"])
         return

@@ -139,7 +139,7 @@ def test_a_checkpoint_of_another_kind_is_refused(
     state = checkpoint.load(checkpoint.found(run / "checkpoints")[-1])
     del state["engine"]["guard"]
     checkpoint.save(run / "checkpoints", 4, state)
-    with pytest.raises(DataError, match="do not fit this version"):
+    with pytest.raises(DataError, match="do not match this version"):
         tamatch.resume(run, quiet=True)
 
 
@@ -219,7 +219,7 @@ def test_an_edited_table_of_labels_is_refused(
     table.write_text("file_name,label\na.png,dark\nb.png,light\nc.png,dark\nd.png,\ne.png,\n")
     run = crash_at(6, monkeypatch, tmp_path / "run", data=str(photos), **FOLDER)
     table.write_text(f"file_name,label\n{edit}")
-    with pytest.raises(DataError, match=f"resume of {run} refused: .*{told}"):
+    with pytest.raises(DataError, match=f"cannot resume {run}: .*{told}"):
         tamatch.resume(run, quiet=True)
 
 
@@ -231,7 +231,7 @@ def test_changed_data_are_refused(
     run = crash_at(6, monkeypatch, tmp_path / "run", data=str(photos), **FOLDER)
     before = (run / "split.csv").read_bytes()
     change(photos)
-    with pytest.raises(DataError, match=f"resume of {run} refused: .*{CHANGES[change]}"):
+    with pytest.raises(DataError, match=f"cannot resume {run}: .*{CHANGES[change]}"):
         tamatch.resume(run, quiet=True)
     assert (run / "split.csv").read_bytes() == before
     shutil.rmtree(photos)

@@ -148,7 +148,7 @@ def fully_labelled(tmp_path: Path) -> dict[str, Any]:
 
 
 def test_an_empty_pool_is_refused_by_methods_that_learn_from_it(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="data has no unlabelled image, and tamatch learns from"):
+    with pytest.raises(DataError, match="data has no unlabelled images, but tamatch needs"):
         tamatch.train(out=tmp_path / "run", quiet=True, **fully_labelled(tmp_path))
 
 

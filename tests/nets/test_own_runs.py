@@ -157,9 +157,9 @@ def test_weights_of_other_code_are_refused(here: Path, capsys: pytest.CaptureFix
 def test_a_named_net_needs_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     tamatch.train(net="wrn_10_1", out="run", **{**QUICK, "steps": 1, "baseline": "none"})
-    with pytest.raises(UsageError, match="--net is for models with a net of your own, and"):
+    with pytest.raises(UsageError, match="--net works only for models with your own net; "):
         tamatch.load("run", net=SMALL)
-    with pytest.raises(UsageError, match="--net is for runs with a net of your own, and this one"):
+    with pytest.raises(UsageError, match="--net works only for runs with your own net; this one"):
         tamatch.resume("run", net=SMALL)
     assert tamatch.load("run", net="wrn_10_1").facts.net == "wrn_10_1"
 
