@@ -340,11 +340,11 @@ COMMANDS = [
      "one of the two."),
     ("check mixed", 3,
      "{shop}/mixed has folders named like splits (test, train) next to raw. A split contains "
-     "one folder per class. Next to it belong only the class folders, or only other splits and "
-     "unlabelled. Move or rename the other folders."),
+     "one folder per class, and may be next to class folders, or next to other splits and "
+     "unlabelled only. Move or rename the other folders."),
     ("train --data astray.csv", 3,
      "no image listed in astray.csv was found. File names are relative to the folder of the "
-     "table, ./. cat/0.png: listed in astray.csv but not found."),
+     "table (.). cat/0.png: listed in astray.csv but not found."),
     ("train --data latin.csv", 3,
      "{shop}/latin.csv is not encoded in UTF-8. Save it as CSV in UTF-8."),
     ("train --data unlabelled.csv", 3,
@@ -496,7 +496,7 @@ COMMANDS = [
             ("review", "", "not a run folder: it contains no run.json"),
             ("train --from", "", "not a run folder: it contains no run.json"),
             ("report", "",
-     "not a run folder: it contains none of run.json, result.json, metrics.jsonl"),
+             "not a run folder: it contains none of run.json, result.json, metrics.jsonl"),
             ("evaluate", "", "neither a run folder nor a model folder"),
             ("predict", " photos", "neither a run folder nor a model folder"),
         )
@@ -528,7 +528,7 @@ COMMANDS = [
     ("bench digits --cell 3/2", 2, "--cell takes K/N with K from 1 to N, got '3/2'."),
     ("bench digits --scale x", 2, "--scale takes a fraction such as 1/8, got 'x'."),
     ("bench digits --scale 2", 2,
-     "--scale 2 must be above 0 and at most the full length of a run."),
+     "--scale 2 is out of range: it must be above 0 and at most the full length of a run."),
     ("bench digits --scale 1/2 --steps 3", 2,
      "--scale and --steps both set the length of a run: give only one."),
     ("bench speed --steps 0", 2, "--steps must be at least 1, got 0."),
@@ -625,11 +625,11 @@ CALLS: list[tuple[Callable[[], object], str]] = [
     (lambda: tamatch.resume(None),  # type: ignore[arg-type]
      "resume takes a run folder, as a str or Path; got None."),
     (lambda: tamatch.resume_seeds(["runs/half"]),  # type: ignore[arg-type]
-     "resume_seeds takes run folders, one by one, as a str or Path; got list."),
+     "resume_seeds takes each run folder as a separate argument, as a str or Path; got list."),
     (lambda: tamatch.load(None),  # type: ignore[arg-type]
-     "load takes a run folder, or that of a model, as a str or Path; got None."),
+     "load takes a run or model folder, as a str or Path; got None."),
     (lambda: tamatch.load(tamatch.resume("runs/photos", quiet=True)),  # type: ignore[arg-type]
-     "load takes a run folder, or that of a model, as a str or Path; got Finished. Perhaps you "
+     "load takes a run or model folder, as a str or Path; got Finished. Perhaps you "
      "meant its path."),
     (lambda: tamatch.data.load(5),  # type: ignore[arg-type]
      "data takes a name, a folder or a file, as a str or Path; got int."),
@@ -749,9 +749,7 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
         "data/test_labels.py::test_sets_with_all_their_labels_take_no_others"
     ),
     "is in the data folder": "data/test_labels.py::test_the_table_must_be_there_and_elsewhere",
-    "is no longer in \0. Restore": (
-        "data/test_splitfile.py::test_a_changed_or_missing_image_is_refused"
-    ),
+    "which is no longer in": ("data/test_splitfile.py::test_a_changed_or_missing_image_is_refused"),
     "has changed since": "data/test_splitfile.py::test_a_changed_or_missing_image_is_refused",
     "is not a table of a run": "data/test_splitfile.py::test_what_is_no_split_file",
     "--seed must lie in 0": "data/test_splits.py::test_plans_that_make_no_sense",

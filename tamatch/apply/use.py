@@ -33,7 +33,7 @@ def load(path: str | Path, net: AnyNet | None = None) -> Model:
 
     Where its net is code of your own, `net` is that: FILE.py:NAME, a module, or what makes one.
     """
-    folder = path_of(path, "load takes a run folder, or that of a model")
+    folder = path_of(path, "load takes a run or model folder")
     RunFolder(folder).must_be_one()
     if (folder / "run.json").exists():
         return Model.load(folder / "model", net)

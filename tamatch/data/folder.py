@@ -78,7 +78,7 @@ def _no_images(place: Path, hint: str) -> str:
     if table := table_of(place):
         return (
             f"no image listed in {table} was found. File names are relative to the folder of the "
-            f"table, {table.parent}/."
+            f"table ({table.parent})."
         )
     listed = "a labels.csv with the columns file_name,label"
     if holds_images(os.fspath(place)):

@@ -130,9 +130,9 @@ def _parts_in(folder: str) -> dict[str, str]:
     if len(named) - len(parts) > 1:
         raise DataError(
             f"{folder} has folders named like splits ({_in_words(named.keys() - parts.keys())}) "
-            f"next to {_in_words(others)}. A split contains one folder per class. Next to it "
-            "belong only the class folders, or only other splits and unlabelled. Move or rename "
-            "the other folders."
+            f"next to {_in_words(others)}. A split contains one folder per class, and may be next "
+            "to class folders, or next to other splits and unlabelled only. Move or rename the "
+            "other folders."
         )
     return parts
 

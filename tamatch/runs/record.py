@@ -90,7 +90,7 @@ def changes(
     else:
         for role in ROLES:
             if not np.array_equal(getattr(listed, role), getattr(split, role)):
-                yield f"split.csv lists other {role} images than are drawn now"
+                yield f"split.csv lists different {role} images than are drawn now"
     for name, value in began.items():
         if now[name] != value:
             yield f"{name.replace('_', ' ')} of the data was {value}, now it is {now[name]}"

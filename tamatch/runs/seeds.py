@@ -92,7 +92,9 @@ def go_on(
     check_alone()
     if not paths:
         raise UsageError("resume_seeds takes one or more run folders.")
-    named = [path_of(path, "resume_seeds takes run folders, one by one") for path in paths]
+    named = [
+        path_of(path, "resume_seeds takes each run folder as a separate argument") for path in paths
+    ]
     home = SeedFolder(named[0]) if len(named) == 1 else None
     home = home if home and home.exists() else None
     places = dict.fromkeys(folder.path for path in named for folder in runs_in(path))

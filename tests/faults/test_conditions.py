@@ -202,8 +202,14 @@ CHANGES: dict[Callable[[Path], None], str] = {
 @pytest.mark.parametrize(
     ("edit", "told"),
     [
-        ("a.png,light\nb.png,dark\nc.png,dark\nd.png,\ne.png,\n", "lists other labelled images"),
-        ("a.png,dark\nb.png,light\nc.png,light\nd.png,\ne.png,\n", "lists other labelled images"),
+        (
+            "a.png,light\nb.png,dark\nc.png,dark\nd.png,\ne.png,\n",
+            "lists different labelled images",
+        ),
+        (
+            "a.png,dark\nb.png,light\nc.png,light\nd.png,\ne.png,\n",
+            "lists different labelled images",
+        ),
         ("a.png,dark\nb.png,light\nc.png,\nd.png,\ne.png,\n", "labelled images, now there are 2"),
         ("a.png,dark\nb.png,light\nc.png,mid\nd.png,\ne.png,\n", "the classes were"),
     ],
@@ -253,7 +259,7 @@ def test_the_labelled_set_cannot_be_drawn_anew(
         return Split(split.labelled[::-1].copy(), split.unlabelled, split.validation, split.test)
 
     monkeypatch.setattr(module, "split_of", other)
-    with pytest.raises(DataError, match="lists other labelled images than are drawn now"):
+    with pytest.raises(DataError, match="lists different labelled images than are drawn now"):
         tamatch.resume(run, quiet=True)
 
 
@@ -261,7 +267,7 @@ def test_an_edited_split_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     run = crash_at(6, monkeypatch, tmp_path / "run")
     lines = (run / "split.csv").read_text().splitlines(keepends=True)
     (run / "split.csv").write_text("".join([lines[0], *lines[2:]]))
-    with pytest.raises(DataError, match="lists other labelled images"):
+    with pytest.raises(DataError, match="lists different labelled images"):
         tamatch.resume(run, quiet=True)
 
 
