@@ -803,9 +803,7 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     "this run uses your own method": (
         "test_handed_over.py::test_a_class_that_no_file_has_by_name_is_handed_over_again"
     ),
-    "Pass the class to": (
-        "test_handed_over.py::test_where_the_file_is_gone_the_class_can_be_given"
-    ),
+    "For this run: ": ("test_handed_over.py::test_where_the_file_is_gone_the_class_can_be_given"),
     "starts a run while": "test_handed_over.py::test_a_file_that_starts_a_run_when_imported",
     " already exists. ": "test_seeds.py::test_without_out_each_has_its_usual_folder",
     "timm \0 has no net": "nets/test_timm.py::test_what_timm_cannot_build_is_told_in_one_line",

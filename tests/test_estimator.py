@@ -157,7 +157,7 @@ def test_class_shares_go_by_the_names_of_the_classes() -> None:
         numbers = np.where(few < 0, -1, 7 - few)  # 7, 6 and 5 for red, green and blue
         assert np.array_equal(fitted(X, numbers, {7: 6, 5: 1, 6: 3}), in_order)
         assert not np.array_equal(fitted(X, numbers, {7: 1, 5: 6, 6: 3}), in_order)
-        with pytest.raises(ValueError, match="share of 'pink', which is no class"):
+        with pytest.raises(ValueError, match="share for 'pink', which is not a class"):
             fitted(X, named(few, -1), {"red": 6, "blue": 1, "pink": 3})
 
 
@@ -291,7 +291,9 @@ def test_a_feature_that_never_changes_says_nothing() -> None:
 def test_images_and_vectors_are_not_mixed_up() -> None:
     X, _, few = blobs()
     model = SSLClassifier(**{**QUICK, "steps": 1}).fit(X, few)
-    with pytest.raises(ValueError, match="X holds images, but this classifier was fitted on vec"):
+    with pytest.raises(
+        ValueError, match="X contains images, but this classifier was fitted on vec"
+    ):
         model.predict(np.zeros((2, 8, 8), np.uint8))
 
 

@@ -119,7 +119,9 @@ def test_what_earlier_runs_have_learnt_is_never_held_out(validated: Path) -> Non
     assert roles(second)["validation"] == first["validation"]
     assert roles(second)["labelled"] == first["labelled"] | {*new}
     options = {"validation_per_class": 2, "seed": 6, "quiet": True}
-    with pytest.raises(DataError, match="1 of its 6 labelled images can be held out, as --from"):
+    with pytest.raises(
+        DataError, match="1 of its 6 labelled images can be held out, as the run of --from"
+    ):
         tamatch.train(from_=str(second), **options)
     table = given.read_text()
     for i, kind in ((4, "light"), (5, "dark")):

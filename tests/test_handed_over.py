@@ -70,7 +70,9 @@ def test_a_class_that_no_file_has_by_name_is_handed_over_again(
     assert f"`tamatch.resume({str(run)!r}, method=…)` continues" in str(stopped.value)
     shutil.copytree(run, tmp_path / "copy")
     del methods.CUSTOM[name]  # as in another process
-    with pytest.raises(UsageError, match=rf"{name} was handed over.+resume\('.+', method=…\) take"):
+    with pytest.raises(
+        UsageError, match=rf"{name} was passed as a Python class.+resume\('.+', method=…\), or"
+    ):
         tamatch.resume(run, quiet=True)
     tamatch.resume(run, method=method, quiet=True)
     tamatch.train(method=method, out=tmp_path / "whole", quiet=True, **DOZEN)
@@ -101,7 +103,7 @@ def test_where_the_file_is_gone_the_class_can_be_given(tmp_path: Path) -> None:
     old.write_text("from tamatch.methods.fixmatch import FixMatch as Mine\n")
     run = tamatch.train(method=f"{old}:Mine", out=tmp_path / "run", quiet=True, **DOZEN).path
     old.rename(new)
-    with pytest.raises(UsageError, match=rf"there is no file .+`tamatch resume {run} --method FIL"):
+    with pytest.raises(UsageError, match=rf"file .+ not found.+`tamatch resume {run} --method FIL"):
         tamatch.resume(run)
     tamatch.resume(run, method=f"{new}:Mine", quiet=True)
     del methods.CUSTOM[f"{old}:Mine"]

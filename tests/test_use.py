@@ -58,7 +58,7 @@ def test_moved_images_are_named_and_guarded_by_their_hashes(
 ) -> None:
     run = home / "runs/first"
     shutil.move(home / "photos", "moved")
-    with pytest.raises(UsageError, match=f"{run} was trained on {home / 'photos'}, which is no"):
+    with pytest.raises(UsageError, match=f"{run} was trained on {home / 'photos'}, which no"):
         label(run, "pool.csv")
     assert cli.main(["label", str(run), "--out", "pool.csv", "--data", "moved"]) == 0
     assert "5 unlabelled images have a label now" in capsys.readouterr().out

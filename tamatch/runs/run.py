@@ -186,8 +186,8 @@ def stored_config(folder: RunFolder, method: AnyMethod | None = None) -> Run:
         except UsageError as error:
             path = str(folder.path)
             raise UsageError(
-                f"{error} Pass the class to tamatch.resume({path!r}, method=…), or use `tamatch "
-                f"resume {shlex.quote(path)} --method FILE.py:CLASS`."
+                f"{error} For this run: tamatch.resume({path!r}, method=…), or `tamatch resume "
+                f"{shlex.quote(path)} --method FILE.py:CLASS`."
             ) from error
     return resolve({**{k: v for k, v in config.items() if v is not None}, **own})
 

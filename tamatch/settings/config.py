@@ -316,7 +316,8 @@ def check_processes(run: Run) -> None:
         fit = [str(n) for n in range(1, whole + 1) if whole % n == 0]
         raise UsageError(
             f"{count} processes cannot share --batch {run.batch} and --unlabelled {run.unlabelled} "
-            f"evenly. Use {' or '.join(fit)} processes; the batch is the total over all processes."
+            f"evenly. Possible numbers of processes: {', '.join(fit)}. The batch is that of all "
+            "processes together."
         )
 
 
