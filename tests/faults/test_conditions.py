@@ -190,7 +190,7 @@ CHANGES: dict[Callable[[Path], None], str] = {
     add_labelled: "split.csv lists 8 labelled images, now there are 11",
     add_unlabelled: "split.csv lists 16 unlabelled images, now there are 17",
     replace_labelled: "the image train/dark/0.png has changed since",
-    rename_labelled: "lists train/dark/0.png, which photos no longer has",
+    rename_labelled: "lists train/dark/0.png, which is no longer in photos",
     swap_labels: "the image train/dark/0.png has changed since",
     rename_class: r"the classes were \['dark', 'light'\], now they are \['gloomy', 'light'\]",
     reorder_classes: r"the classes were \['dark', 'light'\], now they are \['light', 'zebra'\]",
