@@ -141,7 +141,7 @@ def test_methods_and_nets_are_listed() -> None:
 def test_a_finished_run_is_never_overwritten_unasked(run: Path) -> None:
     done = command("train", "--out", str(run), *SMALL)
     assert done.returncode == 2
-    assert "--overwrite" in done.stderr and "another --out" in done.stderr
+    assert "--overwrite" in done.stderr and "different --out" in done.stderr
 
 
 @pytest.mark.parametrize(
