@@ -80,8 +80,9 @@ def joined() -> Iterator[None]:
         if not isinstance(error, dist.DistError) and "gloo" not in str(error):
             raise
         raise Left(
-            "another process of this run has ended or cannot be reached. What is saved is safe: "
-            "`tamatch resume` goes on from the newest checkpoint, on any number of processes."
+            "another process of this run has ended or cannot be reached. The saved checkpoints "
+            "are safe: `tamatch resume` continues from the newest one, with any number of "
+            "processes."
         ) from error
     finally:
         dist.destroy_process_group()

@@ -146,7 +146,9 @@ def ratio(target: Tensor, model: Tensor, eps: float = EPS) -> Tensor:
 def start_of_target(task: Task, target: Literal["uniform", "labelled", "prior"]) -> Tensor:
     """The class shares p_target begins with."""
     if target == "prior" and task.prior is None:
-        raise UsageError("--target prior needs --prior: the class shares of the pool, with commas.")
+        raise UsageError(
+            "--target prior needs --prior: the comma-separated class shares of the pool."
+        )
     shares = {
         "uniform": (1 / task.classes,) * task.classes,
         "labelled": task.labelled_shares,

@@ -54,7 +54,7 @@ def find(option: str, name: str) -> Any:
     """
     file, _, attribute = name.rpartition(":")
     if not Path(file).is_file():
-        raise UsageError(f"{option} {name}: there is no file {file}.")
+        raise UsageError(f"{option} {name}: file {file} not found.")
     with blaming(f"{option} {name}", "importing the file"):
         return getattr(imported(Path(file).resolve()), attribute, None)
 
@@ -100,8 +100,8 @@ def refuse_runs_on_import() -> None:
     if _under_way:
         place = innermost(traceback.extract_stack()) or "something"
         raise UsageError(
-            f"{place} starts a run while {_under_way[-1].name} is imported for what it defines. "
-            'Put what is to start with the script alone below `if __name__ == "__main__":`.'
+            f"{place} starts a run while {_under_way[-1].name} is imported. Move what is to run "
+            'only as a script below `if __name__ == "__main__":`.'
         )
 
 

@@ -481,7 +481,7 @@ def test_a_time_sets_the_steps_and_what_follows_from_them(quick: None) -> None:
     assert 8000 < run.steps < 13_000 and run.net == "wrn_10_1_clean"
     assert run.test_every == math.ceil(run.steps / 15)
     assert found.reasons.keys() == {"steps"} and "as many as fit into 5m" in found.reasons["steps"]
-    with pytest.raises(UsageError, match="--steps and --time say the same thing twice"):
+    with pytest.raises(UsageError, match="--steps and --time both set the length of a run"):
         decide({"steps": 10}, limit="5m")
 
 

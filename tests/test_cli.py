@@ -140,7 +140,7 @@ def test_methods_and_nets_are_listed() -> None:
 def test_a_finished_run_is_never_overwritten_unasked(run: Path) -> None:
     done = command("train", "--out", str(run), *SMALL)
     assert done.returncode == 2
-    assert "--overwrite" in done.stderr and "another --out" in done.stderr
+    assert "--overwrite" in done.stderr and "different --out" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -150,17 +150,17 @@ def test_a_finished_run_is_never_overwritten_unasked(run: Path) -> None:
         (["train", "--tau", "1.5"], 2, "--tau must lie in (0, 1), got 1.5."),
         (["train", "--tua", "0.5"], 2, "Perhaps you meant --tau"),
         (["train", "--tau"], 2, "--tau needs a value"),
-        (["train", "digits"], 2, "'digits' is no option"),
+        (["train", "digits"], 2, "'digits' is not an option"),
         (["train", "--data", "digts"], 2, "Perhaps you meant digits"),
         (["train", "--net", "wrn_28"], 2, "wrn_28_2"),
         (["train", "--device", "gpu9"], 2, "--device takes"),
         (["train", "--labels-per-class", "5000"], 3, "has"),
         (["train", "--config", "none.yaml"], 2, "none.yaml cannot be read"),
-        (["train", "--method", "none.py:X"], 2, "there is no file none.py"),
+        (["train", "--method", "none.py:X"], 2, "file none.py not found"),
         (["train", "--target", "uniformly"], 2, "Perhaps you meant uniform"),
         (["resume", "no-such-run"], 2, "is not a folder"),
-        (["evaluate", "."], 2, "holds neither a run nor a model"),
-        (["predict", ".", "."], 2, "holds neither a run nor a model"),
+        (["evaluate", "."], 2, "is neither a run folder nor a model folder"),
+        (["predict", ".", "."], 2, "is neither a run folder nor a model folder"),
         (["predict", ".", "x.png"], 2, "x.png does not exist"),
         (["report", "no-such-run"], 2, "no-such-run"),
         (["methods", "fixmach"], 2, "Perhaps you meant fixmatch"),

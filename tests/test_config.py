@@ -99,8 +99,8 @@ def test_options_of_a_method_of_one_s_own(
 
 
 TYPES = (
-    "Those of options are int, float, bool, str, a Literal of texts and tuple[float, ...], each of "
-    "them also with `| None`."
+    "Supported are int, float, bool, str, a Literal of strings and tuple[float, ...], each "
+    "optionally with `| None`."
 )
 
 
@@ -108,19 +108,19 @@ TYPES = (
     ("declared", "given", "told"),
     [
         ('k: Annotated[list[int], "k"] = (1,)', None,
-         f"Own's option k has the type list[int]. {TYPES}"),
-        ('k: Annotated[tuple[int, ...], "k"] = (1,)', None, "has the type tuple[int, ...]."),
-        ('k: Annotated[Path, "k"] = Path("x")', None, "has the type pathlib.Path."),
-        ('k: Annotated[int | str, "k"] = 1', None, "has the type int | str."),
-        ('k: Annotated[Literal[1, 2], "k"] = 1', None, "has the type Literal[1, 2]."),
+         f"Own's option k has the unsupported type list[int]. {TYPES}"),
+        ('k: Annotated[tuple[int, ...], "k"] = (1,)', None, "unsupported type tuple[int, ...]."),
+        ('k: Annotated[Path, "k"] = Path("x")', None, "has the unsupported type pathlib.Path."),
+        ('k: Annotated[int | str, "k"] = 1', None, "has the unsupported type int | str."),
+        ('k: Annotated[Literal[1, 2], "k"] = 1', None, "has the unsupported type Literal[1, 2]."),
         ('k: Annotated[float, FRACTION, "k"] = 3.0', None,
-         "Own's option k refuses its own default: --k must lie in (0, 1), got 3.0."),
-        ('k: Annotated[float, "k"] = None', None, "refuses its own default: --k needs a value."),
+         "Own's option k has an invalid default: --k must lie in (0, 1), got 3.0."),
+        ('k: Annotated[float, "k"] = None', None, "has an invalid default: --k needs a value."),
         ('k: Annotated[int, "k"]', None, "--k needs a value."),
-        ('k: Annotated[tuple[float, ...], "k"] = (1,)', "a=1", "--k takes numbers with commas"),
+        ('k: Annotated[tuple[float, ...], "k"] = (1,)', "a=1", "--k takes comma-separated numbers"),
         ('gamma: Annotated[float, "focal exponent"] = 2.0', None,
-         "Own's keyword gamma has the name of an option of the run, whose value it would never "
-         "get: call it otherwise."),
+         "Own's keyword gamma has the name of an option of the run and would never get a value: "
+         "rename it."),
         ("warmup=100", None, "Own's keyword warmup has the name of an option of the run"),
         ('k: Annotated[Nowhere, "k"] = 1', None,
          "NameError: name 'Nowhere' is not defined)."),
@@ -195,7 +195,7 @@ def test_an_option_is_heard_by_the_part_it_is_for() -> None:
 
 @pytest.mark.parametrize("given", [[0, 0], [2, -1], [math.nan, 1], [math.inf, 1], []])
 def test_a_prior_that_cannot_be(given: list[float]) -> None:
-    with pytest.raises(UsageError, match=r"--prior: the class shares must be non-negative"):
+    with pytest.raises(UsageError, match=r"--prior: class shares must be non-negative"):
         configure({"prior": given})
 
 
@@ -215,7 +215,7 @@ def test_a_prior_by_names_is_put_in_the_order_of_the_classes(given: Any) -> None
     prior = configure({"prior": given}).prior
     assert prior == {"b": 0.75, "a": 0.25} and configure({"prior": prior}).prior == prior
     assert in_order(prior, ["a", "b"], "photos") == (0.25, 0.75)
-    with pytest.raises(UsageError, match=r"a share of 'b', which is no class of photos; .* 'c'"):
+    with pytest.raises(UsageError, match=r"a share for 'b', which is not a class of photos; 'c'"):
         in_order(prior, ["a", "c"], "photos")
 
 

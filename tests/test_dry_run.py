@@ -53,9 +53,9 @@ TINY = ("--steps", "2", "--net", "wrn_10_1", "--baseline", "none")
         (FORWARD.replace("RETURNED", "sup"),
          "forward must return tamatch.types.Loss(total, parts), not Tensor."),
         (FORWARD.replace("RETURNED", "Loss(each_ce(x.logits, batch.y), {})"),
-         "the total of its loss must be one number, as a tensor: take a mean."),
+         "the total of its loss must be a tensor with one number: take the mean."),
         (FORWARD.replace("RETURNED", "Loss(sup.detach(), {})"),
-         "nothing can learn from its loss. Its total has no gradient."),
+         "the total of its loss has no gradient, so nothing can be trained."),
         (FORWARD.replace("RETURNED", "Loss(sup, {'sup': sup.item()})"),
          "the part 'sup' of its loss must be a tensor, not float."),
         (FORWARD.replace("RETURNED", "Loss(supp, {})"),
@@ -64,23 +64,23 @@ TINY = ("--steps", "2", "--net", "wrn_10_1", "--baseline", "none")
          "building it failed (TypeError: Mine.__init__() got an unexpected keyword argument "
          "'ema')."),
         (FORWARD.replace("RETURNED", "Loss(sup, {'count': sup})"),
-         "'count' cannot be a part of its loss, as lines of the log have that name for something "
-         "else. Choose another."),
+         "'count' cannot be the name of a part of its loss, as the log uses it for something "
+         "else. Rename it."),
         ("    views = (['weak'], ['weak', 'strong'])" + GOOD,
          "views must be tamatch.types.Views(x=(…), u=(…)), not tuple."),
         (STATE + "        self.rows += 1" + GOOD,
          "a first step failed (mine.py, line 16: AttributeError: 'Mine' object has no attribute "
          "'rows')."),
         (STATE + "        self.seen += 1" + GOOD,
-         "its number seen changes in a step. It is not saved, and stands still where steps are "
-         "recorded: make it a buffer and write into that, as in `self.seen.add_(1)`."),
+         "its number seen changes in a step. It is not saved, and keeps its first value in a "
+         "CUDA graph: make it a buffer and write into it, as in `self.seen.add_(1)`."),
         (STATE + "        self.shares = 0.9 * self.shares" + GOOD,
-         "its buffer shares is replaced in a step. Averages, checkpoints and recorded steps hold "
-         "on to the tensor that __init__ registers: write into that one, with "
-         "`self.shares.copy_(…)` or as in `self.shares.mul_(0.9).add_(…)`."),
+         "its buffer shares is replaced in a step. Weight averages, checkpoints and CUDA graphs "
+         "use the tensor that __init__ registers: write into it, with `self.shares.copy_(…)` or "
+         "as in `self.shares.mul_(0.9).add_(…)`."),
         (STATE.replace("Linear(net.width,", "LazyLinear(") + GOOD,
-         "its head.weight has no shape before the first step, and the optimizer needs it. The "
-         "features of the net have the width net.width."),
+         "its head.weight has no shape before the first step, but the optimizer needs one. The "
+         "width of the net's features is net.width."),
         (FORWARD.replace("RETURNED", "Loss((x.logits.exp() * x.logits.exp().zero_()).mean(), {})"),
          "a first step failed (RuntimeError: one of the variables needed for gradient "),
     ],
@@ -157,7 +157,7 @@ def test_a_keyword_that_says_nothing_about_itself_is_no_option(
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(HEAD + CONSTRUCTOR)
     for flag, told in (
-        ("--tau", "as mine.py:Mine does not say what tau is. Its type must be Annotated: `tau: "),
+        ("--tau", "as mine.py:Mine does not describe tau. Its type must be Annotated: `tau: "),
         ("--tav", "--tav is not an option."),
         ("--task", "--task is not an option. `tamatch train --help`"),
     ):

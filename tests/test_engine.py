@@ -63,7 +63,7 @@ def test_a_step_that_cannot_be_recorded_is_told_with_its_first_cause(
 
     engine.step = step
     told = (
-        r"recorded as a CUDA graph: CUDA error: operation not permitted when stream is capturing\."
+        r"captured as a CUDA graph: CUDA error: operation not permitted when stream is capturing\."
     )
     with pytest.raises(UsageError, match=told + " Train with --no-graph"):
         engine.capture()

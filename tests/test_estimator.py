@@ -157,7 +157,7 @@ def test_class_shares_go_by_the_names_of_the_classes() -> None:
         numbers = np.where(few < 0, -1, 7 - few)  # 7, 6 and 5 for red, green and blue
         assert np.array_equal(fitted(X, numbers, {7: 6, 5: 1, 6: 3}), in_order)
         assert not np.array_equal(fitted(X, numbers, {7: 1, 5: 6, 6: 3}), in_order)
-        with pytest.raises(ValueError, match="share of 'pink', which is no class"):
+        with pytest.raises(ValueError, match="share for 'pink', which is not a class"):
             fitted(X, named(few, -1), {"red": 6, "blue": 1, "pink": 3})
 
 
@@ -191,7 +191,7 @@ def test_options_of_a_run_are_for_vectors_too(monkeypatch: pytest.MonkeyPatch) -
 )
 def test_parameters_for_images_are_refused_with_rows(name: str, value: Any) -> None:
     X, _, few = blobs()
-    with pytest.raises(ValueError, match=f"{name}=… is for images, and X holds rows of numbers"):
+    with pytest.raises(ValueError, match=f"{name}=… is for images, but X contains rows of numbers"):
         SSLClassifier(**{**QUICK, name: value}).fit(X, few)
 
 
@@ -205,14 +205,17 @@ def test_parameters_for_images_are_refused_with_rows(name: str, value: Any) -> N
         ("from", "runs/demo", ""),
         ("from_", "runs/demo", ""),
         ("seed", 3, ""),
-        ("steps", 5, " steps is a parameter of its own."),
+        ("steps", 5, " Pass steps as a parameter of the classifier."),
     ],
 )
 def test_options_neither_contradict_the_parameters_nor_hide_labels(
     name: str, value: Any, hint: str
 ) -> None:
     X, _, few = blobs()
-    message = rf"options takes no {name}: it takes the method's own and prior, .*, graph\.{hint}$"
+    message = (
+        rf"options does not take {name}: it takes the options of the method and prior, .*, "
+        rf"graph\.{hint}$"
+    )
     with pytest.raises(ValueError, match=message):
         SSLClassifier(options={name: value}, **QUICK).fit(X, few)
 
@@ -288,7 +291,9 @@ def test_a_feature_that_never_changes_says_nothing() -> None:
 def test_images_and_vectors_are_not_mixed_up() -> None:
     X, _, few = blobs()
     model = SSLClassifier(**{**QUICK, "steps": 1}).fit(X, few)
-    with pytest.raises(ValueError, match="X holds images, but this classifier was fitted on vec"):
+    with pytest.raises(
+        ValueError, match="X contains images, but this classifier was fitted on vec"
+    ):
         model.predict(np.zeros((2, 8, 8), np.uint8))
 
 

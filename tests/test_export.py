@@ -155,7 +155,7 @@ def test_a_wrong_model_is_not_written_silently(run: Path) -> None:
     def shifted(pixels: np.ndarray) -> np.ndarray:
         return model.probabilities(torch.from_numpy(pixels)).numpy() + 2 * TOLERANCE
 
-    with pytest.raises(NumericError, match=r"differs by up to 0\.0002"):
+    with pytest.raises(NumericError, match=r"differ from those of the run by up to 0\.0002"):
         compared(model, shifted)
     with pytest.raises(NumericError, match="nan"):
         compared(model, lambda pixels: np.full((len(pixels), 10), np.nan, np.float32))
@@ -169,19 +169,19 @@ def test_the_command_checks_and_says_so(
     told = capsys.readouterr()
     assert "matches the run's model on 18 images with ONNX Runtime" in told.out and not told.err
     assert cli.main(["export", str(run), "--format", "onnx", "--out", str(out)]) == 2
-    assert "exists already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["no-such-run", "--format", "onnx"], "is not a folder"),
-        (["{run}", "--format", "tflite"], "--format tflite is unknown. There is onnx, pt2,"),
+        (["{run}", "--format", "tflite"], "--format tflite is unknown. Available: onnx, pt2,"),
         (["{run}"], "--format"),
         (["{run}", "--format", "onnx", "--out", "model.pt2"], "must end in .onnx"),
         (["{run}", "--format", "onnx", "--out", "{run}/folder.onnx"], "is a folder"),
         (["{run}", "--format", "safetensors", "--out", "{run}/run.json"], "is a file"),
-        (["{run}", "--format", "safetensors", "--out", "{run}"], "exists already"),
+        (["{run}", "--format", "safetensors", "--out", "{run}"], "already exists"),
     ],
 )
 def test_mistakes(

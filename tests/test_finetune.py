@@ -108,7 +108,7 @@ def test_named_sets_keep_their_nets(tiny: str) -> None:
 def test_a_file_of_no_net_is_told_before_images_are_read(photos: Path, tmp_path: Path) -> None:
     file = tmp_path / "other.safetensors"
     save_file({"layer.weight": torch.zeros(2, 3)}, file)
-    with pytest.raises(UsageError, match=r"1 tensor \(layer.weight 2×3\). Name the net: --net"):
+    with pytest.raises(UsageError, match=r"1 tensor \(layer.weight 2×3\). Specify the net: --net"):
         decide({"data": str(photos), "weights": str(file)})
 
 
@@ -164,5 +164,5 @@ def test_arrays_start_from_weights(tiny: str) -> None:
 
 def test_rows_take_no_weights(tiny: str) -> None:
     model = tamatch.SSLClassifier(weights=tiny)
-    with pytest.raises(ValueError, match="weights=… is for images, and X holds rows of numbers"):
+    with pytest.raises(ValueError, match="weights=… is for images, but X contains rows of numbers"):
         model.fit(np.eye(4), [0, 1, -1, -1])

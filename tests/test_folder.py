@@ -62,7 +62,7 @@ def test_what_can_be_gone_on_from_is_kept(trace: str, tmp_path: Path) -> None:
         (folder.path / trace).write_text("{}\n")
         raise UsageError("too large")
     with (
-        pytest.raises(UsageError, match="holds an unfinished run"),
+        pytest.raises(UsageError, match="contains an unfinished run"),
         folder.taken(overwrite=False),
     ):
         pass

@@ -119,7 +119,9 @@ def test_what_earlier_runs_have_learnt_is_never_held_out(validated: Path) -> Non
     assert roles(second)["validation"] == first["validation"]
     assert roles(second)["labelled"] == first["labelled"] | {*new}
     options = {"validation_per_class": 2, "seed": 6, "quiet": True}
-    with pytest.raises(DataError, match="1 of its 6 labelled images can be held out, as --from"):
+    with pytest.raises(
+        DataError, match="1 of its 6 labelled images can be held out, as the run of --from"
+    ):
         tamatch.train(from_=str(second), **options)
     table = given.read_text()
     for i, kind in ((4, "light"), (5, "dark")):
@@ -194,7 +196,7 @@ def test_folds_of_a_run_that_goes_on_begin_as_the_first_one_did(
         fold = json.loads((done.path / f"folds/{k}-of-2/run.json").read_text())["config"]
         assert (fold["from_"], fold["weights"]) == (None, None)
     gone = first.rename(first.with_name("gone"))
-    with pytest.raises(DataError, match=f"goes back to {first}, which is no longer there"):
+    with pytest.raises(DataError, match=f"was trained from {first}, which no longer exists"):
         try_it(tmp_path / "again.csv")
     gone.rename(first)
     record = json.loads((first / "run.json").read_text())
@@ -245,13 +247,13 @@ def test_a_changed_label_file_is_refused(
 
 
 def test_contradictions_are_refused(first: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--from and --weights both give the weights"):
+    with pytest.raises(UsageError, match="--from and --weights both set the initial weights"):
         configure({"from_": str(first), "weights": "w.safetensors"})
-    with pytest.raises(UsageError, match="--fold holds labels out that the run of --from has"):
+    with pytest.raises(UsageError, match="--fold would hold out labels that the run of --from"):
         configure({"from_": str(first), "fold": "1/5"})
-    with pytest.raises(UsageError, match="--labels gives labels, and --labels-per-class hides"):
+    with pytest.raises(UsageError, match="--labels adds labels and --labels-per-class hides"):
         configure({"data": "photos", "labels": "l.csv", "labels_per_class": 2})
-    with pytest.raises(UsageError, match="holds no run"):
+    with pytest.raises(UsageError, match="is not a run folder"):
         configure({"from_": str(tmp_path)})
     photos = tmp_path / "photos"
     for part in ("train", "test"):
@@ -260,7 +262,9 @@ def test_contradictions_are_refused(first: Path, tmp_path: Path) -> None:
         tamatch.train(from_=str(first), out=tmp_path / "b", quiet=True)
     for part in ("train", "test"):
         (photos / part / "gloomy").rename(photos / part / "dark")
-    with pytest.raises(UsageError, match=r"wrn_10_1_clean at 16 pixels does not fit wrn_16_1_c"):
+    with pytest.raises(
+        UsageError, match=r"wrn_10_1_clean at 16 pixels, which does not match wrn_16_1_c"
+    ):
         tamatch.train(from_=str(first), net="wrn_16_1_clean", out=tmp_path / "c", quiet=True)
 
 
@@ -269,5 +273,5 @@ def test_an_unfinished_run_has_nothing_to_start_from(
 ) -> None:
     photos = own_folder(tmp_path / "photos")
     run = crash_at(2, monkeypatch, tmp_path / "run", **{**TWELVE, "data": str(photos)})
-    with pytest.raises(UsageError, match="no model yet: is the run finished"):
+    with pytest.raises(UsageError, match=r"no model yet\. If the run is unfinished"):
         tamatch.train(from_=str(run), out=tmp_path / "second", quiet=True)

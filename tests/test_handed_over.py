@@ -70,7 +70,9 @@ def test_a_class_that_no_file_has_by_name_is_handed_over_again(
     assert f"`tamatch.resume({str(run)!r}, method=…)` continues" in str(stopped.value)
     shutil.copytree(run, tmp_path / "copy")
     del methods.CUSTOM[name]  # as in another process
-    with pytest.raises(UsageError, match=rf"{name} was handed over.+resume\('.+', method=…\) take"):
+    with pytest.raises(
+        UsageError, match=rf"{name} was passed as a Python class.+resume\('.+', method=…\), or"
+    ):
         tamatch.resume(run, quiet=True)
     tamatch.resume(run, method=method, quiet=True)
     tamatch.train(method=method, out=tmp_path / "whole", quiet=True, **DOZEN)
@@ -81,7 +83,7 @@ def test_a_class_that_no_file_has_by_name_is_handed_over_again(
     assert fingerprint(tmp_path / "copy") == fingerprint(tmp_path / "whole")
     assert main(["resume", str(run), "--method", "fixmatch"]) == 2
     assert "keeps its settings. `tamatch train --from" in capsys.readouterr().err
-    with pytest.raises(UsageError, match=r"is your own; give FILE\.py:CLASS"):
+    with pytest.raises(UsageError, match=r"your own method; give FILE\.py:CLASS"):
         tamatch.resume(run, method="fixmatch")
 
 
@@ -101,7 +103,7 @@ def test_where_the_file_is_gone_the_class_can_be_given(tmp_path: Path) -> None:
     old.write_text("from tamatch.methods.fixmatch import FixMatch as Mine\n")
     run = tamatch.train(method=f"{old}:Mine", out=tmp_path / "run", quiet=True, **DOZEN).path
     old.rename(new)
-    with pytest.raises(UsageError, match=rf"there is no file .+`tamatch resume {run} --method FIL"):
+    with pytest.raises(UsageError, match=rf"file .+ not found.+`tamatch resume {run} --method FIL"):
         tamatch.resume(run)
     tamatch.resume(run, method=f"{new}:Mine", quiet=True)
     del methods.CUSTOM[f"{old}:Mine"]
@@ -131,7 +133,7 @@ def script(tmp_path: Path) -> Path:
 def test_a_file_that_starts_a_run_when_imported(how: str, script: Path) -> None:
     what = {"train": "", "resume": "'runs/x'", "train_seeds": "[0]", "resume_seeds": "'runs/x'"}
     script.write_text(f"import tamatch\n\ntamatch.{how}({what[how]})\n")
-    said = r"script\.py, line 3 starts a run while script\.py is imported .+ `if __name__ =="
+    said = r"script\.py, line 3 starts a run while script\.py is imported\. .+ `if __name__ =="
     with pytest.raises(UsageError, match=said):
         tamatch.train(method=f"{script}:Mine")
     script.write_text("from tamatch.methods.fixmatch import FixMatch as Mine\n")

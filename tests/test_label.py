@@ -142,14 +142,14 @@ def test_a_precision_is_promised_or_refused_with_the_reason(
     assert cli.main([*words, "--precision", "0.98", "--overwrite"]) == 3
     told = capsys.readouterr().err
     assert "at least 228 validation images" in told and f"{run} has 60" in told
-    assert "Train with --validation-per-class 23 or more, or set the cut" in told
+    assert "Train with --validation-per-class 23 or more, or set the confidence threshold" in told
 
 
 def test_without_validation_images_there_is_no_promise(tmp_path: Path) -> None:
     run = tmp_path / "run"
     few = {**OPTIONS, "steps": 2, "validation_per_class": 0}
     tamatch.train(out=run, quiet=True, **few)
-    with pytest.raises(DataError, match=r"none\. .*-per-class 5 or more, or judge by"):
+    with pytest.raises(DataError, match=r"none\. .*-per-class 5 or more, or use the"):
         label(run, tmp_path / "labels.csv", precision=0.9)
     with pytest.raises(DataError, match=r"at least 228 labelled images .* the run has 160\. Label"):
         label(run, tmp_path / "labels.csv", precision=0.98, folds=5)
@@ -179,9 +179,9 @@ def test_labelled_images_judge_a_cut_by_models_that_did_not_learn_them(tmp_path:
     [
         ({"min_confidence": 1.5}, r"--min-confidence must lie in \[0, 1\], got 1.5"),
         ({"precision": 1.0}, r"--precision must lie in \(0, 1\), got 1"),
-        ({"folds": 5}, "--folds goes with --precision"),
+        ({"folds": 5}, "--folds needs --precision"),
         ({"precision": 0.9, "folds": 1}, "--folds must be at least 2, got 1"),
-        ({}, "exists already"),
+        ({}, "already exists"),
     ],
 )
 def test_mistakes(run: Path, options: dict[str, float], message: str, tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_the_cut_keeps_ties_and_the_largest_share_that_holds() -> None:
     assert (cut.confidence, cut.images, cut.right) == (0.9, 100, 100)
     everything = choose_cut(confidence, np.ones(200, bool), 0.9)
     assert everything.images == 200
-    with pytest.raises(DataError, match="no confidence supports --precision"):
+    with pytest.raises(DataError, match="no confidence threshold guarantees --precision"):
         choose_cut(confidence, np.arange(200) % 2 == 0, 0.9)
 
 

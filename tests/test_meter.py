@@ -48,5 +48,7 @@ def test_no_gradient_is_kept() -> None:
 def test_each_step_has_the_same_parts(later: dict[str, torch.Tensor]) -> None:
     meter = Meter()
     meter.add_({"a": torch.ones(())}, GOOD)
-    with pytest.raises(UsageError, match=r"the part '[ab]' of the method's loss is not in each"):
+    with pytest.raises(
+        UsageError, match=r"the part '[ab]' of the method's loss is missing in some"
+    ):
         meter.add_(later, GOOD)

@@ -318,5 +318,5 @@ def test_captured_steps_follow_the_lr_tensor(name: str) -> None:
 
 def test_unknown_optimizer() -> None:
     group = {"params": [nn.Parameter(torch.zeros(1))], "base_lr": 0.1, "weight_decay": 0.0}
-    with pytest.raises(UsageError, match=r"'adam'.*'sgd' and 'adamw'"):
+    with pytest.raises(UsageError, match=r"'adam'.*'sgd' or 'adamw'"):
         build_optimizer("adam", [group])

@@ -166,7 +166,9 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_written(
     assert lines[0].endswith("broken.png is left out: not an image in the formats JPEG, PNG, WEBP, "
                              "BMP, TIFF, GIF")  # fmt: skip
     assert lines[1].endswith("gone.png is left out: No such file or directory")
-    assert lines[2] == "tamatch: 2 of 3 images could not be read; see above. The rest is written."
+    assert lines[2] == (
+        "tamatch: 2 of 3 images could not be read; see above. The others were written."
+    )
     assert [row["path"] for row in rows_of(out.read_text())] == [str(photos / "b.png")]
 
 
@@ -186,7 +188,7 @@ def test_photos_in_a_format_that_is_not_read_are_told_too(
     (tmp_path / "phone.HEIC").write_bytes(b"\0\0\0\x18ftypheic")
     assert main(["predict", str(model), str(tmp_path)]) == 3
     told = capsys.readouterr().err
-    assert "phone.HEIC is left out: its format is not read: convert it to JPEG or PNG" in told
+    assert "phone.HEIC is left out: unsupported format: convert it to JPEG or PNG" in told
     assert "1 of 1 images could not be read" in told
 
 
@@ -201,7 +203,7 @@ def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
         assert not place.exists()
     assert place.read_text() == "whole"
     with (
-        pytest.raises(UsageError, match="exists already"),
+        pytest.raises(UsageError, match="already exists"),
         output(place, sys.stdout, overwrite=False),
     ):
         pass

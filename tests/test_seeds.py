@@ -176,7 +176,7 @@ def test_one_that_breaks_ends_alone(
     words = [w for k, v in given.items() for w in (f"--{k.replace('_', '-')}", str(v))]
     assert cli.main(["train", *words]) == 4
     out, told = capsys.readouterr()
-    assert "seed 3: 4 steps gave values that are not finite" in told
+    assert "seed 3: 4 steps gave non-finite values" in told
     assert "The other runs continue." in told
     assert told.splitlines()[-1].startswith("tamatch: seed 3: 4 steps gave")
     assert "seed 3" in out and "failed" in out
@@ -241,7 +241,7 @@ def test_too_little_memory_names_how_many_have_room(
         raise OutOfMemory("no room")
 
     monkeypatch.setattr(Engine, "learn", learn)
-    with pytest.raises(OutOfMemory, match=r"too little memory for 2 runs abreast.* 1 at a time"):
+    with pytest.raises(OutOfMemory, match=r"2 runs at the same time do not fit.* 1 at a time"):
         tamatch.train_seeds(PAIR, out=tmp_path / "both", quiet=True, **DOZEN)
 
 
@@ -277,7 +277,7 @@ def test_a_full_disk_names_the_command_for_all(
 
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint, "save", full)
-        with pytest.raises(StorageError, match=f"again, `tamatch resume {home}` goes on"):
+        with pytest.raises(StorageError, match=f"again, `tamatch resume {home}` continues"):
             tamatch.train_seeds(PAIR, out=home, quiet=True, **DOZEN)
     tamatch.resume_seeds(home, quiet=True)
     assert ends(home) == alone
@@ -303,7 +303,7 @@ def test_without_out_each_has_its_usual_folder(
     short = {**DOZEN, "steps": 2}
     first = tamatch.train_seeds("0,1", quiet=True, **short)
     assert [str(f.path) for f in first] == ["runs/digits-tamatch-s0", "runs/digits-tamatch-s1"]
-    with pytest.raises(UsageError, match=r"`tamatch resume runs/\S+-s0 runs/\S+-s1` goes on"):
+    with pytest.raises(UsageError, match=r"`tamatch resume runs/\S+-s0 runs/\S+-s1` continues"):
         tamatch.train_seeds([0, 1], quiet=True, **short)
     again = tamatch.train_seeds([0, 1], quiet=True, overwrite=True, **short)
     assert [f.result["error_last"] for f in again] == [f.result["error_last"] for f in first]
@@ -331,7 +331,7 @@ def test_own_images(tmp_path: Path) -> None:
 
 
 def test_no_run_to_resume_is_told() -> None:
-    with pytest.raises(UsageError, match="takes the folder of a run, or several"):
+    with pytest.raises(UsageError, match="takes one or more run folders"):
         tamatch.resume_seeds()
 
 

@@ -97,7 +97,7 @@ def free(place: Path, *, is_folder: bool, overwrite: bool) -> None:
         raise UsageError(f"--out {place} is a {found}; give a {wanted}.")
     taken = any(place.iterdir()) if place.is_dir() else place.exists()
     if taken and not overwrite:
-        raise UsageError(f"{place} exists already. Use another --out, or --overwrite.")
+        raise UsageError(f"{place} already exists. Choose a different --out, or use --overwrite.")
 
 
 def to_onnx(model: Model, place: Path) -> Exported:
@@ -182,8 +182,8 @@ def compared(model: Model, predict: Predict) -> tuple[int, float]:
     difference = float(np.abs(found - ours).max())
     if not difference <= TOLERANCE:  # NaN is no agreement either
         raise NumericError(
-            f"the exported model differs by up to {difference:.2g} in a probability from the "
-            f"run's own, where {TOLERANCE:g} is allowed. Nothing should rely on it."
+            "the probabilities of the exported model differ from those of the run by up to "
+            f"{difference:.2g}; the tolerance is {TOLERANCE:g}. Do not use it."
         )
     return len(ours), difference
 

@@ -96,7 +96,7 @@ def label(
     if place.is_dir():
         raise UsageError(f"--out {place} is a folder; give a file.")
     if place.exists() and not overwrite:
-        raise UsageError(f"{place} exists already. Use another --out, or --overwrite.")
+        raise UsageError(f"{place} already exists. Choose a different --out, or use --overwrite.")
     folder.read()  # says what is wrong where this is no run
     model = load(folder.path, net)
     run, images = own_data(folder, model, data=data)
@@ -135,7 +135,9 @@ def check_options(min_confidence: float | None, precision: float | None, folds: 
         if value is not None and value not in bounds:
             raise UsageError(f"{name} must {bounds}, got {value:g}.")
     if folds is not None and precision is None:
-        raise UsageError("--folds goes with --precision: it says what judges the cut.")
+        raise UsageError(
+            "--folds needs --precision: it sets how the confidence threshold is chosen."
+        )
     if folds is not None and folds < 2:
         raise UsageError(f"--folds must be at least 2, got {folds}.")
 
@@ -164,7 +166,7 @@ def cut_by_validation(
     if have < need:
         raise DataError(
             f"--precision {precision:g} needs at least {need:,} validation images, even if the "
-            f"model errs on none of them; {folder.path} has {have or 'none'}. "
+            f"model classifies all of them correctly; {folder.path} has {have or 'none'}. "
             f"{ways_out(data, split, need)}"
         )
     p = probabilities(model, data, split.validation)
@@ -181,9 +183,9 @@ def ways_out(data: DataSet, split: Split, need: int) -> str:
     if fewest > each:
         ways.append(f"Train with --validation-per-class {each:,} or more")
     if countable(data.labels[split.labelled]) >= need:
-        ways.append("judge by the labelled images (--folds 5, which trains five more runs)")
+        ways.append("use the labelled images (--folds 5, which trains five more runs)")
     ways = ways or ["Label more images (`tamatch review`)"]
-    return ", or ".join([*ways, "set the cut yourself: --min-confidence."])
+    return ", or ".join([*ways, "set the confidence threshold yourself: --min-confidence."])
 
 
 def cut_by_folds(
@@ -201,8 +203,9 @@ def cut_by_folds(
     if have < need:
         raise DataError(
             f"--precision {precision:g} needs at least {need:,} labelled images to hold out, even "
-            f"if no model errs on them; the run has {have:,}. Label more, ask for less, or set "
-            "the cut yourself: --min-confidence."
+            f"if the models classify all of them correctly; the run has {have:,}. Label more "
+            "images, lower --precision, or set the confidence threshold yourself: "
+            "--min-confidence."
         )
     confidence, right = [], []
     for other, images in folds:

@@ -49,7 +49,7 @@ def predict(
     check_words(words, null=null)
     for word in words:
         if RunFolder(Path(word)).holds_run():
-            raise UsageError(f"{word} is a run, not images. The run comes first, then the images.")
+            raise UsageError(f"{word} is a run, not an image. Give the run first, then the images.")
     model = load(run, net)
     images: Iterable[str] = images_of(words, cast(BufferedIOBase, sys.stdin.buffer), null=null)
     total = 0  # unknown, where names come from stdin
@@ -73,11 +73,11 @@ def predict(
             done += len(names)
             count(done + unread, total)
     if unread:
-        rest = " The rest is written." if done else ""
+        rest = " The others were written." if done else ""
         total = done + unread
         raise DataError(f"{unread:,} of {total:,} images could not be read; see above.{rest}")
     if not done:
-        raise DataError(f"there is no image in {', '.join(map(printable, words))}.")
+        raise DataError(f"no images found in {', '.join(map(printable, words))}.")
     return done
 
 
@@ -100,9 +100,11 @@ def check_words(words: Sequence[str], *, null: bool) -> None:
     """What can be seen to be wrong before the model is loaded."""
     for word in words:
         if word != STDIN and not os.path.exists(word):
-            raise UsageError(f"{word} does not exist: name image files, folders, or - for stdin.")
+            raise UsageError(f"{word} does not exist. Give image files, folders, or - for stdin.")
     if null and STDIN not in words:
-        raise UsageError("-0 is about names on stdin: give - in place of the images.")
+        raise UsageError(
+            "-0 applies only to file names read from stdin: give - instead of the images."
+        )
 
 
 def names(stdin: BufferedIOBase, end: bytes) -> Iterator[str]:
@@ -180,8 +182,10 @@ def output(path: Path | None, screen: TextIO, *, overwrite: bool) -> Iterator[Te
         yield screen
         return
     if path.is_dir() or (path.exists() and not overwrite):
-        what = "is a folder" if path.is_dir() else "exists already"
-        raise UsageError(f"{path} {what}. Use another name, or --overwrite to replace a file.")
+        what = "is a folder" if path.is_dir() else "already exists"
+        raise UsageError(
+            f"{path} {what}. Choose a different name, or use --overwrite to replace a file."
+        )
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with removing_empty_folders(path.parent), writing(path):
         make_parent(path)

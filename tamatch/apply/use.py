@@ -33,12 +33,14 @@ def load(path: str | Path, net: AnyNet | None = None) -> Model:
 
     Where its net is code of your own, `net` is that: FILE.py:NAME, a module, or what makes one.
     """
-    folder = path_of(path, "load takes a run folder, or that of a model")
+    folder = path_of(path, "load takes a run or model folder")
     RunFolder(folder).must_be_one()
     if (folder / "run.json").exists():
         return Model.load(folder / "model", net)
     if not (folder / "model.json").exists():
-        raise UsageError(f"{folder} holds neither a run nor a model. {what_to_name(folder)}")
+        raise UsageError(
+            f"{folder} is neither a run folder nor a model folder. {what_to_name(folder)}"
+        )
     return Model.load(folder, net)
 
 
@@ -64,7 +66,10 @@ def own_data(
     )
     found = data_of(run, model.facts.size, progress)
     if found.classes != model.facts.classes:
-        raise DataError(f"{found.name} no longer has the classes that the model was trained on.")
+        raise DataError(
+            f"{found.name} no longer has the classes that the model was trained on. Restore them, "
+            "or train again."
+        )
     return run, found
 
 
@@ -75,8 +80,8 @@ def found_again(path: str, began: str, folder: RunFolder) -> str:
         if os.path.exists(place):
             return place
     raise UsageError(
-        f"{folder.path} was trained on {there}, which is no longer there. Bring it back; if only "
-        "the images have moved, `label` and `review` take their new place as --data."
+        f"{folder.path} was trained on {there}, which no longer exists. Restore it; if the images "
+        "have moved, give their new folder to `label` and `review` as --data."
     )
 
 
@@ -142,10 +147,10 @@ def evaluate(
         _, found = own_data(folder, model, root=root)
         indices, part, gone = own_held_out(folder, found)
     if not len(indices):
-        lost = f", and of those that the run held out none is there as it was ({gone:,})"
+        lost = f", and none of the {gone:,} images that the run held out is unchanged"
         raise DataError(
-            f"{found.name} has no test part with labels{lost if gone else ''}, so there is nothing "
-            "to measure. Name labelled images by --data."
+            f"{found.name} has no labelled test images{lost if gone else ''}. Give labelled images "
+            "with --data."
         )
     tested = Subset(found, indices)
     p = model.probabilities(tested.images)
@@ -162,8 +167,8 @@ def in_classes_of(model: Model, data: DataSet) -> DataSet:
     classes = model.facts.classes
     if strange := [name for name in data.classes if name not in classes]:
         raise DataError(
-            f"{data.name} has the classes {', '.join(strange)}, which the model does not know: it "
-            f"knows {', '.join(classes)}. {data.hint or 'Rename them, or leave them out.'}"
+            f"{data.name} has the classes {', '.join(strange)}, which are not among the "
+            f"classes of the model ({', '.join(classes)}). {data.hint or 'Rename or remove them.'}"
         )
     numbers = np.array([classes.index(name) for name in data.classes] + [UNKNOWN])  # -1: the last
     return dataclasses.replace(data, classes=classes, labels=numbers[data.labels])

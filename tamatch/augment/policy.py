@@ -54,7 +54,9 @@ class Policy:
             raise UsageError("augmentation: mean and std need three numbers each, std above 0")
         if unknown := sorted(set(self.operations) - RANGES.keys()):
             known = ", ".join(OPERATIONS)
-            raise UsageError(f"augmentation: no operation {', '.join(unknown)}; known: {known}")
+            raise UsageError(
+                f"augmentation: unknown operation {', '.join(unknown)}; known: {known}"
+            )
         if self.count < 0 or (self.count and not self.operations):
             raise UsageError(f"augmentation: cannot draw {self.count} of {self.operations}")
         if not 0 <= self.cutout <= 1:

@@ -65,7 +65,7 @@ class Augment(nn.Module):
         batch. Each (view, stream) pair draws its own numbers.
         """
         if view not in VIEWS:
-            raise UsageError(f'augmentation: no view "{view}"; there are {", ".join(VIEWS)}')
+            raise UsageError(f'augmentation: unknown view "{view}"; known: {", ".join(VIEWS)}')
         self._check(view, images)
         if view == "plain":
             return self._normalise(images)
@@ -92,7 +92,9 @@ class Augment(nn.Module):
     def _check(self, view: str, images: Tensor) -> None:
         size, shape = self.policy.size, tuple(images.shape)
         if images.dtype != torch.uint8 or len(shape) != 4 or shape[1] != 3:
-            raise UsageError(f"augmentation: wants uint8 (N, 3, H, W), got {images.dtype} {shape}")
+            raise UsageError(
+                f"augmentation: expected uint8 (N, 3, H, W), got {images.dtype} {shape}"
+            )
         fits = shape[2:] == (size, size) if view == "plain" else min(shape[2:]) >= size
         if not fits:
             raise UsageError(f"augmentation: images of {shape[2:]} do not fit size {size}")

@@ -87,7 +87,9 @@ def run(arguments: Namespace) -> int:
 def numbers(text: str, name: str) -> list[int]:
     words = [word.strip() for word in text.split(",")]
     if not all(word.isdecimal() and int(word) >= 8 for word in words):
-        raise UsageError(f"--{name} takes whole numbers from 8 on, with commas; got {text!r}.")
+        raise UsageError(
+            f"--{name} takes comma-separated whole numbers of at least 8; got {text!r}."
+        )
     return [int(word) for word in words]
 
 

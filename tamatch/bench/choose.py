@@ -15,7 +15,7 @@ from .scale import FULL, checked, full_steps, parse_scale
 
 def near_miss(what: str, name: str, known: Collection[str]) -> UsageError:
     """The error for an unknown name, with what it may have been meant to be."""
-    hint = perhaps(name, known) or f" There is {', '.join(known)}."
+    hint = perhaps(name, known) or f" Available: {', '.join(known)}."
     return UsageError(f"{what} {name} is unknown.{hint}")
 
 
@@ -51,7 +51,7 @@ def share(text: str | None, cells: list[Cell]) -> list[Cell]:
 def scale_of(plan: Plan, scale: str | None, steps: int | None) -> Fraction:
     """The share of the full length; `--steps N` is the share that makes N steps."""
     if scale is not None and steps is not None:
-        raise UsageError("--scale and --steps say the same thing twice: give one of them.")
+        raise UsageError("--scale and --steps both set the length of a run: give only one.")
     if steps is None:
         return FULL if scale is None else parse_scale(scale)
     return checked(Fraction(steps, full_steps(plan.settings[0].data)), f"--steps {steps}")

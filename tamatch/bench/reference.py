@@ -48,8 +48,8 @@ def program_of(checkout: Path) -> Path:
     program = checkout / "train.py"
     if not program.is_file():
         raise UsageError(
-            f"--reference {checkout}: there is no train.py. Give the folder of a checkout of the "
-            "reference benchmark (github.com/microsoft/Semi-supervised-learning)."
+            f"--reference {checkout}: train.py not found. Give a checkout of the reference "
+            "benchmark (github.com/microsoft/Semi-supervised-learning)."
         )
     return program
 

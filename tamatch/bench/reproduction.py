@@ -68,7 +68,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     if not arguments.results.is_dir():
-        raise UsageError(f"--results {arguments.results} is not a folder. The page stays as it is.")
+        raise UsageError(
+            f"--results {arguments.results} is not a folder. The page was not changed."
+        )
     store = Store(arguments.results)
     folder = arguments.out.parent / "figures"
     if arguments.figures:

@@ -112,7 +112,7 @@ class Runner:
             return [error]
         except StorageError as error:
             raise StorageError(
-                f"{error} When there is room again, the same command goes on."
+                f"{error} When there is space again, the same command continues."
             ) from error
 
 
@@ -144,14 +144,14 @@ def begun_like(folder: RunFolder, wanted: Run) -> Run:
     one, two = start(begun.weights), start(wanted.weights)
     if one != two:
         raise UsageError(
-            f"{folder.path} was begun from {one}, and this command starts from {two}. Give it "
-            "another folder (--runs), or delete this one to start that run again."
+            f"{folder.path} was started from {one}, but this command starts from {two}. Use a "
+            "different --runs, or delete this folder to restart the run."
         )
     other = [name for name in asked if there[name] != asked[name]]
     if other:
         raise UsageError(
-            f"{folder.path} was begun with other settings ({', '.join(other)}). "
-            "Delete it to start that run again."
+            f"{folder.path} was started with different settings ({', '.join(other)}). Delete it to "
+            "restart the run."
         )
     return begun
 

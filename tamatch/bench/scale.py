@@ -29,7 +29,9 @@ def parse_scale(text: str) -> Fraction:
 
 def checked(scale: Fraction, given: str) -> Fraction:
     if not 0 < scale <= FULL:
-        raise UsageError(f"{given} is not between nothing and the full length of a run.")
+        raise UsageError(
+            f"{given} is out of range: it must be above 0 and at most the full length of a run."
+        )
     return scale
 
 

@@ -48,18 +48,18 @@ class Store:
             result: Result = parsed(read_json(path), Result)
         except UnknownField as field:
             raise DataError(
-                f"{path} was written by a newer version of tamatch: this one knows no {field}. "
-                "Update tamatch to read it."
+                f"{path} was written by a newer version of tamatch: this one does not know "
+                f"{field}. Update tamatch to read it."
             ) from None
         except (ValueError, TypeError):
-            raise DataError(f"{path} is damaged: delete it, and the run is made again.") from None
+            raise DataError(f"{path} is damaged. Delete it to repeat the run.") from None
         said = (
             result.setting, result.method, result.variant, result.seed, result.scale, result.recipe
         )  # fmt: skip
         variant = cell.variant.name if cell.variant else None
         named = (cell.setting.name, cell.method, variant, cell.seed, str(cell.scale), RECIPE)
         if said != named:
-            raise DataError(f"{path} holds the result of another run: {said}. Was it renamed?")
+            raise DataError(f"{path} contains the result of another run: {said}. Was it renamed?")
         return result
 
     def found(self, cells: Iterable[Cell]) -> dict[Cell, Result]:

@@ -91,8 +91,8 @@ def refuse_other_start(cells: Sequence[Cell], store: Store, weights: str | None)
         there = start(result.config.get("weights"))
         if there != asked:
             raise UsageError(
-                f"{store.path(cell)} started from {there}, and this command starts from {asked}. "
-                "Give it other folders (--results, --runs), or the weights of the results there."
+                f"{store.path(cell)} started from {there}, but this command starts from {asked}. "
+                "Use different --results and --runs, or the weights of the existing results."
             )
 
 

@@ -135,8 +135,9 @@ def refuse_two_starts(results: Mapping[Cell, Result], store: Store) -> None:
         one, two = (start(r.config.get("weights")) for r in (results[other], result))
         if one != two:
             raise DataError(
-                f"{store.path(other)} started from {one}, {store.path(cell)} from {two}: no table "
-                "mixes them. Keep the results of each start in a folder of its own (--results)."
+                f"{store.path(other)} started from {one}, {store.path(cell)} from {two}: a table "
+                "cannot mix them. Keep the results of different weights in separate folders "
+                "(--results)."
             )
 
 

@@ -26,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             parser.print_help()
             return 0
         if launch.processes() > 1 and arguments.command not in ("train", "resume"):
-            raise UsageError("torchrun is for `tamatch train` and `tamatch resume` alone.")
+            raise UsageError("torchrun works only with `tamatch train` and `tamatch resume`.")
         arguments.extra = extra
         status: int = arguments.run(arguments)
         return status

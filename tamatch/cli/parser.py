@@ -17,7 +17,7 @@ PLAIN = {  # what argparse says, in our words
     r"argument ([^:/]+)(/[^:]+)?: expected (one|at least one) argument": r"\1 needs a value",
     r"argument ([^:]+): invalid int value: (.*)": r"\1 takes a whole number, got \2",
     r"argument ([^:]+): invalid float value: (.*)": r"\1 takes a number, got \2",
-    r"argument ([^:]+): not allowed with argument (.*)": r"\1 and \2 exclude each other",
+    r"argument ([^:]+): not allowed with argument (.*)": r"\1 and \2 cannot be used together",
     r"argument ([^:/]+)(/[^:]+)?: ignored explicit argument (.*)": r"\1 takes no value, got \3",
     r"unrecognized arguments: (\S+).*": r"\1 is not an option",
     r"the following arguments are required: (.*)": r"\1 is missing",
@@ -37,7 +37,7 @@ class Parser(argparse.ArgumentParser):
         found, extra = super().parse_known_args(words, namespace)
         self._expect_commas(words, extra)
         if name := unquoted_name(words, extra):
-            raise UsageError(f"A name with spaces needs quotes: {shlex.quote(name)}.")
+            raise UsageError(f"a name with spaces must be quoted: {shlex.quote(name)}.")
         return found, extra
 
     def _expect_commas(self, words: list[str], extra: list[str]) -> None:
@@ -48,9 +48,9 @@ class Parser(argparse.ArgumentParser):
             numbers = {re.fullmatch(r"[\d.]+", value) is not None for value in joined.split(",")}
             over = len(values) > 1 and values[-1] in extra and len(numbers) == 1
             if over and self._takes_several(flag):
-                raise UsageError(f"{flag} takes its values with commas: {flag} {joined}.")
+                raise UsageError(f"{flag} takes comma-separated values: {flag} {joined}.")
             if "," in joined and numbers == {True} and self._takes_several(flag + "s"):
-                raise UsageError(f"{flag} takes one value. Several: {flag}s {joined}.")
+                raise UsageError(f"{flag} takes one value. For several, use {flag}s {joined}.")
 
     def _takes_several(self, flag: str) -> bool:
         action = self._option_string_actions.get(flag)
@@ -62,7 +62,7 @@ class Parser(argparse.ArgumentParser):
 
     def not_an_option(self, word: str) -> UsageError:
         """The error for a word that is left over."""
-        hint = self.near(word) or f" `{self.prog} --help` tells more."
+        hint = self.near(word) or f" See `{self.prog} --help`."
         bare = word.lstrip("-").partition("=")[0].lower()
         for action in self._get_positional_actions():
             if bare in (action.dest, str(action.metavar).lower()):
@@ -72,14 +72,14 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         for pattern, plain in PLAIN.items():
             message = re.sub(pattern, plain, message)
-        raise UsageError(f"{message}. `{self.prog} --help` tells more.")
+        raise UsageError(f"{message}. See `{self.prog} --help`.")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:
             return
         known = [*map(str, action.choices)]
         what = "command" if action.dest == "command" else action.option_strings[0]
-        hint = perhaps(str(value), known, most=1) or f" There is {', '.join(known)}."
+        hint = perhaps(str(value), known, most=1) or f" Available: {', '.join(known)}."
         raise UsageError(f"{what} {value} is unknown.{hint}")
 
 

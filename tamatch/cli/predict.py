@@ -31,7 +31,7 @@ def run(arguments: Namespace) -> int:
     from ..apply.predict import predict
 
     if arguments.csv and arguments.format == "jsonl":
-        raise UsageError("--csv writes CSV: use --out with --format jsonl.")
+        raise UsageError("--csv always writes CSV: for --format jsonl, use --out.")
     out = arguments.csv or arguments.out
     images = predict(
         arguments.path, arguments.images, out, null=arguments.null, top=arguments.top,

@@ -44,6 +44,6 @@ def not_here(words: list[str], path: Path, parser: Parser) -> UsageError:
         return parser.not_an_option(words[0])
     command = shlex.join(["tamatch", "train", "--from", str(path), *words])
     return UsageError(
-        f"{words[0]}: a run that goes on keeps its settings. `{command}` begins another from its "
+        f"{words[0]}: a resumed run keeps its settings. `{command}` starts a new run from its "
         "weights."
     )

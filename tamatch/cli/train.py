@@ -76,14 +76,14 @@ def given_options(arguments: Namespace) -> dict[str, Any]:
     table = given.get("labels", "")
     if table.isdecimal() and not os.path.exists(table):
         raise UsageError(
-            f"--labels takes a table of labels, got {table}. Perhaps you meant --labels-per-class "
-            f"{table}."
+            f"--labels takes a CSV file of labels, got {table}. Perhaps you meant "
+            f"--labels-per-class {table}."
         )
     words = iter(arguments.extra)
     for word in words:
         if not word.startswith("--"):
             hint = hint_at(word, arguments.parser)
-            raise UsageError(f"{word!r} is no option; options are --name value.{hint}")
+            raise UsageError(f"{word!r} is not an option; write options as --name value.{hint}")
         name, equals, value = word[2:].partition("=")
         if name in OUT:
             raise UsageError(f"{word} is not an option. Perhaps you meant --out (run folder).")

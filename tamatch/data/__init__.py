@@ -80,13 +80,15 @@ def own_path(name: str | Path) -> Path:
     path = path_of(name, "data takes a name, a folder or a file")
     if not os.path.exists(path):  # unlike Path.exists, false for a name no file can have
         hint = perhaps(str(name), DATASETS, most=1) or f" Known: {', '.join(DATASETS)}."
-        raise UsageError(f"--data {name} is neither a data set's name nor a folder.{hint}")
+        raise UsageError(f"--data {name} is neither a known data set nor a folder.{hint}")
     from .decode import SUFFIXES  # and with it Pillow, which not every command needs
     from .wrong_folder import refuse_run
 
     if path.is_file() and path.suffix.lower() in SUFFIXES:
-        raise UsageError(f"--data {name} is one image. Give the folder that holds the classes.")
+        raise UsageError(
+            f"--data {name} is a single image. Give the folder that contains the class folders."
+        )
     if path.is_file() and path.suffix.lower() in ARCHIVES:
-        raise UsageError(f"--data {name} is an archive. Unpack it, and give the folder.")
+        raise UsageError(f"--data {name} is an archive. Unpack it and give the folder.")
     refuse_run(path)
     return path

@@ -42,15 +42,16 @@ def locate(root: Path | None, name: str, candidates: Sequence[str], archive: Arc
             if path.exists():
                 return path
     raise DataError(
-        f"{name} is not in {folder} (looked for {', '.join(candidates)}). " + how(archive, folder)
+        f"{name} not found in {folder} (looked for {', '.join(candidates)}). "
+        + how(archive, folder)
     )
 
 
 def how(archive: Archive, folder: Path) -> str:
     """Where to get an archive and where to put it."""
     return (
-        f"Get {archive.url} (MD5 {archive.md5}) and put it into {folder}, or let "
-        f"`tamatch check {archive.name} --root {shlex.quote(str(folder))} --download` do so."
+        f"Download {archive.url} (MD5 {archive.md5}) to {folder}, or run `tamatch check "
+        f"{archive.name} --root {shlex.quote(str(folder))} --download`."
     )
 
 
@@ -92,4 +93,7 @@ def members(path: Path, wanted: Sequence[str]) -> Iterator[tuple[str, IO[bytes]]
                 missing.remove(name)
                 yield name, content
     if missing:
-        raise DataError(f"{path} lacks {', '.join(sorted(missing))}.")
+        raise DataError(
+            f"{path} is incomplete: {', '.join(sorted(missing))} not found in it. Download it "
+            "again."
+        )

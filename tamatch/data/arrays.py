@@ -63,8 +63,8 @@ def read(path: Path, size: int | None = None) -> DataSet:
         arrays = read_npz(path)
     except ValueError as error:
         raise DataError(
-            f"{path} cannot be read: it is no .npz file of plain arrays, or it is damaged "
-            f"({error}). `numpy.savez` writes them."
+            f"{path} cannot be read: it is damaged or not an .npz file of plain arrays ({error}). "
+            "Write it with `numpy.savez`."
         ) from None
     if not {"images", "labels"} <= arrays.keys():
         raise DataError(f"{path} needs the arrays images and labels, found {', '.join(arrays)}.")
@@ -88,8 +88,8 @@ def _test_part(
     pixels = _pixels(images, "test_images")
     if pixels.shape[1:] != like[1:]:
         raise DataError(
-            f"test_images are {pixels.shape[1]} × {pixels.shape[2]}, images "
-            f"{like[1]} × {like[2]}. They must have one size."
+            f"test_images are {pixels.shape[1]} × {pixels.shape[2]}, but images are {like[1]} × "
+            f"{like[2]}. They must have the same size."
         )
     return pixels, _labels(labels, len(pixels), "test_labels")
 
@@ -103,7 +103,7 @@ def _pixels(images: npt.NDArray[Any], name: str) -> Pixels:
         raise DataError(f"{name} must be (N, H, W) or (N, H, W, 1 or 3), got {images.shape}.")
     if np.issubdtype(images.dtype, np.floating):
         if not (np.isfinite(images).all() and images.min() >= 0 and images.max() <= 1):
-            raise DataError(f"{name} are floats, which must lie in 0 … 1. Divide them by 255.")
+            raise DataError(f"{name} are floats and must be in 0 … 1. Divide them by 255.")
         images = np.rint(images * 255).astype(np.uint8)
     if images.dtype != np.uint8:
         raise DataError(f"{name} must be bytes (uint8) or floats in 0 … 1, got {images.dtype}.")
@@ -113,7 +113,9 @@ def _pixels(images: npt.NDArray[Any], name: str) -> Pixels:
 def _labels(labels: npt.NDArray[Any], count: int, name: str) -> Indices:
     labels = np.asarray(labels)
     if labels.shape != (count,) or not np.issubdtype(labels.dtype, np.integer):
-        raise DataError(f"{name} must be {count} integers, got {labels.dtype} {labels.shape}.")
+        raise DataError(
+            f"{name} must be {count} integers, one per image; got {labels.dtype} {labels.shape}."
+        )
     if labels.min() < UNKNOWN:
         raise DataError(f"{name} must be 0 or more, or {UNKNOWN} for unlabelled images.")
     return labels.astype(np.int64)

@@ -71,8 +71,8 @@ def open_or_build(key: str, size: int, build: Callable[[Path], Facts]) -> Entry:
                 shutil.rmtree(working, ignore_errors=True)
         except OSError as error:
             raise DataError(
-                f"the image cache {folder} cannot be written: {error.strerror or error}. "
-                "Make room, or set TAMATCH_CACHE to another folder."
+                f"the image cache {folder} cannot be written: {error.strerror or error}. Free some "
+                "space, or set TAMATCH_CACHE to another folder."
             ) from error
     images = PixelFile(place / PIXELS, size).open()
     return Entry(place, images, np.load(place / DIGESTS), facts)

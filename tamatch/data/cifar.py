@@ -83,8 +83,8 @@ def _check_counts(path: Path, labels: Indices, expected: int, classes: int) -> N
     counts = np.bincount(labels, minlength=classes)
     if len(counts) != classes or (counts != expected).any():
         raise DataError(
-            f"{path} is not the published data: {expected} images of each of {classes} classes are "
-            f"expected, found {counts.min()} to {counts.max()} of {len(counts)}. Unpack it again."
+            f"{path} is not the published data: expected {expected} images of each of {classes} "
+            f"classes, found {counts.min()} to {counts.max()} of {len(counts)}. Unpack it again."
         )
 
 
@@ -100,7 +100,10 @@ def _python_batch(cifar: Cifar, content: bytes, where: str) -> tuple[Pixels, Ind
 
 def _binary_batch(cifar: Cifar, content: bytes, where: str) -> tuple[Pixels, Indices]:
     if len(content) % (cifar.label_bytes + PIXELS):
-        raise DataError(f"{where} is cut off: {len(content)} bytes are no whole number of images.")
+        raise DataError(
+            f"{where} is truncated: {len(content)} bytes is not a whole number of images. Unpack "
+            "it again."
+        )
     rows = np.frombuffer(content, np.uint8).reshape(-1, cifar.label_bytes + PIXELS)
     labels = rows[:, cifar.label_bytes - 1].astype(np.int64)
     return _planes_last(rows[:, cifar.label_bytes :]), labels

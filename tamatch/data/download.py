@@ -33,7 +33,7 @@ def download(name: str, root: Path | None = None, progress: OnProgress | None = 
     bytes.
     """
     if name not in ARCHIVES:
-        raise UsageError(f"--download knows {', '.join(ARCHIVES)}; {name} is not fetched.")
+        raise UsageError(f"--download supports only {', '.join(ARCHIVES)}; got {name}.")
     archive, folder = ARCHIVES[name], data_root(root)
     target = folder / archive.file
     if target.is_file() and md5(target) == archive.md5:
@@ -48,16 +48,16 @@ def download(name: str, root: Path | None = None, progress: OnProgress | None = 
             found = _copy(answer, file, int(answer.headers.get("Content-Length") or 0), progress)
         if found != archive.md5:
             raise DataError(
-                f"{archive.url} gave a file with the MD5 {found}, expected {archive.md5}. "
-                "It was deleted; try again later."
+                f"the file downloaded from {archive.url} has the MD5 {found}, expected "
+                f"{archive.md5}. It was deleted; try again later."
             )
         part.replace(target)
     except (OSError, HTTPException) as error:
         if isinstance(error, HTTPError):
             error.close()  # it is an open answer, too
         raise DataError(
-            f"{archive.url} cannot be fetched ({getattr(error, 'reason', None) or error}). "
-            f"Get it (MD5 {archive.md5}) by other means and put it into {folder}."
+            f"{archive.url} cannot be downloaded ({getattr(error, 'reason', None) or error}). "
+            f"Download it (MD5 {archive.md5}) by other means and put it into {folder}."
         ) from None
     finally:
         part.unlink(missing_ok=True)

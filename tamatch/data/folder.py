@@ -36,7 +36,7 @@ def read(place: Path, size: int | None = None, progress: OnProgress | None = Non
     unreadable = [(listing.name(images[i].path), reason) for i, reason in decoded.unreadable]
     skipped = sorted(listing.skipped + unreadable)
     if not len(decoded.images):
-        raise DataError(f"none of the images in {place} can be read." + _first_reasons(skipped))
+        raise DataError(f"no image in {place} can be read." + _first_reasons(skipped))
 
     classes = tuple(sorted(listing.labels))
     number = {label: c for c, label in enumerate(classes)}
@@ -76,16 +76,19 @@ def _median_side(files: Sequence[str]) -> float | None:
 
 def _no_images(place: Path, hint: str) -> str:
     if table := table_of(place):
-        return f"{table} lists no image that is there. Names are looked for in {table.parent}."
+        return (
+            f"no image listed in {table} was found. File names are relative to the folder of the "
+            f"table ({table.parent})."
+        )
     listed = "a labels.csv with the columns file_name,label"
     if holds_images(os.fspath(place)):
         return (
-            f"{place} holds images, but no folders of classes. Make one for each class with a few "
-            f"of its images, and move all others to {place / 'unlabelled'}; or write {listed}."
+            f"{place} contains images, but no class folders. Create one folder per class with a "
+            f"few of its images, and move all others to {place / 'unlabelled'}; or write {listed}."
             + (f" {hint}" if hint else "")
         )
     return (
-        f"{place} holds no images in folders of classes. Expected: {place}/<class>/*.jpg and "
+        f"{place} contains no images in class folders. Expected: {place}/<class>/*.jpg and "
         f"{place}/unlabelled/*.jpg, or {listed}."
     )
 

@@ -47,8 +47,8 @@ def refuse_table_inside(table: Path, data: Path) -> None:
     of_a_part = where.parent == root and where.name.lower() in PART_NAMES
     if table.name in TABLES and (where == root or of_a_part) and data.is_dir():
         raise UsageError(
-            f"--labels {table} lies in the data folder, where a {table.name} replaces the class "
-            "folders. Put it elsewhere, or give it another name."
+            f"--labels {table} is in the data folder, where a {table.name} replaces the class "
+            "folders. Move it elsewhere, or rename it."
         )
 
 
@@ -56,8 +56,8 @@ def known_rows(data: DataSet, table: Path, place: Path) -> dict[int, Row]:
     """Image and line of every line about one that can be used; each must fit the data."""
     if not data.given_labels:
         raise UsageError(
-            f"--labels adds to the labels of your own images, and {data.name} has all of its own. "
-            "How many of them a run sees is set by --labels-per-class."
+            f"--labels adds labels to your own images, but {data.name} is already fully labelled. "
+            "To set how many of its labels a run uses, give --labels-per-class."
         )
     images = {name: i for i, name in enumerate(data.files)}
     unusable = {name for name, _ in data.skipped}
@@ -83,11 +83,11 @@ def _no_image(data: DataSet, name: str, images: Mapping[str, int]) -> str:
     """The likeliest mistake is a name without its folder."""
     alike = [file for file in images if posixpath.basename(file) == posixpath.basename(name)]
     hint = f" Perhaps you meant {' or '.join(alike[:NEAR])}." if alike else ""
-    return f"{data.name} has no image {name}.{hint} Names are relative to {data.name}."
+    return f"{data.name} has no image {name}.{hint} File names are relative to {data.name}."
 
 
 def _no_class(data: DataSet, label: str) -> str:
     return (
-        f'"{label}" is no class of {data.name}.{perhaps(label, data.classes, NEAR)} '
-        f"A new class needs a folder of its own; known: {', '.join(data.classes)[:200]}."
+        f'"{label}" is not a class of {data.name}.{perhaps(label, data.classes, NEAR)} '
+        f"A new class needs its own folder; known classes: {', '.join(data.classes)[:200]}."
     )

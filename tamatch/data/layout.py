@@ -129,10 +129,10 @@ def _parts_in(folder: str) -> dict[str, str]:
     }
     if len(named) - len(parts) > 1:
         raise DataError(
-            f"{folder} has {_in_words(named.keys() - parts.keys())}, named like parts of the data, "
-            f"beside {_in_words(others)}. A part has a folder for each class in it, and stands "
-            "beside the classes, or with other parts and unlabelled alone. Move what does not "
-            "belong there, or rename it."
+            f"{folder} has folders named like splits ({_in_words(named.keys() - parts.keys())}) "
+            f"next to {_in_words(others)}. A split contains one folder per class, and may be next "
+            "to class folders, or next to other splits and unlabelled only. Move or rename the "
+            "other folders."
         )
     return parts
 
@@ -179,15 +179,15 @@ def _from_table(listing: Listing, table: Path, part: str | None, alone: bool = F
         path, label = os.path.join(folder, row.name), printable(known_label(row.label))
         first = row.name.split(os.sep, 1)[0]
         if os.path.isabs(row.name) or first == os.pardir:
-            listing.skipped.append((printable(row.name), f"lies outside {folder}"))
+            listing.skipped.append((printable(row.name), f"outside {folder}"))
             continue
         named.add(path)
         if label:
             listing.labels.add(label)
         if not os.path.lexists(path):
-            listing.skipped.append((listing.name(path), f"listed in {table.name} but not there"))
+            listing.skipped.append((listing.name(path), f"listed in {table.name} but not found"))
         elif not path.lower().endswith((*SUFFIXES, *FOREIGN)):
-            listing.skipped.append((listing.name(path), "no image by its name"))
+            listing.skipped.append((listing.name(path), "not an image by its file name"))
         else:
             role = row.part or parts.get(first, part or "train")
             role = "unlabelled" if role == "train" and not label else role

@@ -46,9 +46,9 @@ def read_split(path: Path, data: DataSet) -> Split:
         name = row["image"]
         i = position.get(name)
         if i is None:
-            raise DataError(f"{path} lists {name}, which {data.name} no longer has.")
+            raise DataError(f"{path} lists {name}, which is no longer in {data.name}.")
         if hashes[i] != row["hash"]:
-            raise DataError(f"{path}: the image {name} has changed since.")
+            raise DataError(f"{path}: the image {name} has changed since the run.")
         found[row["role"]].append(i)
     return Split(**{role: _indices(found[role]) for role in ROLES})
 

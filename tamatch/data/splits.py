@@ -38,7 +38,7 @@ class SplitPlan:
         if not 0 <= self.seed < SEEDS:
             raise UsageError(f"--seed must lie in 0 … {SEEDS - 1}, got {self.seed}.")
         if self.labels_per_class is not None and self.head_labelled is not None:
-            raise UsageError("--labels-per-class and --head-labelled exclude each other.")
+            raise UsageError("--labels-per-class and --head-labelled cannot be used together.")
         if self.gamma != 1 and self.head_labelled is None:
             raise UsageError("--gamma needs --head-labelled, the size of the largest class.")
         if self.gamma_unlabelled is not None and self.head_unlabelled is None:
@@ -176,13 +176,13 @@ def _validating(name: str, count: int, alike: Indices, apart: Mask, past: Past |
             away.append(numbers[i])
     if held < count:
         why, cure = (
-            ("--from has learnt the others", "label more, or train without --from")
+            ("the run of --from was trained on the others", "label more, or train without --from")
             if learnt.any()
-            else ("the others have copies to learn from", "or label more")
+            else ("the others have copies among the training images", "or label more")
         )
         raise DataError(
-            f'class "{name}": {held} of its {len(alike)} labelled images can be held out, as '
-            f"{why}, and --validation-per-class asks for {count}. Ask for fewer, {cure}."
+            f'class "{name}": only {held} of its {len(alike)} labelled images can be held out, as '
+            f"{why}, but --validation-per-class is {count}. Request fewer, {cure}."
         )
     return np.isin(alike, away)
 
@@ -205,8 +205,8 @@ def _counts(data: DataSet, plan: SplitPlan) -> tuple[list[int | None], list[int 
     if plan.head_unlabelled is not None:
         if data.train_in_pool or (data.labels[_unlabelled_images(data)] == UNKNOWN).any():
             raise DataError(
-                f"--head-unlabelled needs the label of every image of the pool, but {data.name} "
-                "has images without one. Leave it out."
+                f"--head-unlabelled needs a label for every image of the pool, but {data.name} has "
+                "unlabelled images. Leave the option out."
             )
         own = plan.gamma if plan.gamma_unlabelled is None else plan.gamma_unlabelled
         pool = _tail(data, "gamma-unlabelled", plan.head_unlabelled, own)
@@ -217,8 +217,8 @@ def _tail(data: DataSet, option: str, head: int, gamma: float) -> list[int | Non
     counts: list[int | None] = [*long_tail(head, gamma, len(data.classes))]
     if 0 in counts:
         raise DataError(
-            f"--{option} {gamma:g} with {head} images of the largest class leaves none of class "
-            f'"{data.classes[counts.index(0)]}". Ask for more, or for a smaller imbalance.'
+            f"--{option} {gamma:g} with {head} images in the largest class leaves none for class "
+            f'"{data.classes[counts.index(0)]}". Use more images, or a smaller imbalance.'
         )
     return counts
 
@@ -227,12 +227,12 @@ def _check_classes(data: DataSet) -> None:
     """There must be something to tell apart."""
     if not data.classes:
         raise DataError(
-            f"{data.name} has no labelled image. Label a few of each class: in a folder for "
-            "each, or in a table with the columns file_name,label."
+            f"{data.name} has no labelled images. Label a few of each class: in one folder per "
+            "class, or in a table with the columns file_name,label."
         )
     if len(data.classes) == 1:
         raise DataError(
-            f'{data.name} has one class, "{data.classes[0]}": there is nothing to tell apart. '
+            f'{data.name} has only one class, "{data.classes[0]}", and at least two are needed. '
             f"{data.hint or 'Add a folder for each other class.'}"
         )
 
@@ -244,19 +244,19 @@ def _check_supply(data: DataSet, plan: SplitPlan, c: int, own: int, taken: int, 
         train = data.labels[data.part("train")]
         known = ", ".join(f"{k} {int((train == i).sum())}" for i, k in enumerate(data.classes))
         raise DataError(
-            f'class "{name}" has no labelled image ({known[:200]}). '
-            "Add at least 1, or remove the class."
+            f'class "{name}" has no labelled images ({known[:200]}). '
+            "Label at least one, or remove the class."
         )
     if own < end or own < taken:
         raise DataError(
             f'class "{name}" has {own} labelled images in {data.name}, '
-            f"{max(taken, end)} are asked for. Ask for fewer, or add some."
+            f"but {max(taken, end)} are requested. Request fewer, or label more."
         )
     if taken <= plan.validation_per_class:
         raise DataError(
             f'class "{name}" has {taken} labelled image{"s" * (taken != 1)}: '
-            f"--validation-per-class {plan.validation_per_class} would leave none to learn from. "
-            "Ask for fewer, or add some."
+            f"--validation-per-class {plan.validation_per_class} would leave none for training. "
+            "Request fewer, or label more."
         )
 
 

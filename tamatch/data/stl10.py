@@ -113,4 +113,6 @@ def _images(file: IO[bytes], count: int) -> Pixels:
 
 def _check(where: Path, right: bool) -> None:
     if not right:
-        raise DataError(f"{where} does not hold what STL-10's publisher says. Unpack it again.")
+        raise DataError(
+            f"{where} does not match what STL-10's publisher describes. Unpack it again."
+        )

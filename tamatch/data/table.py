@@ -58,7 +58,7 @@ def read_table(path: Path, folder: str | None = None) -> list[Row]:
                     refuse_contradiction(path, found.setdefault(row.name, row), row)
             return list(found.values())
     except UnicodeDecodeError:
-        raise DataError(f"{path} is not in UTF-8. Save it as CSV in UTF-8.") from None
+        raise DataError(f"{path} is not encoded in UTF-8. Save it as CSV in UTF-8.") from None
     except (OSError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"{path} cannot be read as CSV: {reason}.") from None
@@ -84,8 +84,8 @@ def _row(path: Path, name: str, label: str, split: str, line: int) -> Row:
     part = split.lower()
     if part and part not in PART_OF:
         raise DataError(
-            f'{path}, line {line}: the {SPLIT} "{split}" is not known. It may be train, val, test '
-            "or unlabelled; give the column another name if it is about something else."
+            f'{path}, line {line}: unknown {SPLIT} "{split}". Expected train, val, test or '
+            "unlabelled; rename the column if it means something else."
         )
     without = label.lower() in UNLABELLED or part in UNLABELLED
     return Row(name, "" if without else label, PART_OF.get(part), line)

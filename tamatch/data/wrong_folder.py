@@ -20,16 +20,16 @@ def refuse_run(place: Path) -> None:
     if RunFolder(place).holds_run() or (place / SEEDS).is_file():
         path = shlex.quote(str(place))
         raise UsageError(
-            f"--data {place} is the folder of a run, not of images. `tamatch report {path}` tells "
-            f"what came of it, `tamatch resume {path}` goes on with it."
+            f"--data {place} is a run folder, not an image folder. `tamatch report {path}` shows "
+            f"its results, `tamatch resume {path}` continues it."
         )
     if table_of(place):
         return  # which lists the images, so that a run may lie beside them
     for record in sorted(place.glob("*/run.json")):
         if RunFolder(record.parent).holds_run():
             raise UsageError(
-                f"--data {place} has the run {record.parent} in it, where each folder is a class. "
-                "Name a folder that holds images alone, or move the run elsewhere."
+                f"--data {place} contains the run {record.parent}, but every folder in it must be "
+                "a class. Give a folder that contains only images, or move the run elsewhere."
             )
 
 
@@ -47,7 +47,10 @@ def hint_inside(place: Path) -> str:
         return ""
     named = ", ".join(sorted(classes))[:SHOWN]
     if aside := [name for name, _ in folders_in(os.fspath(place)) if name.lower() in UNLABELLED]:
-        return f"Perhaps the classes are {named}: move these from {inner} to where {aside[0]} is."
+        return (
+            f"Perhaps the classes are {named}: move these folders from {inner} to {place}, next to "
+            f"{aside[0]}."
+        )
     return f"Perhaps you meant {inner}, which has the classes {named}."
 
 
@@ -78,4 +81,4 @@ def hint_above(place: Path) -> str:
         return ""
     if len(beside) < 2 or not holds_images(os.fspath(place)):
         return ""
-    return f"Perhaps you meant {above}, in which {place.resolve().name} is one of several folders."
+    return f"Perhaps you meant {above}, where {place.resolve().name} is one of several folders."

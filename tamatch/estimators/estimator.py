@@ -159,7 +159,7 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         images = are_images(X)
         if images != isinstance(self.learner_, ImageLearner):
             kinds = ("images", "vectors") if images else ("vectors", "images")
-            raise ValueError("X holds {}, but this classifier was fitted on {}.".format(*kinds))
+            raise ValueError("X contains {}, but this classifier was fitted on {}.".format(*kinds))
         X = validate_data(self, X, reset=False, **_accepted(images))
         with _errors_of_values():
             return self.learner_.probabilities(X)
@@ -193,7 +193,9 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         values = {**fixed, "method": method, "seed": int(seed), **given, **options}
         for name in FOR_IMAGES if side is None else ():
             if name in values:
-                raise UsageError(f"{name}=… is for images, and X holds rows of numbers.")
+                raise UsageError(
+                    f"{name}=… is for images, but X contains rows of numbers. Leave it out."
+                )
         if side is None or self.weights is None:
             chosen = FRESH
         else:
@@ -282,9 +284,9 @@ def check_options(options: dict[str, Any]) -> None:
     """Those of a run must not contradict the parameters, or hide labels that were given."""
     for name in options:
         if name == "from" or (name in RUN_OPTIONS and name not in IN_OPTIONS):
-            hint = f" {name} is a parameter of its own." if name in TRAINING else ""
+            hint = f" Pass {name} as a parameter of the classifier." if name in TRAINING else ""
             raise UsageError(
-                f"options takes no {name}: it takes the method's own and "
+                f"options does not take {name}: it takes the options of the method and "
                 f"{', '.join(IN_OPTIONS)}.{hint}"
             )
 

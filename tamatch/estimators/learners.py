@@ -146,8 +146,8 @@ def train(engine: Engine) -> History:
             if engine.done % every == 0 or engine.done == engine.pace.steps:
                 if (bad := int(engine.guard.count)) > ALLOWED:
                     raise NumericError(
-                        f"{bad} steps gave values that are not finite, near step {engine.done}. "
-                        "Likely the learning rate is too high: try a smaller lr."
+                        f"{bad} steps gave non-finite values near step {engine.done}. The "
+                        "learning rate is probably too high: try a smaller lr."
                     )
                 history.append({"step": engine.done, **engine.meter.read()})
     return history

@@ -54,10 +54,10 @@ def choose_cut(
             return cut
     best = max(tried, key=lambda cut: cut.precision)
     raise DataError(
-        f"no confidence supports --precision {precision:g}: from {best.confidence:.4f} on, "
-        f"{best.right:,} of {best.images:,} {kind} are right, which shows "
-        f"{best.precision:.4f} at most. More {kind} or a better model are needed; "
-        "--min-confidence sets a cut without a promise."
+        f"no confidence threshold guarantees --precision {precision:g}: from {best.confidence:.4f} "
+        f"on, {best.right:,} of {best.images:,} {kind} are classified correctly, which guarantees "
+        f"at most {best.precision:.4f}. More {kind} or a better model is needed; --min-confidence "
+        "sets a threshold without a guarantee."
     )
 
 

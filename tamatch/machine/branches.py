@@ -45,8 +45,9 @@ def recorded(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream | None) -> I
         if is_out_of_memory(error):
             raise
         raise UsageError(
-            f"a training step cannot be recorded as a CUDA graph: {first_cause(error)}. Train with "
-            "--no-graph, which takes longer; if method and net are tamatch's own, please report it."
+            f"a training step cannot be captured as a CUDA graph: {first_cause(error)}. Train with "
+            "--no-graph, which is slower; if the method and the net are built in, please report "
+            "this."
         ) from error
 
 

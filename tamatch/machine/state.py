@@ -29,8 +29,8 @@ def in_place(module: nn.Module, what: str) -> Iterator[None]:
     after = dict(module.named_buffers())
     for name in (n for n in {**buffers, **after} if after.get(n) is not buffers.get(n)):
         raise UsageError(
-            f"{what}: its buffer {name} is replaced in a step. Averages, checkpoints and recorded "
-            "steps hold on to the tensor that __init__ registers: write into that one, with "
+            f"{what}: its buffer {name} is replaced in a step. Weight averages, checkpoints and "
+            "CUDA graphs use the tensor that __init__ registers: write into it, with "
             f"`self.{leaf(name)}.copy_(…)` or as in `self.{leaf(name)}.mul_(0.9).add_(…)`."
         )
     for place, part in module.named_modules():
@@ -40,8 +40,8 @@ def in_place(module: nn.Module, what: str) -> Iterator[None]:
             if is_number(value) and is_number(before) and before is not value and before != value:
                 raise UsageError(
                     f"{what}: its number {place + '.' if place else ''}{name} changes in a step. "
-                    "It is not saved, and stands still where steps are recorded: make it a buffer "
-                    f"and write into that, as in `self.{name}.add_(1)`."
+                    "It is not saved, and keeps its first value in a CUDA graph: make it a buffer "
+                    f"and write into it, as in `self.{name}.add_(1)`."
                 )
 
 

@@ -139,7 +139,7 @@ def register(method: AnyMethod) -> str:
 
     if not (isinstance(method, type) and issubclass(method, Method)):
         raise UsageError(
-            "method takes a name, FILE.py:CLASS, or a class that is a tamatch.Method; got "
+            "method takes a name, FILE.py:CLASS, or a subclass of tamatch.Method; got "
             f"{usercode.called(method)}."
         )
     name = usercode.name_of(method)
@@ -152,9 +152,11 @@ def stand_in(name: str, method: AnyMethod | None) -> None:
     if method is None or method == name:
         return
     if not is_own(name):
-        raise UsageError(f"--method is for runs with a method of your own; this one has {name}.")
+        raise UsageError(
+            f"--method works only for runs with your own method; this one uses {name}."
+        )
     if isinstance(method, str) and not is_own(method):
-        raise UsageError(f"--method {method}: that of this run is your own; give FILE.py:CLASS.")
+        raise UsageError(f"--method {method}: this run uses your own method; give FILE.py:CLASS.")
     CUSTOM[name] = own_class(register(method))
 
 
@@ -167,11 +169,11 @@ def own_class(name: str) -> type[Method]:
         return CUSTOM[name]
     if name.startswith(usercode.HANDED):
         raise UsageError(
-            f"the method {name} was handed over in Python, and nothing here has it: give the class "
-            "itself, or --method FILE.py:CLASS."
+            f"the method {name} was passed as a Python class, which is not available here. Pass "
+            "the class again, or use --method FILE.py:CLASS."
         )
     file, _, cls = name.rpartition(":")
     found = usercode.find("--method", name)  # anew, if the file has changed
     if not (isinstance(found, type) and issubclass(found, Method)):
-        raise UsageError(f"--method {name}: {file} has no class {cls} that is a tamatch.Method.")
+        raise UsageError(f"--method {name}: {file} has no class {cls} derived from tamatch.Method.")
     return found

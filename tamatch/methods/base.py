@@ -95,8 +95,8 @@ def gradient_of(value: Tensor, images: Tensor) -> Tensor:
     gradient = torch.autograd.grad(value, images, allow_unused=True)[0] if reached else None
     if gradient is None:
         raise UsageError(
-            "this method follows the gradient of the images, and none comes back through the net: "
-            "a part of it that is frozen must not be under torch.no_grad()."
+            "this method needs the gradient with respect to the images, but none flows back "
+            "through the net. Do not run frozen parts of the net under torch.no_grad()."
         )
     return gradient
 

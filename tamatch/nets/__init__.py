@@ -145,10 +145,10 @@ def of_model(name: str, net: AnyNet | None, place: Path) -> str:
     if not is_own(name):
         if net is None or net == name:
             return name
-        raise UsageError(f"--net is for models with a net of your own, and {place} has {name}.")
+        raise UsageError(f"--net works only for models with your own net; {place} uses {name}.")
     if net is None:
         raise UsageError(
-            f"the net of {place} is code of your own ({name}), which is not kept with a model and "
-            "never run unasked. Name it: --net FILE.py:NAME, or net=… in Python."
+            f"the net of {place} is your own code ({name}), which is not saved with the model and "
+            "is not run unless you name it: --net FILE.py:NAME, or net=… in Python."
         )
     return register(net)

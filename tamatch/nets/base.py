@@ -44,9 +44,9 @@ class Net(nn.Module):
     def depth_of(self, parameter: str) -> tuple[int, int]:
         """The layer a parameter belongs to, counted from the stem (0), and the head's layer."""
         raise UsageError(
-            "--layer-decay needs the depth of each layer, which this net does not tell: give it a "
-            "method depth_of(name) that returns the layer of a parameter and that of the head, or "
-            "use --layer-decay 1."
+            "--layer-decay needs the depth of each layer, which this net does not provide: give "
+            "it a method depth_of(name) that returns the layer of a parameter and that of the "
+            "head, or use --layer-decay 1."
         )
 
     def loadable(self) -> nn.Module:

@@ -63,7 +63,7 @@ def share_norms(method: nn.Module) -> None:
         if type(norm) is not nn.BatchNorm2d or norm.momentum is None or not norm.affine:
             raise UsageError(
                 f"{name} is a {type(norm).__name__}, which would normalise the images of each "
-                "process by themselves. Train this net in one process."
+                "process separately. Train this net in one process."
             )
         norm.__class__ = BatchNorm2d
 

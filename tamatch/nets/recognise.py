@@ -19,8 +19,8 @@ from .weight_names import to_timm_names
 from .weights import fit, plain_name
 
 ADVICE = (
-    "Name the net: --net NAME (`tamatch nets` lists them; timm/NAME is any of the timm package), "
-    "or --net FILE.py:NAME for one of your own."
+    "Specify the net: --net NAME (`tamatch nets` lists them; timm/NAME is any net of the timm "
+    "package), or --net FILE.py:NAME for your own."
 )
 OTHER = re.compile(r"(blocks|patch_embed|norm_pre|stages)\.|(reg|dist)_token")  # parts of a body
 MAY_LACK = re.compile(r"head\.|stem\.bias$|.*\.num_batches_tracked$")
@@ -64,7 +64,7 @@ def recognise(path: Path) -> Recognised:
     elif "stages.0.0.conv1.weight" in shapes:
         found = residual({plain_name(k): v for k, v in tensors.items()})
     else:
-        raise UsageError(f"{path}: no net of ours has such weights: {some(tensors)}. {ADVICE}")
+        raise UsageError(f"{path}: the weights match no built-in net: {some(tensors)}. {ADVICE}")
     check(found, tensors, path)
     return found
 
@@ -79,9 +79,9 @@ def transformer(shapes: Mapping[str, tuple[int, ...]], path: Path) -> Recognised
     if name is None or grid < 1 or grid**2 != positions:
         known = ", ".join(f"{k} {w} and {d}" for k, (w, d, _) in SHAPES.items())
         raise UsageError(
-            f"{path} holds a transformer of width {width}, depth {depth} and "
-            f"{positions + 1} positions; there are {known}, with a class token and a square of "
-            f"patches. {ADVICE}"
+            f"{path} contains a transformer of width {width}, depth {depth} and {positions + 1} "
+            f"positions. Supported widths and depths: {known}, with a class token and a square "
+            f"grid of patches. {ADVICE}"
         )
     return Recognised(f"vit_{name}_p{patch}_{grid * patch}", grid * patch, patch)
 
@@ -106,7 +106,9 @@ def check(found: Recognised, tensors: Mapping[str, Tensor], path: Path) -> None:
     wrong = {"of other shapes": list(report.misfits), "missing": missing, "left over": extra}
     if any(wrong.values()):
         said = "; ".join(f"{what}: {', '.join(v[:SHOWN])}" for what, v in wrong.items() if v)
-        raise UsageError(f"{path} looks like {found.net}, but is another net ({said}). {ADVICE}")
+        raise UsageError(
+            f"{path} looks like {found.net}, but is a different net ({said}). {ADVICE}"
+        )
 
 
 def blocks_in(names: Mapping[str, object], part: str) -> int:

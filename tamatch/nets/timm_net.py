@@ -21,8 +21,8 @@ def build(name: str, classes: int, size: int) -> TimmNet:
         timm = importlib.import_module("timm")
     except ImportError as error:
         raise UsageError(
-            f"{name} needs the timm package, which cannot be imported here ({error}); "
-            "`pip install timm`, or choose a net that `tamatch nets` lists."
+            f"{name} needs the timm package, which cannot be imported ({error}). Run `pip install "
+            "timm`, or choose a net that `tamatch nets` lists."
         ) from error
     wanted = name.removeprefix("timm/")
     if not timm.is_model(wanted):

@@ -46,7 +46,7 @@ def checked_net(model: nn.Module, what: str, classes: int, size: int) -> Net:
         head_name = None  # it is for predictions alone
     shown = as_out(found, trial, head_name)
     if not shown.logits.requires_grad:
-        raise UsageError(f"{what}: nothing in it can learn. Its output has no gradient.")
+        raise UsageError(f"{what}: its output has no gradient, so nothing in it can be trained.")
     check_state(model, what)
     if isinstance(model, Net):
         return model
@@ -103,13 +103,13 @@ def check(found: Any, what: str, classes: int, size: int, when: str = "") -> Non
         shown = " and ".join(map(described, tensors))
         raise UsageError(
             f"{what} returns {shown} for {IMAGES} images of 3 × {size} × {size}{when}; expected "
-            f"are logits, a tensor of {IMAGES} × {classes} floats."
+            f"logits, a tensor of {IMAGES} × {classes} floats."
         )
     logits = tensors[0].detach()
     if bool((logits >= 0).all()) and bool((logits.sum(-1) - 1).abs().max() < 1e-4):
         raise UsageError(
-            f"{what} returns probabilities{when}: its rows sum to 1. Logits are expected: leave "
-            "the softmax at its end out."
+            f"{what} returns probabilities{when}: its rows sum to 1. Expected logits: remove the "
+            "softmax at its end."
         )
 
 
@@ -131,6 +131,6 @@ def check_state(model: nn.Module, what: str) -> None:
     for name, value in model.state_dict().items():
         if not isinstance(value, Tensor):
             raise UsageError(
-                f"{what}: {name} in its state_dict is a {type(value).__name__}, and only tensors "
+                f"{what}: {name} in its state_dict is a {type(value).__name__}, but only tensors "
                 "can be saved. Make it a buffer."
             )

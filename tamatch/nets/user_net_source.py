@@ -38,9 +38,9 @@ def register(net: Any) -> str:
 def stand_in(name: str, net: Any) -> None:
     """From now on `net` is what is meant by the name that a run has for its net."""
     if not is_own(name):
-        raise UsageError(f"--net is for runs with a net of your own, and this one has {name}.")
+        raise UsageError(f"--net works only for runs with your own net; this one uses {name}.")
     if isinstance(net, str) and not is_own(net):
-        raise UsageError(f"--net {net}: the net of this run is your own; give FILE.py:NAME.")
+        raise UsageError(f"--net {net}: this run uses your own net; give FILE.py:NAME.")
     CUSTOM[name] = source(net) if isinstance(net, str) else CUSTOM[register(net)]
 
 
@@ -50,8 +50,9 @@ def source(name: str) -> Any:
         return CUSTOM[name]
     if usercode.IN_A_FILE.fullmatch(name) is None:
         raise UsageError(
-            f"the net {name} was handed over in Python, and nothing here has it. Hand it over "
-            "again: tamatch.resume(RUN, net=…), or --net FILE.py:NAME with what makes it."
+            f"the net {name} was passed as a Python object, which is not available here. Pass it "
+            "again: tamatch.resume(RUN, net=…), or --net FILE.py:NAME with the class or function "
+            "that makes it."
         )
     found = usercode.find("--net", name)
     if not callable(found):
@@ -71,7 +72,7 @@ def build(name: str, classes: int, size: int) -> Net:
         with blaming(what, "building it"):
             model = make(what, given, classes, size)
     if not isinstance(model, nn.Module):
-        raise UsageError(f"{what} makes no nn.Module, but a value of type {type(model).__name__}.")
+        raise UsageError(f"{what} must return an nn.Module, but returned a {type(model).__name__}.")
     return checked_net(model, what, classes, size)
 
 
@@ -85,7 +86,7 @@ def make(what: str, maker: Callable[..., Any], classes: int, size: int) -> Any:
         return maker(**known, **{by_name: classes})
     if first is None or first.kind in (first.KEYWORD_ONLY, first.VAR_KEYWORD):
         raise UsageError(
-            f"{what} takes no number of classes: it must be the first argument, or be called "
-            "classes or num_classes."
+            f"{what} has no argument for the number of classes: it must be the first argument, or "
+            "be named classes or num_classes."
         )
     return maker(classes, **known)

@@ -25,8 +25,8 @@ def build(name: str, classes: int, size: int) -> ViT:
     patch = int(side.removeprefix("p"))
     if patch < 1 or size % patch:
         raise UsageError(
-            f"{name} cuts images into patches of {patch} × {patch} pixels, which does not work "
-            f"out for {size} × {size}; choose an image size that is a multiple of {patch}."
+            f"{name} splits images into patches of {patch} × {patch} pixels, which do not divide "
+            f"{size} × {size} evenly. Choose an image size that is a multiple of {patch}."
         )
     width, depth, heads = SHAPES[shape]
     return ViT(classes, size=size, patch=patch, width=width, depth=depth, heads=heads)

@@ -20,16 +20,16 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     """Read every named tensor of a weight file, as it is; pickled code is refused, not run."""
     reader = READERS.get(path.suffix)
     if reader is None:
-        raise UsageError(f"{path}: weights are read from {', '.join(READERS)} files.")
+        raise UsageError(f"{path}: unsupported weight file. Supported: {', '.join(READERS)}.")
     if not path.is_file():
-        raise UsageError(f"{path}: there is no such weight file.")
+        raise UsageError(f"weight file {path} not found.")
     try:
         return reader(path)
     except Exception as error:  # a foreign or damaged file may fail in any way
         reason = str(error).strip().split("\n")[0]
         raise UsageError(
-            f"{path} cannot be read as weights ({reason}); a complete file that holds tensors "
-            "alone is needed: fetch it again, or save it anew as safetensors."
+            f"{path} cannot be read as weights ({reason}). The file must be complete and contain "
+            "only tensors: download it again, or save it again as safetensors."
         ) from error
 
 
@@ -44,7 +44,7 @@ def _read_torch(path: Path) -> dict[str, Tensor]:
         if inner is None:
             return {str(k): v for k, v in content.items() if isinstance(v, Tensor)}
         content = inner
-    raise ValueError(f"it holds a {type(content).__name__}, not named tensors")
+    raise ValueError(f"it contains a {type(content).__name__}, not named tensors")
 
 
 READERS: dict[str, Callable[[Path], dict[str, Tensor]]] = {

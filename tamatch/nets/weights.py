@@ -66,8 +66,9 @@ def load_weights(net: nn.Module, path: str | Path) -> WeightReport:
     own = _loadable(net)
     if 2 * len(fitted) < len(own):
         raise UsageError(
-            f"{path} is not for this net: only {len(fitted)} of its {len(own)} tensors are in "
-            f"the file with a shape that fits. Choose the net the weights were made for.\n{report}"
+            f"{path} does not match this net: only {len(fitted)} of its {len(own)} tensors are in "
+            "the file with the right shape. Choose the net that the weights were made "
+            f"for.\n{report}"
         )
     for name, tensor in fitted.items():
         own[name].copy_(tensor)
@@ -79,7 +80,9 @@ def zero_head(net: nn.Module) -> None:
     name = f"model.{net.head_name}" if hasattr(net, "head_name") else "head"  # of a user's net
     layer = dict(net.named_modules()).get(name)
     if layer is None:
-        raise UsageError("--head zero needs a net that ends in a linear layer: leave it out.")
+        raise UsageError(
+            "--head zero needs a net that ends in a linear layer. Leave out the option."
+        )
     for parameter in layer.parameters():
         nn.init.zeros_(parameter)
 

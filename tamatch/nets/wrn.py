@@ -39,8 +39,8 @@ def build(name: str, classes: int, size: int) -> WideResNet:
     depth, width = map(int, sizes)
     if not 10 <= depth <= DEEPEST or (depth - 4) % 6 or not 1 <= width <= WIDEST:
         raise UsageError(
-            f"there is no {name}: the depth of a wide residual net is 10, 16, 22, 28, … "
-            f"(three stages of equal length) up to {DEEPEST}, its width 1 to {WIDEST}."
+            f"{name} does not exist: the depth of a wide residual net is 10, 16, 22, 28, … up to "
+            f"{DEEPEST} (three stages of equal length), its width 1 to {WIDEST}."
         )
     style = CLEAN if name.endswith("_clean") else REFERENCE
     return WideResNet(depth, width, classes=classes, size=size, style=style)

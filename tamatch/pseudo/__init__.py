@@ -73,8 +73,8 @@ def compose(
             return tuned[name]
         if name in catalogue:
             return catalogue[name](task, tau)
-        hint = perhaps(name, catalogue, most=1) or f" There is {' or '.join(catalogue)}."
-        raise UsageError(f"{option}={name} is no part.{hint}")
+        hint = perhaps(name, catalogue, most=1) or f" Available: {', '.join(catalogue)}."
+        raise UsageError(f"{option}={name} is unknown.{hint}")
 
     if isinstance(generate, str):
         generate = find("generate", GENERATE, generate)

@@ -42,7 +42,7 @@ class Contest:
 def write_comparison(runs: Sequence[Path], out: Path) -> Path:
     """Write one self-contained page that compares the runs; `out` is the file to write."""
     if not runs:
-        raise UsageError("There is nothing to compare. Name at least one run folder.")
+        raise UsageError("nothing to compare. Give at least one run folder.")
     folders = [read_folder(path) for path in runs]
     groups = group_runs(folders)
     contests = [

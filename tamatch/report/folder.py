@@ -47,10 +47,11 @@ class RunFiles:
 def read_folder(path: Path) -> RunFiles:
     """Read a run folder and, where there is one, the supervised baseline inside it."""
     if not path.is_dir():
-        raise UsageError(f"{path} is not a folder. Name a run folder, such as runs/demo.")
+        raise UsageError(f"{path} is not a folder. Give a run folder, such as runs/demo.")
     if not _is_run(path):
         raise UsageError(
-            f"{path} holds no run: none of {', '.join(_EXPECTED)} is there. {what_to_name(path)}"
+            f"{path} is not a run folder: it contains none of {', '.join(_EXPECTED)}. "
+            f"{what_to_name(path)}"
         )
     inner = path / "baseline"
     return _read(path, _read(inner, None) if _is_run(inner) else None)

@@ -41,15 +41,17 @@ def review(
     folder = RunFolder(path)
     named = stored_config(folder).data
     if named in DATASETS:
-        raise UsageError(f"{named} has all its labels already: review is for your own images.")
+        raise UsageError(
+            f"{named} is already fully labelled: `tamatch review` is for your own images."
+        )
     model = load(path, net)
     with counting("reading images") as progress:
         run, images = own_data(folder, model, data=data, progress=progress)
     split = read_split(folder.split, images)
     if not len(split.unknown):
         raise DataError(
-            f"every image that {path} learnt from has a label already: there is none to review. "
-            f"Put images without one into {Path(run.data) / 'unlabelled'} and train again."
+            f"all training images of {path} are already labelled: there are none to review. Put "
+            f"unlabelled images into {Path(run.data) / 'unlabelled'} and train again."
         )
     place = Path(run.data)
     server = Server(port)

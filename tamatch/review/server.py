@@ -57,7 +57,8 @@ class Server(ThreadingHTTPServer):
             super().__init__(("127.0.0.1", port), Handler)
         except OSError as error:
             raise UsageError(
-                f"--port {port} cannot be used: {error.strerror}. Leave it out for a free one."
+                f"--port {port} cannot be used: {error.strerror}. Leave out --port to use a free "
+                "one."
             ) from None
         self.gate = Gate(self.server_port)
 
@@ -115,7 +116,7 @@ class Handler(BaseHTTPRequestHandler):
             content = (session.run / "report.html").read_bytes()
             self.reply("text/html", content, {"Content-Security-Policy": REPORT})
         else:
-            raise Refused(HTTPStatus.NOT_FOUND, "there is nothing here")
+            raise Refused(HTTPStatus.NOT_FOUND, "not found")
 
     def post(self) -> None:
         self.admit(None, writes=True)
@@ -124,20 +125,22 @@ class Handler(BaseHTTPRequestHandler):
         if self.path == "/label":
             image, label = wanted.get("image"), wanted.get("label")
             if type(image) is not int or type(label) is not int:
-                raise Refused(HTTPStatus.BAD_REQUEST, "image and label are numbers")
+                raise Refused(HTTPStatus.BAD_REQUEST, "image and label must be numbers")
             if not -1 <= label < len(session.classes):
-                raise Refused(HTTPStatus.BAD_REQUEST, "there is no such class")
+                raise Refused(HTTPStatus.BAD_REQUEST, "no such class")
             self.reply_json(session.decide(self.position(image), label))
         elif self.path == "/undo":
             self.reply_json(session.undo())
         else:
-            raise Refused(HTTPStatus.NOT_FOUND, "there is nothing here")
+            raise Refused(HTTPStatus.NOT_FOUND, "not found")
 
     def admit(self, query: str | None, *, writes: bool = False) -> None:
         """Refuse whoever does not come from our own page or with the secret."""
         gate = self.server.gate
         if not gate.local(self.headers, writes=writes):
-            raise Refused(HTTPStatus.FORBIDDEN, "this page answers its own machine only")
+            raise Refused(
+                HTTPStatus.FORBIDDEN, "this page can only be opened on the machine that serves it"
+            )
         if not (gate.known(self.headers) if query is None else gate.opens(query)):
             raise Refused(
                 HTTPStatus.FORBIDDEN, "open the address that `tamatch review` printed: it has a key"
@@ -145,22 +148,22 @@ class Handler(BaseHTTPRequestHandler):
 
     def position(self, image: int) -> int:
         if not 0 <= image < len(self.server.session.files):
-            raise Refused(HTTPStatus.NOT_FOUND, "there is no such image")
+            raise Refused(HTTPStatus.NOT_FOUND, "no such image")
         return image
 
     def body(self) -> dict[str, Any]:
         """The JSON object of a request."""
         length = self.headers.get("Content-Length", "")
         if self.headers.get("Content-Type") != "application/json":
-            raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "JSON is expected")
+            raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "expected JSON")
         if not re.fullmatch(r"[0-9]{1,6}", length) or int(length) > BODY:
             raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too long, or of unknown length")
         try:
             content = json.loads(self.rfile.read(int(length)))
         except (ValueError, RecursionError):
-            raise Refused(HTTPStatus.BAD_REQUEST, "this is no JSON") from None
+            raise Refused(HTTPStatus.BAD_REQUEST, "not valid JSON") from None
         if not isinstance(content, dict):
-            raise Refused(HTTPStatus.BAD_REQUEST, "a JSON object is expected")
+            raise Refused(HTTPStatus.BAD_REQUEST, "expected a JSON object")
         return content
 
     def reply_json(self, content: dict[str, Any]) -> None:

@@ -49,7 +49,7 @@ class LabelFile:
         if extra:
             raise UsageError(
                 f"--labels {self.path} has columns that would be lost: {', '.join(extra)[:100]}. "
-                "Give another file; it may be a new one."
+                "Give another file, or a new one."
             )
         self.history = [(name, None) for name in self.labels]
 
@@ -102,7 +102,7 @@ def refuse_strangers(data: DataSet, path: Path, place: Path) -> None:
         known_rows(data, path, place)
     except DataError as error:
         raise DataError(
-            f"{error} If {path} is about other images, --labels names a new file."
+            f"{error} If {path} is for other images, give a new file with --labels."
         ) from None
 
 

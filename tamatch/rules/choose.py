@@ -175,7 +175,7 @@ def in_time(text: str, seconds: float, speeds: Sequence[Speed]) -> Chosen:
         gone = parse_time(text) - seconds  # spent before the first step
         need = (gone + seconds_for(LEAST_STEPS, speeds, tests=1)) / (USABLE - TEST_SHARE)
         raise UsageError(
-            f"--time {text} is too short for this run on this machine: {count} steps fit, and at "
+            f"--time {text} is too short for this run on this machine: {count} steps fit, but at "
             f"least {LEAST_STEPS} are needed. Give {in_words(10 * math.ceil(need / 10))} or more."
         )
     found = one("steps", count, f"{count:,}", f"as many as fit into {text}; {measured(speeds)}")

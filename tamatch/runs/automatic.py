@@ -90,7 +90,7 @@ def decide(
     draft = Draft({k: v for k, v in given.items() if v is not None}, config)
     user, inherited = (stated(draft.given, config, inherit=also) for also in (False, True))
     if limit is not None and "steps" in user:
-        raise UsageError("--steps and --time say the same thing twice: give one of them.")
+        raise UsageError("--steps and --time both set the length of a run: give only one.")
     own = draft.run.data not in DATASETS
     if not own and limit is None:
         return Decided(draft.run)

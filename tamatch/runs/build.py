@@ -197,8 +197,8 @@ def go_on_from(path: Path, net: nn.Module, run: Run, data: DataSet) -> None:
         net.load_state_dict(before.net.state_dict())
     except RuntimeError:
         raise UsageError(
-            f"--from {path}: its {before.facts.net} at {before.facts.size} pixels does not fit "
-            f"{run.net} at {data.size}. Leave --net and --size out."
+            f"--from {path}: its net is {before.facts.net} at {before.facts.size} pixels, which "
+            f"does not match {run.net} at {data.size}. Leave out --net and --size."
         ) from None
 
 
@@ -208,8 +208,8 @@ def source_of(
     """The images of the run, on the device if all that it reads has room there."""
     if draw.reads_pool and not len(split.unlabelled):
         raise DataError(
-            f"{data.name} has no unlabelled image, and {run.method} learns from them. Add some, "
-            "or let the labelled ones count (--labelled-in-pool yes), or use --method supervised."
+            f"{data.name} has no unlabelled images, but {run.method} needs them. Add some, include "
+            "the labelled images in the pool (--labelled-in-pool yes), or use --method supervised."
         )
     images = len(split.labelled) + len(split.validation) + len(split.test)
     pixels = 3 * data.size**2 * (images + draw.reads_pool * len(split.unlabelled))

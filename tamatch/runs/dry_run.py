@@ -65,8 +65,8 @@ def check_built(method: Method, what: str) -> None:
         )
     for name in (name for name, weight in method.named_parameters() if is_lazy(weight)):
         raise UsageError(
-            f"{what}: its {name} has no shape before the first step, and the optimizer needs it. "
-            "The features of the net have the width net.width."
+            f"{what}: its {name} has no shape before the first step, but the optimizer needs one. "
+            "The width of the net's features is net.width."
         )
 
 
@@ -78,16 +78,18 @@ def check(found: object, what: str) -> None:
         )
     if not isinstance(found.total, Tensor) or found.total.numel() != 1:
         raise UsageError(
-            f"{what}: the total of its loss must be one number, as a tensor: take a mean."
+            f"{what}: the total of its loss must be a tensor with one number: take the mean."
         )
     if not found.total.requires_grad:
-        raise UsageError(f"{what}: nothing can learn from its loss. Its total has no gradient.")
+        raise UsageError(
+            f"{what}: the total of its loss has no gradient, so nothing can be trained."
+        )
     for part, value in found.parts.items():
         if not isinstance(value, Tensor):
             kind = type(value).__name__
             raise UsageError(f"{what}: the part {part!r} of its loss must be a tensor, not {kind}.")
         if part in TAKEN:
             raise UsageError(
-                f"{what}: {part!r} cannot be a part of its loss, as lines of the log have that "
-                "name for something else. Choose another."
+                f"{what}: {part!r} cannot be the name of a part of its loss, as the log uses it "
+                "for something else. Rename it."
             )

@@ -43,9 +43,9 @@ def first_weights(folder: RunFolder) -> str | None:
     first = lineage(str(folder.path))[-1]
     if gone := given(first, "from_"):
         raise DataError(
-            f"{folder.path} goes back to {gone}, which is no longer there, so that nobody knows "
-            "how its net began. Bring it back, or judge by validation images (without --folds), or "
-            "set the cut yourself: --min-confidence."
+            f"{folder.path} was trained from {gone}, which no longer exists, so the initial "
+            "weights of its net are unknown. Restore it, use validation images (leave out "
+            "--folds), or set the confidence threshold yourself: --min-confidence."
         )
     return given(first, "weights")
 

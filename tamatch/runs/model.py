@@ -121,8 +121,8 @@ class Model:
         """
         if not (folder / "model.json").exists():
             raise UsageError(
-                f"{folder} holds no model yet: is the run finished? "
-                "`tamatch resume` goes on with it."
+                f"{folder} contains no model yet. If the run is unfinished, `tamatch resume` "
+                "continues it."
             )
         try:
             raw: dict[str, Any] = read_json(folder / "model.json")
@@ -253,8 +253,8 @@ def from_tensor(pixels: Tensor) -> np.ndarray:
     """One image whose colours come first, as torch has them, as an array."""
     if pixels.ndim != 3 or pixels.shape[0] not in CHANNELS:
         raise UsageError(
-            "a tensor to predict must be (1, H, W), (3, H, W) or (4, H, W), or several of these in "
-            f"a row; got {tuple(pixels.shape)}."
+            "a tensor to predict must be (1, H, W), (3, H, W) or (4, H, W), or a batch of these; "
+            f"got {tuple(pixels.shape)}."
         )
     pixels = pixels.float() if pixels.is_floating_point() else pixels
     array: np.ndarray = pixels.detach().cpu().permute(1, 2, 0).numpy()
@@ -265,8 +265,8 @@ def from_array(pixels: np.ndarray) -> Image.Image:
     """One image of bytes, or of floats in 0 … 1, grey or in colour."""
     if pixels.ndim not in (2, 3) or (pixels.ndim == 3 and pixels.shape[-1] not in CHANNELS):
         raise UsageError(
-            "an array to predict must be (H, W), (H, W, 1), (H, W, 3) or (H, W, 4), or several of "
-            f"these in a row; got {pixels.shape}."
+            "an array to predict must be (H, W), (H, W, 1), (H, W, 3) or (H, W, 4), or a batch of "
+            f"these; got {pixels.shape}."
         )
     if pixels.dtype.kind == "f" and 0 <= pixels.min() <= pixels.max() <= 1:
         pixels = np.rint(255 * pixels).astype(np.uint8)

@@ -52,6 +52,6 @@ def refuse_inside(out: Path, data: str) -> None:
         return
     other = os.path.relpath(place.parent / "runs" / target.name)
     raise UsageError(
-        f"--out {out} lies in the folder of the images, where each folder is a class. Give one "
+        f"--out {out} is inside the image folder, where every folder is a class. Choose a folder "
         f"elsewhere, such as --out {shlex.quote(other)}."
     )

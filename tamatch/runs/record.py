@@ -55,8 +55,8 @@ def record_facts(
     if "data" in before:
         for change in changes(before, json_like(facts), folder, data, split):
             raise DataError(
-                f"resume of {folder.path} refused: {change}. Bring back what was there, or start a "
-                "new run with another --out."
+                f"cannot resume {folder.path}: {change}. Undo the change, or start a new run with "
+                "a different --out."
             )
         torch.set_num_threads(before["threads"])
         return
@@ -90,7 +90,7 @@ def changes(
     else:
         for role in ROLES:
             if not np.array_equal(getattr(listed, role), getattr(split, role)):
-                yield f"split.csv lists other {role} images than are drawn now"
+                yield f"split.csv lists different {role} images than are drawn now"
     for name, value in began.items():
         if now[name] != value:
             yield f"{name.replace('_', ' ')} of the data was {value}, now it is {now[name]}"

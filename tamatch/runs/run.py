@@ -167,8 +167,8 @@ def advice(folder: RunFolder) -> Iterator[None]:
     except StorageError as error:
         saved = checkpoint.found(folder.checkpoints)
         kept = f"The checkpoint {saved[-1].name} is intact. " if saved else ""
-        again = f"{resume_command([folder])} goes on" if folder.record.exists() else "try again"
-        raise StorageError(f"{error} {kept}When there is room again, {again}.") from error
+        again = f"{resume_command([folder])} continues" if folder.record.exists() else "try again"
+        raise StorageError(f"{error} {kept}When there is space again, {again}.") from error
 
 
 def stored_config(folder: RunFolder, method: AnyMethod | None = None) -> Run:
@@ -186,8 +186,8 @@ def stored_config(folder: RunFolder, method: AnyMethod | None = None) -> Run:
         except UsageError as error:
             path = str(folder.path)
             raise UsageError(
-                f"{error} tamatch.resume({path!r}, method=…) takes the class, and so does `tamatch "
-                f"resume {shlex.quote(path)} --method FILE.py:CLASS`."
+                f"{error} For this run: tamatch.resume({path!r}, method=…), or `tamatch resume "
+                f"{shlex.quote(path)} --method FILE.py:CLASS`."
             ) from error
     return resolve({**{k: v for k, v in config.items() if v is not None}, **own})
 
@@ -267,7 +267,9 @@ def follow(method: AnyMethod | None = None, net: AnyNet | None = None) -> Finish
                 nets.stand_in(run.net, net)
             data = data_of(run, run.size)
             if data.sha256() != order["data"]:
-                raise DataError(f"{data.name} has other images or labels here than in process 0.")
+                raise DataError(
+                    f"{data.name} has different images or labels here than in process 0."
+                )
             split = Split(**{role: order["split"][role].numpy() for role in ROLES})
             engine = engine_of(run, data, split)
             engine.load_state_dict(order["state"])

@@ -64,7 +64,7 @@ def start(
     runs = [configure({**options, "seed": seed}, file) for seed in read_seeds(seeds)]
     numbers = [run.seed for run in runs]
     if "seed" in stated(options, file):
-        raise UsageError("--seed and --seeds say the same thing twice: give one of them.")
+        raise UsageError("--seed and --seeds cannot be used together.")
     home = None if out is None else SeedFolder(path_of(out, "out takes a folder"))
     folders = home.runs(numbers) if home else [*map(usual_folder, runs)]
     refuse_inside(home.path if home else folders[0].path, runs[0].data)
@@ -91,8 +91,10 @@ def go_on(
     usercode.refuse_runs_on_import()
     check_alone()
     if not paths:
-        raise UsageError("resume_seeds takes the folder of a run, or several.")
-    named = [path_of(path, "resume_seeds takes run folders, one by one") for path in paths]
+        raise UsageError("resume_seeds takes one or more run folders.")
+    named = [
+        path_of(path, "resume_seeds takes each run folder as a separate argument") for path in paths
+    ]
     home = SeedFolder(named[0]) if len(named) == 1 else None
     home = home if home and home.exists() else None
     places = dict.fromkeys(folder.path for path in named for folder in runs_in(path))
@@ -129,8 +131,8 @@ def jobs_of(runs: Sequence[Run], folders: Sequence[RunFolder], *, quiet: bool) -
 def check_alone() -> None:
     if launch.processes() > 1:
         raise UsageError(
-            "several seeds train in one process. Start them without torchrun, or give it one seed "
-            "a command (--seed)."
+            "several seeds are trained in one process. Start them without torchrun, or run "
+            "torchrun once per seed (--seed)."
         )
 
 
@@ -145,8 +147,8 @@ def refuse_begun(home: SeedFolder | None, folders: Sequence[RunFolder], *, overw
     if begun and not overwrite:
         command = resume_command(begun, home)
         raise UsageError(
-            f"{begun[0].path} is there already. {command} goes on with what is not finished, "
-            "--overwrite deletes it."
+            f"{begun[0].path} already exists. {command} continues the unfinished runs, --overwrite "
+            "deletes them."
         )
 
 
@@ -160,5 +162,5 @@ def advising_resume(home: SeedFolder | None, folders: Sequence[RunFolder]) -> It
         raise Stopped(number, f"stopped; all is saved. {how} continues from there.") from None
     except StorageError as error:
         begun = all(folder.record.exists() for folder in folders)
-        then = f"{resume_command(folders, home)} goes on" if begun else "try again"
-        raise StorageError(f"{error} When there is room again, {then}.") from error
+        then = f"{resume_command(folders, home)} continues" if begun else "try again"
+        raise StorageError(f"{error} When there is space again, {then}.") from error

@@ -64,9 +64,9 @@ class Training:
                 self.bad_steps = int(self.engine.guard.count)
             except (KeyError, ValueError, RuntimeError) as error:
                 raise DataError(
-                    f"the checkpoints in {self.folder.path} do not fit this version of tamatch, "
-                    "or the code of your own net or method. Go on with what they were made by, or "
-                    "start the run again."
+                    f"the checkpoints in {self.folder.path} do not match this version of tamatch, "
+                    "or the code of your own net or method. Resume with the version and code that "
+                    "wrote them, or restart the run."
                 ) from error
         self.folder.cut_metrics(state["metrics_length"] if state else 0)
 
@@ -165,9 +165,9 @@ class Training:
         before, self.bad_steps = self.bad_steps, int(self.engine.guard.count)
         if self.bad_steps > ALLOWED:
             raise NumericError(
-                f"{ALLOWED + 1} steps gave values that are not finite; the last one was "
-                f"{explain(self.engine)}. The newest checkpoint is from before it. If the images "
-                "are sound, the learning rate is likely too high: start again with a smaller --lr."
+                f"{ALLOWED + 1} steps gave non-finite values; the last one was "
+                f"{explain(self.engine)}. The newest checkpoint was saved before it. If the images "
+                "are correct, the learning rate is probably too high: restart with a smaller --lr."
             )
         if self.bad_steps > before:
             self.progress.say(
@@ -189,8 +189,8 @@ class Training:
         self.check_numbers()
         if found := overflow(self.engine.method, self.engine.optimizer):
             raise NumericError(
-                f"{found} is not finite after step {self.engine.done:,}. The newest checkpoint is "
-                "from before. The learning rate is too high: start again with a smaller --lr."
+                f"{found} is not finite after step {self.engine.done:,}. The newest checkpoint was "
+                "saved before it. The learning rate is too high: restart with a smaller --lr."
             )
         state = {
             "engine": self.engine.state_dict(),

@@ -46,8 +46,8 @@ def compare(then: Conditions, now: Conditions) -> list[str]:
     other = [f"{k} was {v!r}, now it is {new.get(k)!r}" for k, v in old.items() if v != new.get(k)]
     if other:
         raise UsageError(
-            f"run.json has other settings than the checkpoint: {'; '.join(other)}. "
-            "Change them back, or start a new run with another --out."
+            f"the settings in run.json differ from those of the checkpoint: {'; '.join(other)}. "
+            "Change them back, or start a new run with a different --out."
         )
     return [
         f"The {name} has changed since the checkpoint, from {then[name]} to {now[name]}. "

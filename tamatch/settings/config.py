@@ -137,8 +137,8 @@ def method_options(method: str) -> dict[str, Option]:
     for name in found:
         if name in RUN_OPTIONS and name not in ALSO_KEYWORDS:
             raise UsageError(
-                f"{kind.__name__}'s keyword {name} has the name of an option of the run, whose "
-                "value it would never get: call it otherwise."
+                f"{kind.__name__}'s keyword {name} has the name of an option of the run and would "
+                "never get a value: rename it."
             )
     own = {k: o for k, o in found.items() if o is not None and k not in RUN_OPTIONS}
     return {
@@ -179,8 +179,8 @@ def inherited(values: dict[str, Any]) -> dict[str, Any]:
     same = values.get("method", config.get("method")) == config.get("method")
     if "net" not in values and nets.is_own(str(config.get("net"))):
         raise UsageError(
-            f"--from {place}: its net is code of your own ({config['net']}), which is "
-            "not run unasked. Name it: --net FILE.py:NAME."
+            f"--from {place}: its net is your own code ({config['net']}), which is not run unless "
+            "you name it: --net FILE.py:NAME."
         )
     gone = {"from_", "weights", "fold"}
     if TARGET & values.keys():
@@ -236,7 +236,7 @@ def with_target(own: dict[str, Any], prior: Shares | None) -> tuple[dict[str, An
         return own if prior is None else {**own, "target": "prior"}, prior
     target, from_file = read_target(str(own["target"]))
     if prior is not None and target != "prior":
-        raise UsageError(f"--prior gives class shares, and --target {target} others: choose one.")
+        raise UsageError(f"--prior and --target {target} both set the class shares: give only one.")
     return {**own, "target": target}, from_file or prior
 
 
@@ -256,7 +256,7 @@ def check_fixed(method: str, chosen: Mapping[str, Any]) -> None:
             )
             flag = flag_of(name)
             raise UsageError(
-                f"{flag} is {typed(value)} in {method}. For {flag} {typed(chosen[name])}, take "
+                f"{method} fixes {flag} at {typed(value)}. For {flag} {typed(chosen[name])}, use "
                 f"--method {free}."
             )
 
@@ -267,7 +267,7 @@ def check_effective(chosen: Mapping[str, Any], given: Iterable[str]) -> None:
         choice, readers = READ_WITH.get(name, ("", ()))
         if isinstance(part := chosen.get(choice), str) and part not in readers:
             raise UsageError(
-                f"{flag_of(name)} has no effect with --{choice} {part}: it is for "
+                f"{flag_of(name)} has no effect with --{choice} {part}: it applies only to "
                 f"--{choice} {' or '.join(readers)}."
             )
 
@@ -276,8 +276,8 @@ def by_name(values: dict[str, Any]) -> dict[str, Any]:
     """The options with a method or net that is an object replaced by the name it is found under."""
     if not isinstance(values.get("data", Run.data), str | Path):
         raise UsageError(
-            "data takes a name or a path. Arrays are for TaMatchClassifier().fit(X, y), or for an "
-            ".npz file with `images` and `labels`."
+            "data takes a name or a path. Pass arrays to TaMatchClassifier().fit(X, y), or save "
+            "them as an .npz file with `images` and `labels`."
         )
     method, net = values.get("method"), values.get("net")
     named = {} if method is None else {"method": register(method)}
@@ -303,18 +303,21 @@ def check_together(values: dict[str, Any]) -> None:
     if values.get("tensorboard"):
         check_installed()
     if values.get("from_") and values.get("weights"):
-        raise UsageError("--from and --weights both give the weights to start from: choose one.")
+        raise UsageError("--from and --weights both set the initial weights: give only one.")
     if values.get("from_") and values.get("fold"):
-        raise UsageError("--fold holds labels out that the run of --from has learnt: choose one.")
+        raise UsageError(
+            "--fold would hold out labels that the run of --from was trained on: give only one "
+            "of --fold and --from."
+        )
     if values.get("labels") and (data := values.get("data", Run.data)) in recipes.PROTOCOLS:
         raise UsageError(
-            f"--labels adds to the labels of your own images, and {data} has all of its own. Name "
+            f"--labels adds labels to your own images, but {data} is already fully labelled. Give "
             "the folder of your images: --data DIR."
         )
     for name in ("labels_per_class", "head_labelled"):
         if values.get("labels") and values.get(name):
             raise UsageError(
-                f"--labels gives labels, and {RUN_OPTIONS[name].flag} hides some: choose one."
+                f"--labels adds labels and {RUN_OPTIONS[name].flag} hides some: give only one."
             )
 
 
@@ -325,7 +328,8 @@ def check_processes(run: Run) -> None:
         fit = [str(n) for n in range(1, whole + 1) if whole % n == 0]
         raise UsageError(
             f"{count} processes cannot share --batch {run.batch} and --unlabelled {run.unlabelled} "
-            f"evenly: {' or '.join(fit)} can. The batch is that of all processes together."
+            f"evenly. Possible numbers of processes: {', '.join(fit)}. The batch is that of all "
+            "processes together."
         )
 
 
@@ -340,11 +344,12 @@ def read_config(path: Path) -> dict[str, Any]:
         where = f" (line {mark.line + 1})" if mark else ""
         raise UsageError(f"--config {path} is not valid YAML{where}.") from None
     if not isinstance(content, dict):
-        raise UsageError(f"--config {path} must hold lines of `option: value`.")
+        raise UsageError(f"--config {path} must contain lines of the form `option: value`.")
     if isinstance(content.get("config"), dict):
         raise UsageError(
-            f"--config {path} is the record of a run, which has its options under `config` and the "
-            "command that repeats it under `command`. --print-config makes a file of options."
+            f"--config {path} is a run record, not an option file: it has the options of the run "
+            "under `config` and the command that repeats it under `command`. --print-config "
+            "prints an option file."
         )
     return {str(k).replace("-", "_"): v for k, v in content.items()}
 

@@ -26,21 +26,23 @@ def pick_device(name: str) -> torch.device:
     if device.type == "cpu":
         return device
     if not torch.cuda.is_available():
-        raise UsageError(f"--device {name}: no GPU that torch {torch.__version__} can use.")
+        raise UsageError(f"--device {name}: torch {torch.__version__} finds no usable GPU.")
     if (device.index or 0) >= (there := torch.cuda.device_count()):
-        raise UsageError(f"--device {name}: this machine has {there} GPUs, from cuda:0 on.")
+        raise UsageError(f"--device {name}: this machine has {there} GPUs, numbered from cuda:0.")
     return own_gpu(device) if launch.processes() > 1 else device
 
 
 def own_gpu(device: torch.device) -> torch.device:
     """The GPU of one of several processes on a machine."""
     if device.index is not None:
-        raise UsageError(f"--device {device} is one GPU, and each process needs its own: use cuda.")
+        raise UsageError(
+            f"--device {device} is one GPU, but each process needs its own: use --device cuda."
+        )
     processes, there = launch.local_processes(), torch.cuda.device_count()
     if processes > there:
         raise UsageError(
-            f"{processes} processes need as many GPUs, and this machine has {there}: "
-            "give torchrun --nproc-per-node gpu, or train with --device cpu."
+            f"{processes} processes need {processes} GPUs, but this machine has {there}: use "
+            "torchrun --nproc-per-node gpu, or --device cpu."
         )
     own = torch.device("cuda", launch.local_rank())
     torch.cuda.set_device(own)

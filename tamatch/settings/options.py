@@ -51,7 +51,7 @@ class Option:
         try:
             number = self._convert(value)
         except (ValueError, TypeError, OverflowError):
-            kinds = {int: "a whole number", float: "a number", tuple: "numbers with commas"}
+            kinds = {int: "a whole number", float: "a number", tuple: "comma-separated numbers"}
             wanted = kinds.get(self.type, self.type.__name__)
             raise UsageError(f"{self.flag} takes {wanted}, got {value!r}.") from None
         if self.bounds is not None and number not in self.bounds:
@@ -129,9 +129,9 @@ def from_hint(name: str, hint: Any, default: Any, owner: str) -> Option | None:
         choices, kind = typing.get_args(kind), str
     if kind not in KINDS or {*more} - {type(None)} or not all(isinstance(c, str) for c in choices):
         raise UsageError(
-            f"{owner}'s option {name} has the type {inspect.formatannotation(written)}. Those of "
-            "options are int, float, bool, str, a Literal of texts and tuple[float, ...], each of "
-            "them also with `| None`."
+            f"{owner}'s option {name} has the unsupported type "
+            f"{inspect.formatannotation(written)}. Supported are int, float, bool, str, a Literal "
+            "of strings and tuple[float, ...], each optionally with `| None`."
         )
     required = default is dataclasses.MISSING or default is inspect.Parameter.empty
     option = Option(
@@ -160,7 +160,7 @@ def with_default(option: Option, default: Any, owner: str) -> Option:
         return dataclasses.replace(option, default=option.parse(default))
     except UsageError as error:
         raise UsageError(
-            f"{owner}'s option {option.name} refuses its own default: {error}"
+            f"{owner}'s option {option.name} has an invalid default: {error}"
         ) from None
 
 
@@ -208,7 +208,7 @@ def unannotated(name: str, cls: type, method: str) -> UsageError | None:
     if not any(p is not None and p.kind is p.KEYWORD_ONLY for p in parameters):
         return None
     return UsageError(
-        f"{flag_of(name)} is not an option, as {method} does not say what {name} is. Its type must "
+        f"{flag_of(name)} is not an option, as {method} does not describe {name}. Its type must "
         f'be Annotated: `{name}: Annotated[float, "what it is"] = …`.'
     )
 
@@ -227,8 +227,8 @@ def unknown(name: str, known: dict[str, Option], method: str) -> UsageError:
     flag = flag_of(name)
     if not near:
         return UsageError(
-            f"{flag} is not an option. `tamatch train --help` lists those of a run, "
-            f"`tamatch methods {method}` those of the method."
+            f"{flag} is not an option. `tamatch train --help` lists the options of a run, `tamatch "
+            f"methods {method}` those of the method."
         )
     option = known[near[0]]
     default = "" if option.default is None else f"default {option.default}"

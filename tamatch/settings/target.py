@@ -31,7 +31,8 @@ def read_target(text: str) -> tuple[str, Shares | None]:
         raise UsageError(f"--target {path} cannot be read: {error.strerror}.") from None
     except (yaml.YAMLError, TypeError, ValueError, AttributeError):
         raise UsageError(
-            f"--target {path} must hold one number a class, as a list or as `class: share` lines."
+            f"--target {path} must contain one number per class, as a list or as `class: share` "
+            "lines."
         ) from None
     return "prior", shares(given, f"--target {path}")
 
@@ -41,7 +42,7 @@ def shares(given: Shares, option: str) -> Shares:
     numbers = [*given.values()] if isinstance(given, dict) else given
     total = sum(numbers)
     if not 0 < total < math.inf or min(numbers) < 0:
-        raise UsageError(f"{option}: the class shares must be non-negative, not all zero.")
+        raise UsageError(f"{option}: class shares must be non-negative and not all zero.")
     if abs(total - 1) < ROUNDING:
         return given  # read again, a run's own shares are what they were, to the bit
     if isinstance(given, dict):
@@ -64,7 +65,7 @@ def in_order(
     if strange:
         missing = [name for name in classes if name not in given]
         raise UsageError(
-            f"--prior or --target has a share of {strange[0]!r}, which is no class of {data}; "
-            f"without one is {missing[0]!r}."
+            f"--prior or --target gives a share for {strange[0]!r}, which is not a class of "
+            f"{data}; {missing[0]!r} has no share."
         )
     return tuple(given[name] for name in classes)

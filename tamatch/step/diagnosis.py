@@ -23,7 +23,7 @@ def explain(engine: Engine) -> str:
     """Which step froze the run and why; it is replayed, and the engine ends with it."""
     step = engine.done - int(engine.guard.count) + ALLOWED  # each step since then was counted
     if not dist.alone():  # where one process stops to look, the others would wait for ever
-        return f"step {step:,} (resumed in one process, the run names the value)"
+        return f"step {step:,} (resume in one process to see which value)"
     engine.device_step.fill_(step)
     engine.prepare_step(step)
     engine.source.prepare(step)  # nothing is learned ahead of it

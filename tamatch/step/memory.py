@@ -117,17 +117,18 @@ def too_large(
     if runs > 1 and need.total <= there:
         fit = min(there // need.total, runs - 1)
         return OutOfMemory(
-            f"{engine.device} has too little memory for {runs} runs abreast, even with recomputed "
-            f"activations: each takes about {gib(need.total)}, and there are {gib(there)}. By this "
-            f"estimate {fit} at a time have room: go on with fewer runs in one command."
+            f"out of memory: {runs} runs at the same time do not fit into the memory of "
+            f"{engine.device}, even with recomputed activations: each needs about "
+            f"{gib(need.total)}, but there are {gib(there)}. By this estimate {fit} at a time "
+            "fit: resume fewer runs in one command."
         )
     share = need.share_that_fits(there)
     fits = [max(1, int(share * size)) for size in (batch, unlabelled)]
     return OutOfMemory(
-        f"{engine.device} has too little memory for --batch {batch} --unlabelled {unlabelled}, "
-        f"even with recomputed activations: about {gib(need.total)} are needed, {gib(need.step)} "
-        f"of them for the batch, and there are {gib(there)}. By this estimate --batch {fits[0]} "
-        f"--unlabelled {fits[1]} has room: start again with it."
+        f"out of memory: --batch {batch} --unlabelled {unlabelled} does not fit into the memory of "
+        f"{engine.device}, even with recomputed activations: it needs about {gib(need.total)}, "
+        f"{gib(need.step)} of them for the batch, but there are {gib(there)}. By this estimate "
+        f"--batch {fits[0]} --unlabelled {fits[1]} fits: restart with it."
     )
 
 

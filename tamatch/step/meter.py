@@ -75,9 +75,9 @@ class Meter:
         names = {**self.shapes, **shapes}
         for name in (n for n in names if shapes.get(n) != self.shapes.get(n)):
             raise UsageError(
-                f"the part {name!r} of the method's loss is not in each step, or changes its "
-                "shape. The same parts must be there each time: zeros, where one has nothing to "
-                "tell."
+                f"the part {name!r} of the method's loss is missing in some steps, or changes its "
+                "shape. Return the same parts in every step, as zeros where there is nothing to "
+                "report."
             )
 
     def _cut(self, line: Tensor) -> list[Tensor]:

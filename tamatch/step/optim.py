@@ -37,8 +37,8 @@ def parameter_groups(
     """
     if layer_decay != 1.0 and depth_of is None:
         raise UsageError(
-            f"layer decay {layer_decay} was asked for, but this net does not say how deep its "
-            "layers are; give it a method depth_of(parameter_name) or set the layer decay to 1"
+            f"layer decay {layer_decay} needs the depth of each layer, which this net does not "
+            "provide: give it a method depth_of(name), or set the layer decay to 1"
         )
     prefix = "net." if isinstance(getattr(module, "net", None), nn.Module) else ""
     groups: dict[tuple[int, bool], Group] = {}
@@ -85,7 +85,7 @@ def build_optimizer(name: str, groups: list[Group]) -> Optimizer:
         # The steps before the capture are meant; torch would warn about them.
         optimizer._warned_capturable_if_run_uncaptured = True
     else:
-        raise UsageError(f"unknown optimizer {name!r}; there are 'sgd' and 'adamw'")
+        raise UsageError(f"unknown optimizer {name!r}; expected 'sgd' or 'adamw'")
     vars(optimizer).update(rates=rates, base_rates=base)
     _keep_settings_on_load(optimizer)
     return optimizer

@@ -25,7 +25,9 @@ def make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"--out {path} cannot be made: {error.strerror}. Give another.") from None
+        raise UsageError(
+            f"--out {path} cannot be created: {error.strerror}. Choose a different --out."
+        ) from None
 
 
 @contextmanager
@@ -47,8 +49,8 @@ def runs_below(path: Path) -> list[Path]:
 def what_to_name(path: Path) -> str:
     """Advice on a folder that holds no run; it may be the one that holds all runs."""
     if inside := runs_below(path):
-        return f"Name one of the runs in it, such as {inside[0]}."
-    return "Name the folder that was given to train as --out."
+        return f"Give one of the runs in it, such as {inside[0]}."
+    return "Give the --out folder of a run."
 
 
 def is_record(content: Any) -> bool:
@@ -92,10 +94,10 @@ class RunFolder:
     def must_be_one(self) -> None:
         """An error if this is no folder, or that of several runs."""
         if not self.path.is_dir():
-            raise UsageError(f"{self.path} is not a folder. Name a run folder, such as runs/demo.")
+            raise UsageError(f"{self.path} is not a folder. Give a run folder, such as runs/demo.")
         if (self.path / SEEDS).exists():
             raise UsageError(
-                f"{self.path} holds several seeds, each a run of its own. Name one, such as "
+                f"{self.path} contains several runs, one per seed. Give one of them, such as "
                 f"{(*runs_below(self.path), self.path / 's0')[0]}."
             )
 
@@ -104,7 +106,8 @@ class RunFolder:
         self.must_be_one()
         if not self.record.exists():
             raise UsageError(
-                f"{self.path} holds no run: there is no run.json. {what_to_name(self.path)}"
+                f"{self.path} is not a run folder: it contains no run.json. "
+                f"{what_to_name(self.path)}"
             )
         try:
             record = read_json(self.record)
@@ -148,7 +151,7 @@ class RunFolder:
             raise UsageError(f"--out {self.path} is a file; give a folder.")
         if self.contents() and not self.record.exists():
             raise UsageError(
-                f"--out {self.path} is not empty and holds no run. Give another --out."
+                f"--out {self.path} is not empty and is not a run folder. Choose a different --out."
             )
         with removing_empty_folders(self.path), self.held():
             if self.record.exists() and not overwrite and self.begun():
@@ -197,16 +200,16 @@ class RunFolder:
         if record.get("status") == "finished":
             if record["config"].get("baseline") == "supervised" and not self.baseline.finished():
                 return (
-                    f"{self.path} holds a run whose baseline is unfinished: `tamatch resume "
-                    f"{self.path}` goes on with it, --overwrite deletes it."
+                    f"{self.path} contains a run whose baseline is unfinished: `tamatch resume "
+                    f"{self.path}` continues it, --overwrite deletes it."
                 )
             return (
-                f"{self.path} already holds a finished run. "
-                "Use another --out, or --overwrite to delete it."
+                f"{self.path} already contains a finished run. Choose a different --out, or use "
+                "--overwrite to delete it."
             )
         return (
-            f"{self.path} holds an unfinished run (step {record.get('step', 0):,} of "
-            f"{record['config']['steps']:,}): `tamatch resume {self.path}` goes on with it, "
+            f"{self.path} contains an unfinished run (step {record.get('step', 0):,} of "
+            f"{record['config']['steps']:,}): `tamatch resume {self.path}` continues it, "
             "--overwrite deletes it."
         )
 
@@ -228,8 +231,8 @@ class RunFolder:
             self.metrics.touch()
         if self.metrics.stat().st_size < length:
             raise DataError(
-                f"{self.metrics} is shorter than its checkpoint says: lines were lost. "
-                "Start the run again, or restore the file."
+                f"{self.metrics} is shorter than its checkpoint says: lines are missing. Restore "
+                "the file, or restart the run."
             )
         with writing(self.metrics):
             os.truncate(self.metrics, length)

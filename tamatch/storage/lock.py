@@ -50,7 +50,7 @@ def take(path: Path, what: str) -> TextIO:
                 file.seek(0)
                 holder = file.read().strip() or "another process"
                 file.close()
-                raise Locked(f"{what} is in use by {holder}. Wait until it has ended.") from None
+                raise Locked(f"{what} is in use by {holder}. Wait until it has finished.") from None
             except FileNotFoundError:
                 pass
             file.close()  # the last holder has just deleted it: another one may make it anew

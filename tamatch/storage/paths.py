@@ -16,14 +16,13 @@ def path_of(value: Any, what: str) -> Path:
         return Path(value)
     got = repr(value) if value is None or isinstance(value, str) else type(value).__name__
     hint = " Perhaps you meant its path." if hasattr(value, "path") else ""
-    raise UsageError(f"{what}, as text or Path; got {got}.{hint}")
+    raise UsageError(f"{what}, as a str or Path; got {got}.{hint}")
 
 
 def config_path(value: Any) -> Path | None:
     """The file of options, where there is one."""
     if isinstance(value, Mapping):
         raise UsageError(
-            "config takes a YAML file. Options in a dict are given by their names: "
-            "train(**options)."
+            "config takes a YAML file. Pass options in a dict as keywords: train(**options)."
         )
     return None if value is None else path_of(value, "config takes a YAML file")

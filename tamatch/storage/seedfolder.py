@@ -31,8 +31,8 @@ class SeedFolder:
             return [int(seed) for seed in read_json(self.record)["seeds"]]
         except (ValueError, TypeError, KeyError):
             raise DataError(
-                f"{self.record} is damaged: it does not list the seeds. Restore it, or name the "
-                "run folders beside it."
+                f"{self.record} is damaged: it does not list the seeds. Restore it, or give the "
+                "run folders next to it."
             ) from None
 
     @contextmanager
@@ -52,11 +52,17 @@ class SeedFolder:
         if self.exists():
             if (there := self.seeds()) != seeds:
                 listed = ", ".join(map(str, there))
-                raise UsageError(f"--out {self.path} holds the seeds {listed}. Give another --out.")
+                raise UsageError(
+                    f"--out {self.path} already contains the seeds {listed}. Choose a different "
+                    "--out."
+                )
             return
         if self.path.is_dir() and any(self.path.iterdir()):
-            what = "holds a run" if RunFolder(self.path).record.exists() else "is not empty"
-            raise UsageError(f"--out {self.path} {what}; several seeds need a folder of their own.")
+            what = "contains a run" if RunFolder(self.path).record.exists() else "is not empty"
+            raise UsageError(
+                f"--out {self.path} {what}; --seeds needs a folder of its own. Choose a different "
+                "--out."
+            )
         make_folder(self.path)
         self.write({"seeds": seeds})
 

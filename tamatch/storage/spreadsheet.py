@@ -46,4 +46,4 @@ def read_rows(path: Path, *columns: str) -> Iterator[dict[str, str]]:
                 yield {name: restore(row[name]) for name in columns}
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or error
-        raise DataError(f"{path} is no table of a run: {reason}.") from None
+        raise DataError(f"{path} is not a table of a run: {reason}.") from None

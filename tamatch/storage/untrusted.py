@@ -37,5 +37,5 @@ class Plain(yaml.SafeLoader):
 
     def compose_node(self, parent: Node | None, index: Any) -> Node | None:
         if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("references (*name) are not read; write the value out")
+            raise yaml.YAMLError("references (*name) are not supported; write the value out")
         return super().compose_node(parent, index)

@@ -89,9 +89,9 @@ def test_identical_images_come_out_different(augment: Augment, images: Tensor) -
 
 
 def test_a_wrong_call_says_what_is_right(augment: Augment, images: Tensor) -> None:
-    with pytest.raises(UsageError, match='no view "storng"; there are plain, weak, strong'):
+    with pytest.raises(UsageError, match='unknown view "storng"; known: plain, weak, strong'):
         augment("storng", images, STEP, SLOTS, 0)
-    with pytest.raises(UsageError, match="wants uint8"):
+    with pytest.raises(UsageError, match="expected uint8"):
         augment("weak", images.float(), STEP, SLOTS, 0)
     with pytest.raises(UsageError, match="do not fit size 16"):
         augment("plain", pictures(2, 20, 16), STEP, SLOTS[:2], 0)
@@ -103,7 +103,7 @@ def test_a_wrong_call_says_what_is_right(augment: Augment, images: Tensor) -> No
     ("wrong", "message"),
     [
         ({"pad": 8}, "pad 8 does not fit"),
-        ({"operations": ("Invert",)}, "no operation Invert; known: AutoContrast"),
+        ({"operations": ("Invert",)}, "unknown operation Invert; known: AutoContrast"),
         ({"operations": ()}, "cannot draw 3"),
         ({"cutout": 1.5}, "cutout must lie in"),
         ({"std": (0.0, 1.0, 1.0)}, "std above 0"),

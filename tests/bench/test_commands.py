@@ -154,8 +154,8 @@ def test_results_from_other_weights_are_refused(
     assert main([*begin, "--weights", "new/w2.npz"]) == 2
     told = capsys.readouterr().err
     assert (
-        "results/eurosat-20/fixmatch.s0.full.r1.json started from random weights, and this command "
-        "starts from w2.npz. Give it other folders (--results, --runs)"
+        "results/eurosat-20/fixmatch.s0.full.r1.json started from random weights, but this "
+        "command starts from w2.npz. Use different --results and --runs"
     ) in told
     store.write(cell, result(cell, config={"weights": "w2.npz"}))
     refused = "--list" in words  # that lists a run from random weights beside the one that is in

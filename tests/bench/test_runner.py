@@ -211,7 +211,7 @@ def test_a_run_begun_with_other_settings_is_refused(workshop: Runner) -> None:
     folder.mkdir(parents=True)
     config = {**WHOLE.options, "lr": 0.5, "device": "cuda"}
     (folder / "run.json").write_text(json.dumps({"status": "stopped", "step": 3, "config": config}))
-    with pytest.raises(UsageError, match=r"begun with other settings \(lr\)"):
+    with pytest.raises(UsageError, match=r"started with different settings \(lr\)"):
         workshop.fill([WHOLE])
 
 
@@ -220,7 +220,9 @@ def test_a_run_begun_from_other_weights_is_refused(workshop: Runner) -> None:
     folder.mkdir(parents=True)
     config = {**WHOLE.options, "weights": "here/one.npz", "device": "cpu"}
     (folder / "run.json").write_text(json.dumps({"status": "stopped", "step": 3, "config": config}))
-    with pytest.raises(UsageError, match=r"begun from one\.npz, and .* starts from random weights"):
+    with pytest.raises(
+        UsageError, match=r"started from one\.npz, but .* starts from random weights"
+    ):
         workshop.fill([WHOLE])
     moved = runner.begun_like(RunFolder(folder), configure({**config, "weights": "there/one.npz"}))
     assert moved.weights == "here/one.npz"  # the same file in another folder

@@ -80,10 +80,10 @@ def test_a_value_that_cannot_be_is_damage(tmp_path: Path, field: str, value: obj
     store.write(cell, result(cell))
     path = store.path(cell)
     path.write_text(json.dumps({**read_json(path), field: value}))
-    with pytest.raises(DataError, match=rf"{path} is damaged: delete it"):
+    with pytest.raises(DataError, match=rf"{path} is damaged. Delete it"):
         store.read(cell)
     path.write_text("[]")
-    with pytest.raises(DataError, match=rf"{path} is damaged: delete it"):
+    with pytest.raises(DataError, match=rf"{path} is damaged. Delete it"):
         store.read(cell)
 
 
@@ -97,8 +97,8 @@ def test_a_newer_file_is_not_called_damaged(tmp_path: Path, place: str) -> None:
     with pytest.raises(DataError) as error:
         store.read(cell)
     assert str(error.value) == (
-        f"{store.path(cell)} was written by a newer version of tamatch: this one knows no watts. "
-        "Update tamatch to read it."
+        f"{store.path(cell)} was written by a newer version of tamatch: this one does not know "
+        "watts. Update tamatch to read it."
     )
 
 

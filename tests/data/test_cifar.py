@@ -82,7 +82,7 @@ def test_a_missing_file_is_named(version: str, tmp_path: Path) -> None:
     source = made("cifar100")
     folder = source.write_python(tmp_path) if version == "python" else source.write_binary(tmp_path)
     next(folder.glob("test*")).unlink()
-    with pytest.raises(DataError, match=r"test.* is missing. Get https"):
+    with pytest.raises(DataError, match=r"test.* is missing. Download https"):
         cifar.read(source.kind, tmp_path, None)
 
 
@@ -103,7 +103,9 @@ def test_unpacked_binary_files_are_checked_by_their_content(fault: str, tmp_path
     else:
         content[0] = (content[0] + 1) % 10
     file.write_bytes(content)
-    with pytest.raises(DataError, match="cut off" if fault == "cut" else "not the published data"):
+    with pytest.raises(
+        DataError, match="truncated" if fault == "cut" else "not the published data"
+    ):
         cifar.read(source.kind, tmp_path, None)
 
 

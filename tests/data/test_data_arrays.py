@@ -52,7 +52,7 @@ def test_grey_and_float_images() -> None:
     [
         (IMAGES[0], LABELS, "must be integers|must be 8 integers"),
         (IMAGES[..., :2], LABELS, r"must be \(N, H, W\)"),
-        (IMAGES * 1.0, LABELS, "floats, which must lie in 0 … 1"),
+        (IMAGES * 1.0, LABELS, "floats and must be in 0 … 1"),
         (IMAGES.astype(np.int64), LABELS, "must be bytes"),
         (IMAGES, LABELS[:5], "must be 6 integers"),
         (IMAGES, LABELS * 1.0, "must be 6 integers"),
@@ -88,6 +88,6 @@ def test_npz_with_pickled_objects_is_refused(tmp_path: Path) -> None:
 def test_arrays_as_a_run_s_data_are_told_where_to_go() -> None:
     images, labels = np.zeros((4, 8, 8, 3), np.uint8), np.array([0, 1, -1, -1])
     with pytest.raises(
-        UsageError, match=r"TaMatchClassifier\(\)\.fit\(X, y\), or for an \.npz file"
+        UsageError, match=r"TaMatchClassifier\(\)\.fit\(X, y\), or save them as an \.npz"
     ):
         tamatch.train(data=(images, labels), steps=1)  # type: ignore[arg-type]

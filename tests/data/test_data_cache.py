@@ -240,7 +240,7 @@ def test_a_full_disk_is_one_sentence(
 
     monkeypatch.setattr(PixelFile, "write", full)
     with pytest.raises(
-        DataError, match=r"No space left on device. Make room, or set TAMATCH_CACHE"
+        DataError, match=r"No space left on device. Free some space, or set TAMATCH_CACHE"
     ):
         decode_all(files, 16)
     assert entries(own_cache) == []

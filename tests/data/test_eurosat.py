@@ -83,7 +83,7 @@ def test_zip_reads_as_the_folder_does(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_missing_image_is_noticed(tmp_path: Path) -> None:
     write(tmp_path / "EuroSAT_RGB", ".png")
     (tmp_path / "EuroSAT_RGB" / "River" / "River_2.png").unlink()
-    with pytest.raises(DataError, match=r"4 images of River, expected 5. Get https://zenodo"):
+    with pytest.raises(DataError, match=r"4 images of River, expected 5. Download https://zenodo"):
         load("eurosat", tmp_path)
 
 

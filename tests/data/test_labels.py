@@ -70,13 +70,13 @@ def test_files_that_cannot_be_used_may_be_named(photos: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (["cat/a.png,cat", "9.png,dog"], r"line 3: photos has no image 9.png\. Names are relative"),
+        (["cat/a.png,cat", "9.png,dog"], r"line 3: photos has no image 9.png\. File names are"),
         (["1.png,dog"], r"line 2: photos has no image 1.png\. Perhaps you meant unlabelled/1.png"),
         (
             ["unlabelled/1.png,Cta"],
-            r'line 2: "Cta" is no class of photos\. Perhaps you meant cat\.',
+            r'line 2: "Cta" is not a class of photos\. Perhaps you meant cat\.',
         ),
-        (["cat/a.png,zebra"], r'"zebra" is no class .* A new class needs a folder .* cat, dog'),
+        (["cat/a.png,zebra"], r'"zebra" is not a class .* A new class needs its .* cat, dog'),
         (["cat/a.png,cat", "cat/a.png,dog"], 'lines 2 and 3: cat/a.png is listed as "cat" and as'),
         (["cat/a.png,cat", "cat/./a.png,dog"], r'lines 2 and 3: cat/a.png is listed as "cat" and'),
         (["/etc/passwd,cat"], "line 2: photos has no image /etc/passwd"),
@@ -133,7 +133,7 @@ def test_the_column_split_moves_an_image_to_its_part(photos: Path) -> None:
 
 
 def test_sets_with_all_their_labels_take_no_others(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="digits has all of its own"):
+    with pytest.raises(UsageError, match="digits is already fully labelled"):
         load("digits", labels=table(tmp_path / "photos", "train/0,1"))
 
 

@@ -111,9 +111,7 @@ def test_parts_beside_what_is_no_class_of_theirs_are_refused(inside: str, tmp_pa
     for name in ("train", "Test", "unlabelled"):
         put(tmp_path / name / inside / "1.png")
     put(tmp_path / "raw" / "1.png")
-    with pytest.raises(
-        DataError, match="has Test, train, named like parts of the data, beside raw"
-    ):
+    with pytest.raises(DataError, match="named like splits \\(Test, train\\) next to raw"):
         load(tmp_path)
 
 
@@ -147,7 +145,7 @@ def test_hidden_files_other_files_and_loose_images(tmp_path: Path) -> None:
     (tmp_path / "a" / "phone.HEIC").write_bytes(b"x")
     data = load(tmp_path)
     assert data.files == ["a/1.png"] and data.classes == ("a",)
-    assert data.skipped == (("a/phone.HEIC", "its format is not read: convert it to JPEG or PNG"),)
+    assert data.skipped == (("a/phone.HEIC", "unsupported format: convert it to JPEG or PNG"),)
     assert data.notes == (
         "images outside any class folder, left out: 1",
         "files that are not images, ignored: 1",
@@ -319,7 +317,7 @@ def test_an_empty_folder_explains_the_layout(tmp_path: Path) -> None:
         load(tmp_path)
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "x.jpg").write_bytes(b"")
-    with pytest.raises(DataError, match=r"none of the images .* a/x.jpg: the file is empty"):
+    with pytest.raises(DataError, match=r"no image in .* a/x.jpg: the file is empty"):
         load(tmp_path)
 
 
@@ -328,7 +326,7 @@ def test_unknown_names_get_a_near_miss(tmp_path: Path) -> None:
         load("cifar-10", tmp_path)
     with pytest.raises(UsageError, match="Known: digits"):
         load("/no/such/folder")
-    with pytest.raises(UsageError, match="neither a data set's name nor a folder"):
+    with pytest.raises(UsageError, match="neither a known data set nor a folder"):
         load("x" * 5000)  # longer than any file name may be
 
 
@@ -343,7 +341,7 @@ def test_the_same_folder_reads_the_same_twice(tmp_path: Path) -> None:
 def test_one_image_is_no_data_set(suffix: str, tmp_path: Path) -> None:
     file = tmp_path / f"cat{suffix.upper()}"
     file.touch()
-    with pytest.raises(UsageError, match="is one image"):
+    with pytest.raises(UsageError, match="is a single image"):
         load(file)
 
 
@@ -385,10 +383,10 @@ def test_no_folder_is_named_where_none_is_better(tmp_path: Path) -> None:
 
 def test_loose_images_alone_do_not_make_a_class(tmp_path: Path) -> None:
     put(tmp_path / "all" / "pics" / "0.png")
-    with pytest.raises(DataError, match="holds images, but no folders of classes"):
+    with pytest.raises(DataError, match="contains images, but no class folders"):
         load(tmp_path / "all" / "pics")
     put(tmp_path / "all" / "more" / "0.png")
-    with pytest.raises(DataError, match=f"Perhaps you meant {tmp_path / 'all'}, in which pics"):
+    with pytest.raises(DataError, match=f"Perhaps you meant {tmp_path / 'all'}, where pics"):
         load(tmp_path / "all" / "pics")
 
 
@@ -405,7 +403,7 @@ def test_a_run_may_lie_beside_images_that_a_table_lists(tmp_path: Path) -> None:
         put(tmp_path / label / "0.png")
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "run.json").write_text('{"config": {}}')
-    with pytest.raises(UsageError, match=r"has the run .*out in it"):
+    with pytest.raises(UsageError, match=r"contains the run .*out, but"):
         load(tmp_path)
     (tmp_path / "labels.csv").write_text("file_name,label\ncat/0.png,a\ndog/0.png,b\n")
     assert load(tmp_path).classes == ("a", "b")

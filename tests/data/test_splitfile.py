@@ -86,7 +86,7 @@ def test_a_changed_or_missing_image_is_refused(data: DataSet, tmp_path: Path) ->
     images[5, 0, 0, 0] ^= 1
     with pytest.raises(DataError, match="has changed since"):
         read_split(path, replace(data, images=images))
-    with pytest.raises(DataError, match="no longer has"):
+    with pytest.raises(DataError, match="is no longer in"):
         read_split(path, replace(data, files=[f"other {name}" for name in data.files]))
 
 
@@ -111,9 +111,9 @@ def test_what_is_still_there_of_a_role(data: DataSet, tmp_path: Path) -> None:
 def test_what_is_no_split_file(content: bytes, data: DataSet, tmp_path: Path) -> None:
     path = tmp_path / "split.csv"
     path.write_bytes(content)
-    with pytest.raises(DataError, match=r"split.csv is no table of a run: "):
+    with pytest.raises(DataError, match=r"split.csv is not a table of a run: "):
         read_split(path, data)
-    with pytest.raises(DataError, match=r"none.csv is no table of a run: No such file"):
+    with pytest.raises(DataError, match=r"none.csv is not a table of a run: No such file"):
         read_split(tmp_path / "none.csv", data)
 
 

@@ -231,7 +231,7 @@ def test_stl10_pool_is_the_unlabelled_images_and_the_whole_training_part() -> No
     apart = make_split(data, SplitPlan(labels_per_class=4, labelled_in_pool=False))
     assert not np.isin(apart.labelled, apart.unlabelled).any()
     assert len(apart.unlabelled) == 1500 - 40
-    with pytest.raises(DataError, match="images without one"):
+    with pytest.raises(DataError, match="has unlabelled images"):
         make_split(data, SplitPlan(labels_per_class=4, head_unlabelled=10))
 
 
@@ -319,7 +319,7 @@ def test_what_has_a_copy_in_another_class_is_learnt() -> None:
         assert {*split.validation} == {2, 3, 6, 7}
         parts = [make_split(data, SplitPlan(fold=(k, 2), seed=seed)).validation for k in (1, 2)]
         assert sorted(np.concatenate(parts)) == [2, 3, 6, 7]
-    with pytest.raises(DataError, match=r'"class 0": 2 of its 4 .* have copies to learn from, a'):
+    with pytest.raises(DataError, match=r'"class 0": only 2 of its 4 .* have copies among'):
         make_split(data, SplitPlan(validation_per_class=3))
     alike = with_copies(np.repeat([0, 1], 4), np.repeat([0, 4], 4))
     with pytest.raises(DataError, match="0 of its 4 labelled images can be held out"):
@@ -341,8 +341,8 @@ def test_what_was_learnt_before_never_validates() -> None:
         assert {*fewer.validation} == {12, 13}
     with pytest.raises(
         DataError,
-        match=r'"class 0": 4 of its 10 labelled images can be held out, as --from has learnt the '
-        r"others, and --validation-per-class asks for 5\. Ask for fewer, label more, or train",
+        match=r'"class 0": only 4 of its 10 labelled images can be held out, as the run of '
+        r"--from was trained on the others, but --validation-per-class is 5\. Request fewer, label",
     ):
         make_split(data, SplitPlan(validation_per_class=5), before)
 
@@ -400,10 +400,10 @@ def test_the_set_is_not_changed_and_a_seed_repeats() -> None:
     ("plan", "says"),
     [
         (SplitPlan(labels_per_class=31), '"class 0" has 30 labelled images'),
-        (SplitPlan(head_labelled=10, gamma=20), 'leaves none of class "class 2"'),
-        (SplitPlan(head_labelled=10, gamma=-20), 'leaves none of class "class 0"'),
-        (SplitPlan(head_labelled=10, head_unlabelled=21), "31 are asked for"),
-        (SplitPlan(labels_per_class=3, validation_per_class=3), "leave none to learn from"),
+        (SplitPlan(head_labelled=10, gamma=20), 'leaves none for class "class 2"'),
+        (SplitPlan(head_labelled=10, gamma=-20), 'leaves none for class "class 0"'),
+        (SplitPlan(head_labelled=10, head_unlabelled=21), "31 are requested"),
+        (SplitPlan(labels_per_class=3, validation_per_class=3), "leave none for training"),
     ],
 )
 def test_plans_that_the_data_cannot_fill(plan: SplitPlan, says: str) -> None:
@@ -413,7 +413,7 @@ def test_plans_that_the_data_cannot_fill(plan: SplitPlan, says: str) -> None:
 
 def test_a_class_without_labels_is_named_beside_the_others() -> None:
     data = replace(make_set(np.array([0, 0, 1])), classes=("leaf", "mould", "rust"))
-    with pytest.raises(DataError, match=r'"rust" has no labelled image \(leaf 2, mould 1, rust 0'):
+    with pytest.raises(DataError, match=r'"rust" has no labelled images \(leaf 2, mould 1, rust 0'):
         make_split(data, SplitPlan())
 
 

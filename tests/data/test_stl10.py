@@ -85,5 +85,5 @@ def test_a_short_file_is_noticed_even_under_its_checksum(
     file = tmp_path / stl10.FOLDER / "train_X.bin"
     file.write_bytes(file.read_bytes()[:-1])
     monkeypatch.setitem(stl10.MD5, "train_X.bin", md5(file))
-    with pytest.raises(DataError, match=r"train_X.bin does not hold"):
+    with pytest.raises(DataError, match=r"train_X.bin does not match"):
         load("stl10", tmp_path)

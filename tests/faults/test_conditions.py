@@ -142,7 +142,7 @@ def test_a_checkpoint_of_another_kind_is_refused(
     state = checkpoint.load(checkpoint.found(run / "checkpoints")[-1])
     del state["engine"]["guard"]
     checkpoint.save(run / "checkpoints", 4, state)
-    with pytest.raises(DataError, match="do not fit this version"):
+    with pytest.raises(DataError, match="do not match this version"):
         tamatch.resume(run, quiet=True)
 
 
@@ -193,7 +193,7 @@ CHANGES: dict[Callable[[Path], None], str] = {
     add_labelled: "split.csv lists 8 labelled images, now there are 11",
     add_unlabelled: "split.csv lists 16 unlabelled images, now there are 17",
     replace_labelled: "the image train/dark/0.png has changed since",
-    rename_labelled: "lists train/dark/0.png, which photos no longer has",
+    rename_labelled: "lists train/dark/0.png, which is no longer in photos",
     swap_labels: "the image train/dark/0.png has changed since",
     rename_class: r"the classes were \['dark', 'light'\], now they are \['gloomy', 'light'\]",
     reorder_classes: r"the classes were \['dark', 'light'\], now they are \['light', 'zebra'\]",
@@ -205,8 +205,14 @@ CHANGES: dict[Callable[[Path], None], str] = {
 @pytest.mark.parametrize(
     ("edit", "told"),
     [
-        ("a.png,light\nb.png,dark\nc.png,dark\nd.png,\ne.png,\n", "lists other labelled images"),
-        ("a.png,dark\nb.png,light\nc.png,light\nd.png,\ne.png,\n", "lists other labelled images"),
+        (
+            "a.png,light\nb.png,dark\nc.png,dark\nd.png,\ne.png,\n",
+            "lists different labelled images",
+        ),
+        (
+            "a.png,dark\nb.png,light\nc.png,light\nd.png,\ne.png,\n",
+            "lists different labelled images",
+        ),
         ("a.png,dark\nb.png,light\nc.png,\nd.png,\ne.png,\n", "labelled images, now there are 2"),
         ("a.png,dark\nb.png,light\nc.png,mid\nd.png,\ne.png,\n", "the classes were"),
     ],
@@ -222,7 +228,7 @@ def test_an_edited_table_of_labels_is_refused(
     table.write_text("file_name,label\na.png,dark\nb.png,light\nc.png,dark\nd.png,\ne.png,\n")
     run = crash_at(6, monkeypatch, tmp_path / "run", data=str(photos), **FOLDER)
     table.write_text(f"file_name,label\n{edit}")
-    with pytest.raises(DataError, match=f"resume of {run} refused: .*{told}"):
+    with pytest.raises(DataError, match=f"cannot resume {run}: .*{told}"):
         tamatch.resume(run, quiet=True)
 
 
@@ -234,7 +240,7 @@ def test_changed_data_are_refused(
     run = crash_at(6, monkeypatch, tmp_path / "run", data=str(photos), **FOLDER)
     before = (run / "split.csv").read_bytes()
     change(photos)
-    with pytest.raises(DataError, match=f"resume of {run} refused: .*{CHANGES[change]}"):
+    with pytest.raises(DataError, match=f"cannot resume {run}: .*{CHANGES[change]}"):
         tamatch.resume(run, quiet=True)
     assert (run / "split.csv").read_bytes() == before
     shutil.rmtree(photos)
@@ -256,7 +262,7 @@ def test_the_labelled_set_cannot_be_drawn_anew(
         return Split(split.labelled[::-1].copy(), split.unlabelled, split.validation, split.test)
 
     monkeypatch.setattr(module, "split_of", other)
-    with pytest.raises(DataError, match="lists other labelled images than are drawn now"):
+    with pytest.raises(DataError, match="lists different labelled images than are drawn now"):
         tamatch.resume(run, quiet=True)
 
 
@@ -264,7 +270,7 @@ def test_an_edited_split_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     run = crash_at(6, monkeypatch, tmp_path / "run")
     lines = (run / "split.csv").read_text().splitlines(keepends=True)
     (run / "split.csv").write_text("".join([lines[0], *lines[2:]]))
-    with pytest.raises(DataError, match="lists other labelled images"):
+    with pytest.raises(DataError, match="lists different labelled images"):
         tamatch.resume(run, quiet=True)
 
 

@@ -125,11 +125,11 @@ def more_labels_than_there_are(place: Path) -> dict[str, Any]:
 
 REFUSED = {
     a_class_without_labels: 'class "2" has no labelled image',
-    one_image_in_all: "has one class",
-    one_class: "has one class",
+    one_image_in_all: "has only one class",
+    one_class: "has only one class",
     no_label_at_all: "has no labelled image",
-    a_gamma_that_leaves_a_class_empty: "leaves none of class",
-    more_labels_than_there_are: "1000 are asked for",
+    a_gamma_that_leaves_a_class_empty: "leaves none for class",
+    more_labels_than_there_are: "1000 are requested",
 }
 
 
@@ -148,7 +148,7 @@ def fully_labelled(tmp_path: Path) -> dict[str, Any]:
 
 
 def test_an_empty_pool_is_refused_by_methods_that_learn_from_it(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="data has no unlabelled image, and tamatch learns from"):
+    with pytest.raises(DataError, match="data has no unlabelled images, but tamatch needs"):
         tamatch.train(out=tmp_path / "run", quiet=True, **fully_labelled(tmp_path))
 
 

@@ -145,7 +145,7 @@ def test_the_baseline_goes_on_too(tmp_path: Path, capsys: pytest.CaptureFixture[
     last = max(i for i, name in enumerate(disk.writes) if "state.pt" in name)
     with Disk(full, last).inserted():
         assert cli.main(["train", "--out", str(run), *words]) == 3
-    assert f"`tamatch resume {run}` goes on" in capsys.readouterr().err
+    assert f"`tamatch resume {run}` continues" in capsys.readouterr().err
     assert tamatch.resume(run, quiet=True).result["steps"] == 12
     for part in (".", "baseline"):
         assert fingerprint(run / part) == fingerprint(tmp_path / "whole" / part)

@@ -244,5 +244,5 @@ def test_a_folder_of_links_in_a_circle_is_no_data(tmp_path: Path) -> None:
         (photos / name).mkdir(parents=True)
         (photos / name / "again").symlink_to(photos)
     (photos / "loop").symlink_to(photos / "loop")
-    with pytest.raises(DataError, match="holds no images"):
+    with pytest.raises(DataError, match="contains no images"):
         load(photos)

@@ -102,8 +102,8 @@ def test_where_recomputing_does_not_help_the_batch_that_fits_is_named(
     run, method = tmp_path / "run", hungry(tmp_path / "own.py", 5, once=False)
     assert cli.main(["train", "--out", str(run), "--method", method, *WORDS]) == 2
     message = capsys.readouterr().err.splitlines()[-1]
-    assert "too little memory for --batch 4 --unlabelled 6, even with recomputed" in message
-    assert "--batch 2 --unlabelled 3 has room" in message and "GiB are needed" in message
+    assert "--batch 4 --unlabelled 6 does not fit into the memory of cpu, even with" in message
+    assert "--batch 2 --unlabelled 3 fits" in message and "it needs about" in message
     assert [p.name for p in checkpoint.found(run / "checkpoints")] == ["step_00000004"]
 
 
@@ -118,7 +118,7 @@ def test_no_room_inside_a_recomputed_block(tmp_path: Path, monkeypatch: pytest.M
         return whole(block, flow, do)
 
     monkeypatch.setattr(Block, "_compute", compute)
-    with pytest.raises(OutOfMemory, match="--batch 2 --unlabelled 3 has room"):
+    with pytest.raises(OutOfMemory, match="--batch 2 --unlabelled 3 fits"):
         tamatch.train(out=tmp_path / "run", quiet=True, **DOZEN)
 
 

@@ -211,7 +211,7 @@ def test_a_run_that_breaks_ends_with_a_reason_and_a_finite_checkpoint(
     method = f"{own}:Breaks"
     assert cli.main(words(tmp_path / "run", method=method, steps=40)) == 4
     message = capsys.readouterr().err.splitlines()[-1]
-    assert "4 steps gave values that are not finite" in message
+    assert "4 steps gave non-finite values" in message
     assert "step 8: loss part unsup" in message
     saved = checkpoint.found(tmp_path / "run" / "checkpoints")
     assert [p.name for p in saved] == ["step_00000004", "step_00000008"]
@@ -229,7 +229,7 @@ def test_weights_that_overflow_are_not_saved(
     run = words(tmp_path / "run", method="supervised", lr=lr, save_every=1, log_every=12)
     assert cli.main(run) == 4
     message = capsys.readouterr().err
-    assert told in message and "start again with a smaller --lr" in message
+    assert told in message and "restart with a smaller --lr" in message
     assert all(finite(checkpoint.load(p)) for p in checkpoint.found(tmp_path / "run/checkpoints"))
 
 

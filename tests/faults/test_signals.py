@@ -75,10 +75,12 @@ def test_stopped_in_its_baseline_the_whole_run_is_to_be_resumed(
         patch.setattr(Engine, "advance", advance)
         with pytest.raises(Stopped, match=f"`tamatch resume {run}` continues from there"):
             tamatch.train(out=run, quiet=True, **options)
-    with pytest.raises(UsageError, match=f"baseline is unfinished: `tamatch resume {run}` goes on"):
+    with pytest.raises(
+        UsageError, match=f"baseline is unfinished: `tamatch resume {run}` continues"
+    ):
         tamatch.train(out=run, quiet=True, **options)
     tamatch.resume(run, quiet=True)
-    with pytest.raises(UsageError, match="already holds a finished run"):
+    with pytest.raises(UsageError, match="already contains a finished run"):
         tamatch.train(out=run, quiet=True, **options)
 
 

@@ -232,7 +232,7 @@ def test_too_many_for_the_device(tmp_path: Path) -> None:
     room = torch.cuda.memory_reserved() + 5 * 2**30
     torch.cuda.set_per_process_memory_fraction(room / total)
     try:
-        with pytest.raises(OutOfMemory, match=r"too little memory for 8 runs abreast.*at a time"):
+        with pytest.raises(OutOfMemory, match=r"8 runs at the same time do not fit.*at a time"):
             tamatch.train_seeds(range(8), out=tmp_path / "all", quiet=True, **options)
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)

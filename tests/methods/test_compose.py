@@ -182,7 +182,7 @@ def test_a_function_can_be_a_part() -> None:
 @pytest.mark.parametrize(
     ("options", "near"),
     [({"select": "flexmach"}, "flexmatch"), ({"weigh": "class*gausian"}, "gaussian"),
-     ({"generate": "rescaled"}, "rescale"), ({"generate": "xyz"}, "raw or rescale")],
+     ({"generate": "rescaled"}, "rescale"), ({"generate": "xyz"}, "raw, rescale")],
 )  # fmt: skip
 def test_a_wrong_name_is_told_with_its_near_miss(options: Options, near: str) -> None:
     with pytest.raises(UsageError, match=near):

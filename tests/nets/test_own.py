@@ -117,7 +117,7 @@ def test_a_frozen_body_is_left_alone(method: str) -> None:
 
 
 def test_vat_wants_the_gradient_of_the_images() -> None:
-    with pytest.raises(UsageError, match=r"must not be under torch.no_grad\(\)"):
+    with pytest.raises(UsageError, match=r"not run frozen parts .* torch.no_grad\(\)"):
         tiny_engine("vat", net=f"{FILE}:Frozen").advance()
 
 
@@ -267,12 +267,12 @@ WRONG = {  # the file, and the message
     "raise SystemExit(3)": r"importing the file failed \(net.py, line 3: SystemExit: 3\)\.",
     "class Other(nn.Module): ...": r"net.py has no class or function Net\.",
     "Net = 5": r"net.py has no class or function Net\.",
-    "def Net(classes): return 'net'": r"Net makes no nn.Module, but a value of type str\.",
+    "def Net(classes): return 'net'": r"Net must return an nn.Module, but returned a str\.",
     "def Net(): return nn.Flatten()": (
-        r"takes no number of classes: it must be the first argument, or be called classes or "
-        r"num_classes\."
+        r"has no argument for the number of classes: it must be the first argument, or be named "
+        r"classes or num_classes\."
     ),
-    "def Net(**options): return nn.Flatten()": r"takes no number of classes",
+    "def Net(**options): return nn.Flatten()": r"has no argument for the number of classes",
     "def Net(classes, depth): return nn.Flatten()": (
         r"building it failed \(TypeError: Net\(\) missing 1 required positional argument: 'depth'\)"
     ),
@@ -290,7 +290,7 @@ WRONG = {  # the file, and the message
         r"returns a tensor of 2 × 5 and a tensor of 2 × 3 × 8 × 8 and a tensor of 2 × 3 × 8 × 8 for"
     ),
     "def Net(classes): return nn.Flatten()": (
-        r"returns a tensor of 2 × 192 for 2 images of 3 × 8 × 8; expected are logits, a tensor of "
+        r"returns a tensor of 2 × 192 for 2 images of 3 × 8 × 8; expected logits, a tensor of "
         r"2 × 5 floats\."
     ),
     "def Net(classes): return nn.Conv2d(3, classes, 1)": r"returns a tensor of 2 × 5 × 8 × 8 for",
@@ -308,16 +308,16 @@ WRONG = {  # the file, and the message
     ),
     "def Net(classes):\n"
     "    return nn.Sequential(nn.Flatten(), nn.Linear(192, classes), nn.Softmax(-1))": (
-        r"returns probabilities: its rows sum to 1\. Logits are expected"
+        r"returns probabilities: its rows sum to 1\. Expected logits: remove"
     ),
     "def Net(classes):\n"
     "    return nn.Sequential(nn.Flatten(), nn.Linear(192, classes)).requires_grad_(False)": (
-        r"nothing in it can learn\. Its output has no gradient\."
+        r"its output has no gradient, so nothing in it can be trained\."
     ),
     f"{LINEAR}"
     "    def forward(self, x): return super().forward(x.flatten(1))\n"
     "    def get_extra_state(self): return {'seen': 3}": (
-        r"_extra_state in its state_dict is a dict, and only tensors can be saved"
+        r"_extra_state in its state_dict is a dict, but only tensors can be saved"
     ),
     f"{LINEAR}"
     "    def forward(self, x): return super().forward(x.flatten(1))\n"
@@ -328,7 +328,7 @@ WRONG = {  # the file, and the message
     "    def forward(self, x):\n"
     "        if self.training: self.mean = 0.9 * self.mean + 0.1 * x.detach().flatten(1).mean(0)\n"
     "        return super().forward(x.flatten(1) - self.mean)": (
-        r"its buffer mean is replaced in a step\. Averages, checkpoints and recorded steps hold on"
+        r"its buffer mean is replaced in a step\. Weight averages, checkpoints and CUDA graphs use"
     ),
     f"{LINEAR}        self.passes = 0\n"
     "    def forward(self, x):\n        self.passes += 1\n"
@@ -350,11 +350,11 @@ def test_a_mistake_is_told_with_its_place(
 
 
 def test_a_file_that_is_not_there() -> None:
-    with pytest.raises(UsageError, match=r"--net gone.py:Net: there is no file gone.py\."):
+    with pytest.raises(UsageError, match=r"--net gone.py:Net: file gone.py not found\."):
         nets.build("gone.py:Net", 5, 8)
     with pytest.raises(UsageError, match=r"Perhaps you meant net.py:NAME, a class or function"):
         nets.build("net.py", 5, 8)
-    with pytest.raises(UsageError, match="handed over in Python, and nothing here has it"):
+    with pytest.raises(UsageError, match="passed as a Python object, which is not available here"):
         nets.build("python:Unheard", 5, 8)
 
 
@@ -429,9 +429,9 @@ def test_what_was_handed_over_stands_in_for_the_name_of_a_run() -> None:
     assert nets.build("models.py:Gone", 5, 8).width == 5
     nets.stand_in("python:Gone", SMALL)
     assert nets.build("python:Gone", 5, 8).width == 64
-    with pytest.raises(UsageError, match="and this one has wrn_10_1"):
+    with pytest.raises(UsageError, match="; this one uses wrn_10_1"):
         nets.stand_in("wrn_10_1", SMALL)
-    with pytest.raises(UsageError, match="--net wrn_10_1: the net of this run is your own"):
+    with pytest.raises(UsageError, match="--net wrn_10_1: this run uses your own net"):
         nets.stand_in("python:Gone", "wrn_10_1")
     for name in ("models.py:Gone", "python:Gone"):
         del CUSTOM[name]

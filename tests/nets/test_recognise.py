@@ -110,7 +110,7 @@ def wrong(state: State, path: Path) -> str:
     with pytest.raises(UsageError) as caught:
         recognise(written(state, path))
     text = str(caught.value)
-    assert text.startswith(str(path)) and "Name the net: --net NAME" in text
+    assert text.startswith(str(path)) and "Specify the net: --net NAME" in text
     return text
 
 
@@ -121,15 +121,15 @@ def test_files_of_other_nets_say_what_was_seen(tmp_path: Path, tiny: State) -> N
         "fc.bias": torch.zeros(10),
     }  # fmt: skip
     assert (
-        "no net of ours has such weights: 5 tensors (bn1.weight 64, conv1.weight 64×3×7×7, "
+        "the weights match no built-in net: 5 tensors (bn1.weight 64, conv1.weight 64×3×7×7, "
         in wrong(dict(sorted(resnet.items())), tmp_path / "resnet.pth")
     )
     assert "it is empty" in wrong({}, tmp_path / "empty.pth")
 
     deep = {k: v for k, v in tiny.items() if not k.startswith("blocks.11.")}
     assert (
-        "holds a transformer of width 192, depth 11 and 197 positions; there are tiny 192 and 12"
-        in wrong(deep, tmp_path / "deep.pth")
+        "contains a transformer of width 192, depth 11 and 197 positions. Supported widths and "
+        "depths: tiny 192 and 12" in wrong(deep, tmp_path / "deep.pth")
     )
     distilled = {
         **tiny,
@@ -142,7 +142,10 @@ def test_files_of_other_nets_say_what_was_seen(tmp_path: Path, tiny: State) -> N
 def test_files_that_nearly_fit_are_refused(tmp_path: Path, tiny: State) -> None:
     scaled = {**tiny, "blocks.0.ls1.gamma": torch.zeros(192)}
     text = wrong(scaled, tmp_path / "scaled.pth")
-    assert "looks like vit_tiny_p16_224, but is another net (left over: blocks.0.ls1.gamma)" in text
+    assert (
+        "looks like vit_tiny_p16_224, but is a different net (left over: blocks.0.ls1.gamma)"
+        in text
+    )
     bare = {k: v for k, v in tiny.items() if k != "norm.weight"}
     assert "(missing: norm.weight)" in wrong(bare, tmp_path / "bare.pth")
     narrow = {**tiny, "blocks.0.mlp.fc1.weight": torch.zeros(384, 192)}

@@ -133,7 +133,7 @@ def test_a_million_rows_take_under_ten_seconds(make_run: MakeRun) -> None:
 def test_a_folder_that_is_no_run_is_refused_with_a_way_out(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not a folder"):
         read_folder(tmp_path / "nowhere")
-    with pytest.raises(UsageError, match=r"holds no run.*--out"):
+    with pytest.raises(UsageError, match=r"is not a run folder.*--out"):
         read_folder(tmp_path)
 
 

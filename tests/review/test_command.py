@@ -50,8 +50,8 @@ def test_the_process_says_where_and_what_next(project: Project, tmp_path: Path) 
     ("record", "told"),
     [
         (None, "is not a folder"),
-        ({"config": {"data": "digits"}}, "digits has all its labels already"),
-        ({"config": {"data": "nowhere"}}, "no model yet: is the run finished"),
+        ({"config": {"data": "digits"}}, "digits is already fully labelled"),
+        ({"config": {"data": "nowhere"}}, "no model yet. If the run is unfinished"),
     ],
 )
 def test_what_cannot_be_reviewed(

@@ -65,7 +65,7 @@ def ask(
 
 def test_it_listens_on_the_loopback_alone(server: Server) -> None:
     assert server.server_address[0] == "127.0.0.1"
-    with pytest.raises(UsageError, match=r"--port \d+ cannot be used: .* Leave it out"):
+    with pytest.raises(UsageError, match=r"--port \d+ cannot be used: .* Leave out --port"):
         Server(server.server_port)
 
 

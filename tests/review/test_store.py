@@ -120,7 +120,7 @@ def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("content", "told"),
     [
         ("file_name,label\nunlabelled/x.png,cat\n", "line 2: photos has no image"),
-        ("file_name,label\nunlabelled/c.png,cow\n", '"cow" is no class'),
+        ("file_name,label\nunlabelled/c.png,cow\n", '"cow" is not a class'),
         ("file_name,label,confidence\nunlabelled/c.png,cat,0.9\n", "columns that would be lost"),
         ("once upon a time", "needs the columns file_name and label"),
     ],
@@ -139,7 +139,7 @@ def test_a_file_of_another_kind_is_not_touched(photos: Path, content: str, told:
 def test_the_labels_of_another_project_are_told_how_to_leave(photos: Path) -> None:
     path = photos.parent / "labels.csv"
     path.write_text("file_name,label\nunlabelled/other.png,cat\n")
-    told = "If .*labels.csv is about other images, --labels names a new file"
+    told = "If .*labels.csv is for other images, give a new file with --labels"
     with pytest.raises(DataError, match=told), opened(path, load(photos), photos):
         pass
 
