@@ -143,7 +143,11 @@ def test_evaluate_shows_the_same(run: Path, capsys: pytest.CaptureFixture[str]) 
     assert cli.main(["evaluate", str(run)]) == 0
     text = capsys.readouterr().out
     low, high = (f"{100 * v:.1f}" for v in stored["interval"])
-    assert f"between {low} and {high} %" in text and "precision" in text and "recall" in text
+    assert (
+        f"95 % confidence interval {low} to {high} %" in text
+        and "precision" in text
+        and "recall" in text
+    )
 
 
 def test_nothing_held_out_is_said_to_be_not_measured(tmp_path: Path) -> None:

@@ -230,7 +230,7 @@ def test_a_resumed_run_needs_the_labels_but_not_the_first_run(
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
-        (["train/unlabelled/0.png,dark"], "split.csv lists other labelled images"),
+        (["train/unlabelled/0.png,dark"], "split.csv lists different labelled images"),
         (["train/unlabelled/0.png,light", "train/unlabelled/1.png,light"], "9 labelled images"),
         ([], "split.csv lists 9 labelled images, now there are 8"),
     ],
