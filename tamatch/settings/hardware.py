@@ -92,5 +92,5 @@ def memory(device: torch.device) -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     allocated, reserved = torch.cuda.memory_allocated(device), torch.cuda.memory_reserved(device)
     free, total = torch.cuda.mem_get_info(device)
-    allowed = int(torch.cuda.get_per_process_memory_fraction(device) * total)
+    allowed = int(torch.cuda.get_per_process_memory_fraction(device.index) * total)
     return min(free + reserved, allowed) - allocated
