@@ -8,7 +8,7 @@ import torch
 from tamatch.data import SplitPlan, load, make_split
 from tamatch.runs.build import engine_of
 from tamatch.settings.config import configure
-from tamatch.settings.hardware import native_bf16, pick_precision, prepare
+from tamatch.settings.hardware import memory, native_bf16, pick_precision, prepare
 
 
 @pytest.fixture(autouse=True)
@@ -73,3 +73,23 @@ def test_a_cpu_tells_whether_it_knows_bfloat16(
     assert native_bf16() is any(known.values())
     monkeypatch.delattr(torch.cpu, "get_capabilities")
     assert native_bf16() is False
+
+
+@pytest.mark.parametrize(("device", "number"), [("cuda", 0), ("cuda:0", 0), ("cuda:3", 3)])
+@pytest.mark.parametrize(("fraction", "free"), [(1.0, 60 + 10 - 4), (0.25, 25 - 4)])
+def test_the_memory_that_a_process_may_take(
+    device: str, number: int, fraction: float, free: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A device without a number is the current one; torch's check of numbers stays."""
+
+    def fraction_of(asked: int) -> float:
+        assert asked == number
+        return fraction
+
+    monkeypatch.setattr(torch.cuda.memory, "_lazy_init", lambda: None)
+    monkeypatch.setattr(torch._C, "_cuda_getMemoryFraction", fraction_of, raising=False)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda asked: 4)
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda asked: 10)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda asked: (60, 100))
+    assert memory(torch.device(device)) == free
