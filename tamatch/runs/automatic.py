@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from .. import methods, nets
+from .. import methods
 from ..data import DATASETS, DataSet, Split, own_path
 from ..errors import UsageError
 from ..rules import choose, finetune
 from ..rules.choose import NOTHING, Chosen, Speed
 from ..settings.config import TARGET, Run, configure, stated, target_follows
 from ..settings.hardware import native_bf16, pick_device, pick_precision
-from ..settings.start import side_of, start_of
+from ..settings.start import fine_tunes, side_of, start_of
 from ..step.engine import WARM_STEPS, Engine
 from ..step.subset import Subset
 from ..step.timing import timed, wait
@@ -192,7 +192,7 @@ def paced(run: Run, steps: int, *, own: bool) -> Chosen:
     target = choose.target_momentum(steps) if own and target_follows(run) else NOTHING
     if own:
         settings |= choose.averages(steps)
-        if run.weights is not None and nets.is_transformer(run.net):
+        if fine_tunes(run, run.net):
             settings["warmup"] = finetune.warmup(steps)
     else:
         settings["warmup"] = round(run.warmup * steps / run.steps)
