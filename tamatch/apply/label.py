@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .. import nets
-from ..data import DataSet, Split, read_split
+from ..data import DataSet, Split
 from ..data.dataset import UNKNOWN, Indices
 from ..errors import DataError, UsageError
 from ..judge.cut import RISK, Cut, choose_cut, least_images
@@ -24,12 +24,13 @@ from ..step.source import OnHost
 from ..storage.folder import RunFolder
 from ..storage.paths import path_of
 from ..storage.spreadsheet import read_rows, write_table
-from .use import load, own_data
+from .use import load, own_data, own_split
 
 if TYPE_CHECKING:
     from ..nets import AnyNet
 
 COLUMNS = ("file_name", "label", "confidence", "second", "accepted")
+SHOWN = 10  # of the most and of the least frequent classes, if there are more than twice as many
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class Labelled:
     confidence: float
     cut: Cut | None  # where it was chosen for a precision
     folds: int | None = None  # of the labelled images, where these judged the cut
+    changes: tuple[str, ...] = ()  # of the images since the run, in words
+    classes: Mapping[str, int] = field(default_factory=dict)  # the new labels of each class
 
     @property
     def coverage(self) -> float:
@@ -52,11 +55,12 @@ class Labelled:
         """The same in words."""
         if not self.pool:
             had = f"all {self.given:,} images already had a label"
-            return [f"{self.path}: there are no unlabelled images, {had}."]
+            return [f"{self.path}: there are no unlabelled images, {had}.", *self.changes]
         lines = [
             f"{self.path}: {self.labelled:,} of {self.pool:,} unlabelled images now have a label "
             f"(coverage {100 * self.coverage:.1f} %). {self.given:,} already had one."
         ]
+        lines.append(f"New labels by class: {most_first(self.classes)}.")
         if self.confidence:
             lines.append(f"Labels with a confidence below {self.confidence:.4f} are left empty.")
         if self.cut is not None:
@@ -68,7 +72,7 @@ class Labelled:
                 f"{100 * self.cut.precision:.1f} % of such labels are, if the pool is like the "
                 f"{judges}."
             )
-        return lines
+        return [*lines, *self.changes]
 
 
 def label(
@@ -101,7 +105,8 @@ def label(
     model = load(folder.path, net)
     run, images = own_data(folder, model, data=data)
     nets.stand_in(run.net, net)
-    split = read_split(folder.split, images)
+    today = own_split(folder, run, images)
+    split = today.split
 
     cut = None
     if precision and folds:
@@ -111,7 +116,8 @@ def label(
     elif precision:
         cut = cut_by_validation(model, images, split, precision, folder)
     level = cut.confidence if cut else min_confidence or 0.0
-    given, pool = split.known, split.unknown
+    given = np.concatenate([split.known, today.decided])
+    pool = split.unknown[~np.isin(split.unknown, given)]
     p_given, p_pool = (probabilities(model, images, part) for part in (given, pool))
     used = accepted(folder)
     sure = p_pool.max(-1) >= level
@@ -124,7 +130,21 @@ def label(
         for i, p, keep in zip(pool, p_pool, sure, strict=True)
     ]
     write_table(place, COLUMNS, rows)
-    return Labelled(place, len(pool), int(sure.sum()), len(given), level, cut, folds)
+    counts = np.bincount(p_pool[sure].argmax(-1), minlength=len(images.classes))
+    return Labelled(
+        place, len(pool), int(sure.sum()), len(given), level, cut, folds, tuple(today.lines()),
+        dict(zip(images.classes, counts.tolist(), strict=True)),
+    )  # fmt: skip
+
+
+def most_first(classes: Mapping[str, int]) -> str:
+    """Classes and their counts: a class that the model gives nothing to is easily overlooked."""
+    shown = [
+        f"{name} {count:,}" for name, count in sorted(classes.items(), key=lambda item: -item[1])
+    ]
+    if len(shown) > 2 * SHOWN:
+        shown = [*shown[:SHOWN], "…", *shown[-SHOWN:]]
+    return ", ".join(shown)
 
 
 def check_options(min_confidence: float | None, precision: float | None, folds: int | None) -> None:
