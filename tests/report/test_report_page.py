@@ -278,6 +278,20 @@ def test_an_unfinished_run_says_so(make_run: MakeRun, status: str, sentence: str
     assert "Not yet known" in text and "oracle" not in text
 
 
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_baseline_that_is_still_to_come_is_not_denied(make_run: MakeRun, begun: bool) -> None:
+    run = make_run(baseline=begun, status="finished" if begun else "stopped")
+    record = json.loads((run / "run.json").read_text())
+    record["config"]["baseline"] = "supervised"
+    (run / "run.json").write_text(json.dumps(record))
+    if begun:
+        (run / "baseline" / "metrics.jsonl").write_text("")
+        (run / "baseline" / "result.json").unlink()
+    text = words(read_page(run)[1])
+    assert "Not yet known The supervised baseline, to compare with, has not been tested" in text
+    assert "No supervised baseline was trained" not in text
+
+
 def test_many_classes_are_folded_and_the_page_stays_small(make_run: MakeRun) -> None:
     run = make_run(classes=[f"class {index}" for index in range(1000)], steps=500)
     html, checker = read_page(run)
