@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from ..rules.choose import UNEQUAL
 from .bias import Bias, biases, kl_curve, share_curve
 from .classtables import ClassRow, bias_columns, bias_rows, gap_limit
 from .curve import Line
@@ -33,6 +34,7 @@ class Balance:
     weak: int
     bar_end: str  # what a full bar stands for
     answer: str  # what the method did about the gaps
+    caution: str  # why the gaps may mislead; empty if there is no sign of it
     kl_chart: Markup
     legend: Markup
     charts: list[Markup]
@@ -58,6 +60,7 @@ def balance_of(run: RunFiles, names: Sequence[str]) -> Balance:
         weak=kinds.count("weak"),
         bar_end=decimal(100 * gap_limit(ranking.everything)),
         answer=_answer(pool),
+        caution="" if truth else _caution(target, numbers(run.data.get("labelled_shares"))),
         kl_chart=_kl_chart(log, truth),
         legend=legend([line for _, lines in charts for line in lines]),
         charts=_share_charts(charts),
@@ -72,6 +75,20 @@ def _answer(pool: Pool | None) -> str:
     weight = "Each accepted pseudo-label was weighted by the weight of its class."
     said = [factor] * bool(pool.factors) + [weight] * bool(pool.weights)
     return " ".join(said) or "This method tracks these shares but does not use them."
+
+
+def _caution(target: Sequence[float], labelled: Sequence[float]) -> str:
+    """Equal shares of classes that have very unequal numbers of labels may be nobody's choice."""
+    uniform = bool(target) and math.isclose(min(target), max(target), rel_tol=1e-3)
+    fewest = min(labelled, default=0)
+    if not uniform or fewest <= 0 or max(labelled) <= UNEQUAL * fewest:
+        return ""
+    return (
+        "The target is uniform, but the labels are not: the most frequent class has "
+        f"{max(labelled) / fewest:.0f} times as many as the rarest. If the unlabelled "
+        "images are as unequal, these gaps mislead, and so does the target; --prior, --target "
+        "labelled and --target adaptive set another."
+    )
 
 
 def _kl_chart(log: Log, truth: Sequence[float]) -> Markup:

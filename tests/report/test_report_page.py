@@ -198,6 +198,21 @@ def test_each_file_alone_makes_a_page(make_run: MakeRun) -> None:
         read_page(run)
 
 
+def test_a_uniform_target_is_doubted_where_the_labels_are_not(make_run: MakeRun) -> None:
+    told = "the most frequent class has 20 times as many as the rarest"
+    for truth, shares, doubted in (
+        (False, [0.2, 0.01, *[0.79 / 8] * 8], True),
+        (True, [0.2, 0.01, *[0.79 / 8] * 8], False),
+        (False, [0.1] * 10, False),
+        (False, [0.2, 0.0, *[0.1] * 8], False),
+    ):
+        run = make_run(truth=truth)
+        record = json.loads((run / "run.json").read_text())
+        record["data"]["labelled_shares"] = shares
+        (run / "run.json").write_text(json.dumps(record))
+        assert (told in words(read_page(run)[1])) == doubted
+
+
 def test_values_of_the_wrong_type_are_survived(make_run: MakeRun) -> None:
     run = make_run(baseline=False, steps=200)
     rng = random.Random(1)
