@@ -13,7 +13,8 @@ from scipy.stats import binom
 
 import tamatch
 from tamatch import cli
-from tamatch.apply.label import COLUMNS, label, most_first
+from tamatch.apply.label import label, most_first
+from tamatch.apply.labeltable import COLUMNS
 from tamatch.data import load as load_data
 from tamatch.errors import DataError, UsageError
 from tamatch.judge.calibration import fit_temperature, tempered

@@ -118,6 +118,19 @@ def test_a_label_taken_back_is_not_replaced_by_another(
     assert session.labels() == {session.files.index("unlabelled/1.png"): 1}
 
 
+def test_the_model_s_own_labels_are_never_taken_for_given_ones(home: Path) -> None:
+    """A table in the data folder is read as data; written again, it must not confirm itself."""
+    run, table = home / "runs/first", home / "photos/labels.csv"
+    Image.new("RGB", (12, 12), "red").save(home / "photos/unlabelled/new.png")
+    first = label(run, table)
+    rows = rows_of(table)
+    assert (first.pool, first.labelled) == (6, 6) and rows["unlabelled/new.png"]["label"]
+    again = label(run, table, min_confidence=1.0, overwrite=True)
+    assert (again.pool, again.labelled, again.given) == (6, 0, first.given)
+    given = {name for name, row in rows_of(table).items() if row["accepted"] == "given"}
+    assert given == {name for name, row in rows.items() if row["accepted"] == "given"}
+
+
 def test_images_that_a_split_left_out_are_not_new(home: Path) -> None:
     run = home / "runs/drawn"
     tamatch.train(home / "photos", labels_per_class=2, out=run, baseline="none", **TINY)

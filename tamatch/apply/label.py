@@ -23,13 +23,13 @@ from ..runs.progress import Progress
 from ..step.source import OnHost
 from ..storage.folder import RunFolder
 from ..storage.paths import path_of
-from ..storage.spreadsheet import read_rows, write_table
+from ..storage.spreadsheet import write_table
+from .labeltable import COLUMNS, GIVEN, accepted, by_model, line, tables_of
 from .use import load, own_data, own_split
 
 if TYPE_CHECKING:
     from ..nets import AnyNet
 
-COLUMNS = ("file_name", "label", "confidence", "second", "accepted")
 SHOWN = 10  # of the most and of the least frequent classes, if there are more than twice as many
 
 
@@ -116,13 +116,17 @@ def label(
     elif precision:
         cut = cut_by_validation(model, images, split, precision, folder)
     level = cut.confidence if cut else min_confidence or 0.0
-    given = np.concatenate([split.known, today.decided])
-    pool = split.unknown[~np.isin(split.unknown, given)]
+    every = np.concatenate([split.known, split.unknown])
+    since = np.isin(every, today.since)
+    guessed = by_model(tables_of(run))
+    known = np.isin(every, split.known) | since
+    known &= ~(since & np.array([images.files[i] in guessed for i in every], bool))
+    given, pool = every[known], every[~known]
     p_given, p_pool = (probabilities(model, images, part) for part in (given, pool))
     used = accepted(folder)
     sure = p_pool.max(-1) >= level
     rows = [
-        line(images, i, p, int(images.labels[i]), "given")
+        line(images, i, p, int(images.labels[i]), GIVEN)
         for i, p in zip(given, p_given, strict=True)
     ]
     rows += [
@@ -160,15 +164,6 @@ def check_options(min_confidence: float | None, precision: float | None, folds: 
         )
     if folds is not None and folds < 2:
         raise UsageError(f"--folds must be at least 2, got {folds}.")
-
-
-def line(
-    data: DataSet, i: int, p: np.ndarray, best: int, how: str, *, named: bool = True
-) -> tuple[str, ...]:
-    """One line of the table; the second guess is the most probable class but the first."""
-    others = np.delete(np.arange(len(p)), best)
-    second = data.classes[others[p[others].argmax()]] if len(others) else ""
-    return data.files[i], data.classes[best] if named else "", f"{p[best]:.6f}", second, how
 
 
 def probabilities(model: Model, data: DataSet, indices: np.ndarray) -> np.ndarray:
@@ -236,16 +231,3 @@ def cut_by_folds(
     return choose_cut(
         np.concatenate(confidence), np.concatenate(right), precision, "labelled images"
     )
-
-
-def accepted(folder: RunFolder) -> dict[str, str]:
-    """Was an image accepted as a pseudo-label at least once in training? yes or no, by its file.
-
-    Empty for methods without such a rule, and where the run's own table is gone.
-    """
-    try:
-        rows = read_rows(folder.path / "predictions" / "pool.csv", "image", "accepted")
-        times = {row["image"]: row["accepted"] for row in rows}
-    except DataError:
-        return {}
-    return {image: "no" if n == "0" else "yes" for image, n in times.items() if n}

@@ -21,7 +21,7 @@ class Today:
     """Roles by which an image of `labelled` and `validation` surely has a label."""
 
     split: Split
-    decided: Indices  # of the pool: without a label in the run, and with one now
+    since: Indices  # images whose label the run did not know; unless moved or new, in the pool
     new: int  # images that the run did not know
     gone: int  # images of the run that are no longer there, or not with the same pixels
 
@@ -54,19 +54,18 @@ def split_today(path: Path, data: DataSet, *, whole: bool) -> Today:
     moved = {hashes[i]: i for i in learning if data.files[i] not in listed}
     has_label = data.labels != UNKNOWN
     roles: dict[str, dict[int, None]] = defaultdict(dict)
-    decided, gone = [], set()
+    since, gone = list[int](), set[str]()
     for row in rows:
         name, role = row["image"], row["role"]
         i = named.get(name)
-        if i is None or hashes[i] != row["hash"]:
-            i = moved.get(row["hash"])
-            if i is None:
-                gone.add(name)
-                continue
-            if role == "unlabelled" and not row["label"] and has_label[i]:
-                role = "labelled"  # sorted into a class folder
-        elif role == "unlabelled" and not row["label"] and has_label[i]:
-            decided.append(i)
+        stays = i is not None and hashes[i] == row["hash"]
+        i = i if stays else moved.get(row["hash"])
+        if i is None:
+            gone.add(name)
+            continue
+        if role == "unlabelled" and not row["label"] and has_label[i]:
+            since.append(i)
+            role = role if stays else "labelled"  # sorted into a class folder
         lost = role in ("labelled", "validation") and not has_label[i]
         roles["unlabelled" if lost else role][i] = None
     if len(gone) > (1 - LEFT) * len(listed):
@@ -76,4 +75,5 @@ def split_today(path: Path, data: DataSet, *, whole: bool) -> Today:
     for i in new:
         roles["labelled" if has_label[i] else "unlabelled"][i] = None
     split = Split(**{role: np.array([*roles[role]], np.int64) for role in ROLES})
-    return Today(split, np.array(decided, np.int64), len(new), len(gone))
+    since += [i for i in new if has_label[i]]
+    return Today(split, np.array(since, np.int64), len(new), len(gone))
