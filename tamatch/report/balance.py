@@ -18,8 +18,10 @@ from .ranking import Ranking, rank
 from .svg import legend, line_chart, small_chart
 from .ticks import nice_ticks
 from .trust import Pool
-from .values import numbers
-from .words import decimal
+from .values import number, numbers, table
+from .words import count, decimal, share
+
+LEFT = 0.1  # of p_model's start: less is not told
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class Balance:
     weak: int
     bar_end: str  # what a full bar stands for
     answer: str  # what the method did about the gaps
+    start: str  # how much of p_model is still its start; empty if hardly any
     caution: str  # why the gaps may mislead; empty if there is no sign of it
     kl_chart: Markup
     legend: Markup
@@ -60,6 +63,7 @@ def balance_of(run: RunFiles, names: Sequence[str]) -> Balance:
         weak=kinds.count("weak"),
         bar_end=decimal(100 * gap_limit(ranking.everything)),
         answer=_answer(pool),
+        start=_start_left(run),
         caution="" if truth else _caution(target, numbers(run.data.get("labelled_shares"))),
         kl_chart=_kl_chart(log, truth),
         legend=legend([line for _, lines in charts for line in lines]),
@@ -75,6 +79,19 @@ def _answer(pool: Pool | None) -> str:
     weight = "Each accepted pseudo-label was weighted by the weight of its class."
     said = [factor] * bool(pool.factors) + [weight] * bool(pool.weights)
     return " ".join(said) or "This method tracks these shares but does not use them."
+
+
+def _start_left(run: RunFiles) -> str:
+    """A slow average of a short run says more of where it began than of the model."""
+    momentum = number(table(run.config.get("options")).get("lambda_model"))
+    steps = max((row.step for row in run.metrics.of("train").rows), default=0)
+    left = 0.0 if momentum is None or not 0 <= momentum <= 1 else momentum**steps
+    if left < LEFT or not steps:
+        return ""
+    return (
+        f"After {count(steps)} steps, {share(left)} of p_model is still its uniform start: what "
+        "the model predicts is less even than p_model shows."
+    )
 
 
 def _caution(target: Sequence[float], labelled: Sequence[float]) -> str:

@@ -213,6 +213,18 @@ def test_a_uniform_target_is_doubted_where_the_labels_are_not(make_run: MakeRun)
         assert (told in words(read_page(run)[1])) == doubted
 
 
+def test_a_p_model_that_is_mostly_its_start_is_not_taken_at_its_word(make_run: MakeRun) -> None:
+    told = "After 300 steps, 74.1 % of p_model is still its uniform start"
+    for steps, options in (
+        (300, {"lambda_model": 0.999}),
+        (300, {}),
+        (3000, {"lambda_model": 0.9}),
+    ):
+        text = words(read_page(make_run(steps=steps, options=options))[1])
+        assert (told in text) == (steps == 300 and bool(options))
+        assert ("its uniform start" in text) == (told in text)
+
+
 def test_values_of_the_wrong_type_are_survived(make_run: MakeRun) -> None:
     run = make_run(baseline=False, steps=200)
     rng = random.Random(1)
