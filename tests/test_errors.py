@@ -245,7 +245,8 @@ COMMANDS = [
      "label more."),
     ("train --data photos --steps 2 --validation-per-class 2", 3,
      "class \"dog\" has 2 labelled images: --validation-per-class 2 would leave none for "
-     "training. Request fewer, or label more."),
+     "training. Request fewer, label more, or use --fold 1/5: it holds out a fifth of each class, "
+     "but never its only image."),
     ("train --fold 3", 2, "--fold takes K/N, such as 1/5 for the first of five parts; got 3."),
     ("train --fold 3/2", 2, "--fold takes K/N with 1 ≤ K ≤ N and N ≥ 2, got 3/2."),
     ("train --weights missing.safetensors", 2,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,8 @@ from scipy.stats import binom
 
 import tamatch
 from tamatch import cli
-from tamatch.apply.label import COLUMNS, label
+from tamatch.apply.label import label, most_first
+from tamatch.apply.labeltable import COLUMNS
 from tamatch.data import load as load_data
 from tamatch.errors import DataError, UsageError
 from tamatch.judge.calibration import fit_temperature, tempered
@@ -54,6 +56,9 @@ def test_every_image_of_the_pool_has_one_line(run: Path, tmp_path: Path) -> None
     assert {r["file_name"] for r in rows if r["accepted"] != "given"} == pool
     assert (made.pool, made.labelled, made.given) == (len(pool), len(pool), 160)
     assert made.coverage == 1 and made.cut is None
+    new = Counter(row["label"] for row in rows if row["accepted"] != "given")
+    assert made.classes == {name: new[name] for name in load_data("digits").classes}
+    assert made.lines()[1] == f"New labels by class: {most_first(made.classes)}."
 
 
 def test_labels_are_the_model_s_and_given_ones_the_person_s(run: Path, tmp_path: Path) -> None:
@@ -102,6 +107,13 @@ def test_below_the_cut_the_label_is_empty(run: Path, tmp_path: Path) -> None:
     assert made.labelled == len(named) and made.coverage == len(named) / len(rows)
     assert all((float(r["confidence"]) >= 0.8) == bool(r["label"]) for r in rows)
     assert all(row["second"] for row in rows)
+
+
+def test_a_class_without_new_labels_is_seen() -> None:
+    assert most_first({"owl": 0, "fox": 1200, "cat": 3}) == "fox 1,200, cat 3, owl 0"
+    shown = most_first({f"c{i}": i for i in range(30)})
+    assert shown.startswith("c29 29, ") and ", c20 20, …, c9 9, " in shown
+    assert shown.endswith(", c0 0")
 
 
 def test_where_nothing_is_unlabelled_it_is_said(tmp_path: Path) -> None:

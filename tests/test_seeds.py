@@ -205,6 +205,7 @@ def test_the_figures_are_summed_up(tmp_path: Path, capsys: pytest.CaptureFixture
     assert cli.main(["resume", str(tmp_path / "all")]) == 0  # all of it is finished
     shown = capsys.readouterr().out
     assert f"{mean(errors):.2f} ± {stdev(errors):.2f} %" in shown and "supervised" in shown
+    assert "Which is better? " in shown and " % with supervised" in shown
 
 
 def test_images_are_read_once_and_held_once(

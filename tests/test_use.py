@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 from pathlib import Path
@@ -37,6 +38,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
+def rows_of(table: Path) -> dict[str, dict[str, str]]:
+    with table.open(newline="") as file:
+        return {row["file_name"]: row for row in csv.DictReader(file)}
+
+
 def test_a_run_s_images_are_found_from_anywhere(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -62,10 +68,76 @@ def test_moved_images_are_named_and_guarded_by_their_hashes(
         label(run, "pool.csv")
     assert cli.main(["label", str(run), "--out", "pool.csv", "--data", "moved"]) == 0
     assert "5 unlabelled images now have a label" in capsys.readouterr().out
-    shutil.copy("moved/unlabelled/1.png", "moved/unlabelled/2.png")
+    for image in Path("moved").glob("*/*/*.png"):
+        Image.open(image).rotate(90).save(image)
     for words in (["label", str(run), "--out", "b.csv"], ["review", str(run), "--no-browser"]):
         assert cli.main([*words, "--data", "moved"]) == 3
-        assert "the image unlabelled/2.png has changed since" in capsys.readouterr().err
+        assert "has changed since the run" in capsys.readouterr().err
+
+
+def test_images_may_come_and_go_after_a_run(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, photos = home / "runs/first", home / "photos"
+    Image.new("RGB", (12, 12), "red").save(photos / "unlabelled/new.png")
+    (photos / "unlabelled/1.png").unlink()
+    Image.new("RGB", (12, 12), "blue").save(photos / "unlabelled/2.png")  # another picture
+    shutil.move(photos / "unlabelled/3.png", photos / "train/light/sorted.png")
+    told = "Since the run: 2 images are new, and included here; 2 images are missing or changed."
+
+    made = label(run, "pool.csv")
+    assert made.lines()[-1] == told
+    how = rows_of(made.path)
+    pool = {name for name, row in how.items() if row["accepted"] != "given"}
+    assert pool == {f"unlabelled/{name}.png" for name in (2, 4, 5, "new")}
+    assert how["train/light/sorted.png"]["label"] == "light"
+    assert {f"unlabelled/{i}.png" for i in (1, 3)}.isdisjoint(how)
+
+    servers: list[Server] = []
+    monkeypatch.setattr(reviewing, "serve", lambda server, **_: servers.append(server))
+    reviewing.review(run, browser=False)
+    servers[0].server_close()
+    assert {*servers[0].session.files} == pool
+    assert servers[0].session.given == (5, 5)
+
+
+def test_a_label_taken_back_is_not_replaced_by_another(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An image that the run learnt from, and whose label is no longer in the table."""
+    run = home / "runs/first"
+    (home / "labels.csv").write_text("file_name,label\nunlabelled/1.png,light\n")
+    rows = rows_of(label(run, "pool.csv").path)
+    assert rows["unlabelled/0.png"]["accepted"] != "given"
+    decided = rows["unlabelled/1.png"]
+    assert (decided["label"], decided["accepted"]) == ("light", "given")
+    servers: list[Server] = []
+    monkeypatch.setattr(reviewing, "serve", lambda server, **_: servers.append(server))
+    reviewing.review(run, browser=False)
+    servers[0].server_close()
+    session = servers[0].session
+    assert session.given == (4, 4) and "unlabelled/0.png" in session.files
+    assert session.labels() == {session.files.index("unlabelled/1.png"): 1}
+
+
+def test_the_model_s_own_labels_are_never_taken_for_given_ones(home: Path) -> None:
+    """A table in the data folder is read as data; written again, it must not confirm itself."""
+    run, table = home / "runs/first", home / "photos/labels.csv"
+    Image.new("RGB", (12, 12), "red").save(home / "photos/unlabelled/new.png")
+    first = label(run, table)
+    rows = rows_of(table)
+    assert (first.pool, first.labelled) == (6, 6) and rows["unlabelled/new.png"]["label"]
+    again = label(run, table, min_confidence=1.0, overwrite=True)
+    assert (again.pool, again.labelled, again.given) == (6, 0, first.given)
+    given = {name for name, row in rows_of(table).items() if row["accepted"] == "given"}
+    assert given == {name for name, row in rows.items() if row["accepted"] == "given"}
+
+
+def test_images_that_a_split_left_out_are_not_new(home: Path) -> None:
+    run = home / "runs/drawn"
+    tamatch.train(home / "photos", labels_per_class=2, out=run, baseline="none", **TINY)
+    (home / "photos/train/dark/0.png").rename(home / "photos/train/dark/renamed.png")
+    made = label(run, "pool.csv")
+    assert made.lines()[-1].startswith("New labels by class: ")
+    assert (made.given, made.pool) == (4, 10)
 
 
 def test_where_a_run_was_started_stays_with_it(home: Path) -> None:

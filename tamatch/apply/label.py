@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .. import nets
-from ..data import DataSet, Split, read_split
+from ..data import DataSet, Split
 from ..data.dataset import UNKNOWN, Indices
 from ..errors import DataError, UsageError
 from ..judge.cut import RISK, Cut, choose_cut, least_images
@@ -23,13 +23,14 @@ from ..runs.progress import Progress
 from ..step.source import OnHost
 from ..storage.folder import RunFolder
 from ..storage.paths import path_of
-from ..storage.spreadsheet import read_rows, write_table
-from .use import load, own_data
+from ..storage.spreadsheet import write_table
+from .labeltable import COLUMNS, GIVEN, accepted, by_model, line, tables_of
+from .use import load, own_data, own_split
 
 if TYPE_CHECKING:
     from ..nets import AnyNet
 
-COLUMNS = ("file_name", "label", "confidence", "second", "accepted")
+SHOWN = 10  # of the most and of the least frequent classes, if there are more than twice as many
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class Labelled:
     confidence: float
     cut: Cut | None  # where it was chosen for a precision
     folds: int | None = None  # of the labelled images, where these judged the cut
+    changes: tuple[str, ...] = ()  # of the images since the run, in words
+    classes: Mapping[str, int] = field(default_factory=dict)  # the new labels of each class
 
     @property
     def coverage(self) -> float:
@@ -52,11 +55,12 @@ class Labelled:
         """The same in words."""
         if not self.pool:
             had = f"all {self.given:,} images already had a label"
-            return [f"{self.path}: there are no unlabelled images, {had}."]
+            return [f"{self.path}: there are no unlabelled images, {had}.", *self.changes]
         lines = [
             f"{self.path}: {self.labelled:,} of {self.pool:,} unlabelled images now have a label "
             f"(coverage {100 * self.coverage:.1f} %). {self.given:,} already had one."
         ]
+        lines.append(f"New labels by class: {most_first(self.classes)}.")
         if self.confidence:
             lines.append(f"Labels with a confidence below {self.confidence:.4f} are left empty.")
         if self.cut is not None:
@@ -68,7 +72,7 @@ class Labelled:
                 f"{100 * self.cut.precision:.1f} % of such labels are, if the pool is like the "
                 f"{judges}."
             )
-        return lines
+        return [*lines, *self.changes]
 
 
 def label(
@@ -101,7 +105,8 @@ def label(
     model = load(folder.path, net)
     run, images = own_data(folder, model, data=data)
     nets.stand_in(run.net, net)
-    split = read_split(folder.split, images)
+    today = own_split(folder, run, images)
+    split = today.split
 
     cut = None
     if precision and folds:
@@ -111,12 +116,17 @@ def label(
     elif precision:
         cut = cut_by_validation(model, images, split, precision, folder)
     level = cut.confidence if cut else min_confidence or 0.0
-    given, pool = split.known, split.unknown
+    every = np.concatenate([split.known, split.unknown])
+    since = np.isin(every, today.since)
+    guessed = by_model(tables_of(run))
+    known = np.isin(every, split.known) | since
+    known &= ~(since & np.array([images.files[i] in guessed for i in every], bool))
+    given, pool = every[known], every[~known]
     p_given, p_pool = (probabilities(model, images, part) for part in (given, pool))
     used = accepted(folder)
     sure = p_pool.max(-1) >= level
     rows = [
-        line(images, i, p, int(images.labels[i]), "given")
+        line(images, i, p, int(images.labels[i]), GIVEN)
         for i, p in zip(given, p_given, strict=True)
     ]
     rows += [
@@ -124,7 +134,21 @@ def label(
         for i, p, keep in zip(pool, p_pool, sure, strict=True)
     ]
     write_table(place, COLUMNS, rows)
-    return Labelled(place, len(pool), int(sure.sum()), len(given), level, cut, folds)
+    counts = np.bincount(p_pool[sure].argmax(-1), minlength=len(images.classes))
+    return Labelled(
+        place, len(pool), int(sure.sum()), len(given), level, cut, folds, tuple(today.lines()),
+        dict(zip(images.classes, counts.tolist(), strict=True)),
+    )  # fmt: skip
+
+
+def most_first(classes: Mapping[str, int]) -> str:
+    """Classes and their counts: a class that the model gives nothing to is easily overlooked."""
+    shown = [
+        f"{name} {count:,}" for name, count in sorted(classes.items(), key=lambda item: -item[1])
+    ]
+    if len(shown) > 2 * SHOWN:
+        shown = [*shown[:SHOWN], "…", *shown[-SHOWN:]]
+    return ", ".join(shown)
 
 
 def check_options(min_confidence: float | None, precision: float | None, folds: int | None) -> None:
@@ -140,15 +164,6 @@ def check_options(min_confidence: float | None, precision: float | None, folds: 
         )
     if folds is not None and folds < 2:
         raise UsageError(f"--folds must be at least 2, got {folds}.")
-
-
-def line(
-    data: DataSet, i: int, p: np.ndarray, best: int, how: str, *, named: bool = True
-) -> tuple[str, ...]:
-    """One line of the table; the second guess is the most probable class but the first."""
-    others = np.delete(np.arange(len(p)), best)
-    second = data.classes[others[p[others].argmax()]] if len(others) else ""
-    return data.files[i], data.classes[best] if named else "", f"{p[best]:.6f}", second, how
 
 
 def probabilities(model: Model, data: DataSet, indices: np.ndarray) -> np.ndarray:
@@ -216,16 +231,3 @@ def cut_by_folds(
     return choose_cut(
         np.concatenate(confidence), np.concatenate(right), precision, "labelled images"
     )
-
-
-def accepted(folder: RunFolder) -> dict[str, str]:
-    """Was an image accepted as a pseudo-label at least once in training? yes or no, by its file.
-
-    Empty for methods without such a rule, and where the run's own table is gone.
-    """
-    try:
-        rows = read_rows(folder.path / "predictions" / "pool.csv", "image", "accepted")
-        times = {row["image"]: row["accepted"] for row in rows}
-    except DataError:
-        return {}
-    return {image: "no" if n == "0" else "yes" for image, n in times.items() if n}

@@ -13,9 +13,10 @@ import numpy as np
 from ..data import DATASETS, UNKNOWN, DataSet, OnProgress
 from ..data import load as load_data
 from ..data.splitfile import still_there
+from ..data.today import Today, split_today
 from ..errors import DataError, UsageError
 from ..judge.trust import LEVEL, Trust, measure
-from ..runs.build import data_of
+from ..runs.build import data_of, split_plan
 from ..runs.lineage import learnt_by, lineage
 from ..runs.model import Model
 from ..runs.run import stored_config
@@ -71,6 +72,13 @@ def own_data(
             "or train again."
         )
     return run, found
+
+
+def own_split(folder: RunFolder, run: Run, data: DataSet) -> Today:
+    """The roles of a run's images, as these lie today."""
+    plan = split_plan(run)
+    drawn = plan.labels_per_class is not None or plan.head_labelled is not None
+    return split_today(folder.split, data, whole=data.given_labels and not drawn)
 
 
 def found_again(path: str, began: str, folder: RunFolder) -> str:

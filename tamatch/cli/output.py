@@ -30,12 +30,16 @@ def show_run(path: Path) -> int:
 
 def show_group(group: Group) -> int:
     """The small table at the end of several runs; then the error of one that has no result."""
+    from ..report import verdict_between
+
     show_table(group.table())
-    paths = [str(job.folder.path) for job in group.jobs]
+    paths = [job.folder.path for job in group.jobs]
     if len(paths) == 1:
-        print(f"Report: {group.jobs[0].folder.path / 'report.html'}")
+        print(f"Report: {paths[0] / 'report.html'}")
     else:
-        command = f"tamatch report {shlex.join(paths)}"
+        if told := verdict_between(paths):
+            print(f"Which is better? {told}")
+        command = f"tamatch report {shlex.join(map(str, paths))}"
         print(f"Reports: report.html in each run folder. `{command}` compares them.")
     group.finished()
     return 0

@@ -97,7 +97,21 @@ class CheckReport:
         return [
             f"split (the labelled images are {also} in the unlabelled pool):",
             *table(self.roles, self.classes),
+            *self._lacking_lines(self.roles),
         ]
+
+    def _lacking_lines(self, roles: Counts) -> list[str]:
+        """What a run can do without, but rarely should."""
+        total = {role: sum(own.values()) for role, own in roles.items()}
+        lacking = []
+        if total["unlabelled"] <= (total["labelled"] if self.labelled_in_pool else 0):
+            lacking.append("no unlabelled images: put them into a folder called unlabelled")
+        if not total["validation"] + total["test"]:
+            lacking.append(
+                "no test images, so no error can be measured: add a folder test with class "
+                "folders, or hold out labelled images (--validation-per-class N)"
+            )
+        return lacking
 
 
 def check(

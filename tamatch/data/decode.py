@@ -21,8 +21,11 @@ from .dataset import Pixels
 File = str | Path | IO[bytes]
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF")  # no parser beyond these is ever started
-SUFFIXES = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif")
-FOREIGN = (".heic", ".heif", ".avif", ".jp2", ".jxl", ".psd", ".svg", ".cr2", ".nef", ".dng")
+PHONE = (".heic", ".heif", ".avif")  # not read, unless the content is a JPEG, as it often is
+SUFFIXES = (
+    ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", *PHONE,
+)  # fmt: skip
+FOREIGN = (".jp2", ".jxl", ".psd", ".svg", ".cr2", ".nef", ".dng")  # not opened: raw files are huge
 NOT_READ = "unsupported format: convert it to JPEG or PNG"
 MAX_PIXELS = 50_000_000
 ORIENTATION = 0x0112  # the EXIF tag
@@ -120,6 +123,8 @@ def _in_memory(file: File) -> File:
     """
     if not isinstance(file, str | Path):
         return file
+    if os.fspath(file).lower().endswith(FOREIGN):
+        raise Unreadable(NOT_READ)
     handle = os.open(file, READ)
     try:
         state = os.fstat(handle)
@@ -186,7 +191,7 @@ def _stretched(values: npt.NDArray[np.float64]) -> Image.Image:
 def _unidentified(file: File) -> str:
     if isinstance(file, str | Path) and os.path.getsize(file) == 0:
         return "the file is empty"
-    if isinstance(file, str | Path) and os.fspath(file).lower().endswith(FOREIGN):
+    if isinstance(file, str | Path) and os.fspath(file).lower().endswith(PHONE):
         return NOT_READ
     return "not an image in the formats " + ", ".join(FORMATS)
 

@@ -17,6 +17,7 @@ from .table import known_label, notes_on, read_table
 LONGEST = max(map(len, SUFFIXES))
 TABLES = ("labels.csv", "metadata.csv")
 SHOWN = 100  # characters of a list of folders
+BELONG = "images without a label belong in unlabelled"
 
 
 class Found(NamedTuple):
@@ -49,7 +50,7 @@ class Listing:
 
     def notes(self) -> tuple[str, ...]:
         counted = (
-            ("images outside any class folder, left out", self.loose),
+            (f"images outside any class folder, left out ({BELONG})", self.loose),
             ("images that the table of labels does not list, used without a label", self.pooled),
             ("images that the table of labels does not list, left out", self.unlisted),
             ("files that are not images, ignored", self.other),

@@ -256,7 +256,8 @@ def _check_supply(data: DataSet, plan: SplitPlan, c: int, own: int, taken: int, 
         raise DataError(
             f'class "{name}" has {taken} labelled image{"s" * (taken != 1)}: '
             f"--validation-per-class {plan.validation_per_class} would leave none for training. "
-            "Request fewer, or label more."
+            "Request fewer, label more, or use --fold 1/5: it holds out a fifth of each class, but "
+            "never its only image."
         )
 
 

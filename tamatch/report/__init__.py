@@ -5,6 +5,13 @@ from __future__ import annotations
 from .card import model_card
 from .comparison import write_comparison
 from .page import write_report
-from .summary import summary_table, verdict_on
+from .summary import summary_table, verdict_between, verdict_on
 
-__all__ = ["model_card", "summary_table", "verdict_on", "write_comparison", "write_report"]
+__all__ = [
+    "model_card",
+    "summary_table",
+    "verdict_between",
+    "verdict_on",
+    "write_comparison",
+    "write_report",
+]

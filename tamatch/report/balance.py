@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from ..rules.choose import UNEQUAL
 from .bias import Bias, biases, kl_curve, share_curve
 from .classtables import ClassRow, bias_columns, bias_rows, gap_limit
 from .curve import Line
@@ -17,8 +18,10 @@ from .ranking import Ranking, rank
 from .svg import legend, line_chart, small_chart
 from .ticks import nice_ticks
 from .trust import Pool
-from .values import numbers
-from .words import decimal
+from .values import number, numbers, table
+from .words import count, decimal, share
+
+LEFT = 0.1  # of p_model's start: less is not told
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,8 @@ class Balance:
     weak: int
     bar_end: str  # what a full bar stands for
     answer: str  # what the method did about the gaps
+    start: str  # how much of p_model is still its start; empty if hardly any
+    caution: str  # why the gaps may mislead; empty if there is no sign of it
     kl_chart: Markup
     legend: Markup
     charts: list[Markup]
@@ -58,6 +63,8 @@ def balance_of(run: RunFiles, names: Sequence[str]) -> Balance:
         weak=kinds.count("weak"),
         bar_end=decimal(100 * gap_limit(ranking.everything)),
         answer=_answer(pool),
+        start=_start_left(run),
+        caution="" if truth else _caution(target, numbers(run.data.get("labelled_shares"))),
         kl_chart=_kl_chart(log, truth),
         legend=legend([line for _, lines in charts for line in lines]),
         charts=_share_charts(charts),
@@ -72,6 +79,33 @@ def _answer(pool: Pool | None) -> str:
     weight = "Each accepted pseudo-label was weighted by the weight of its class."
     said = [factor] * bool(pool.factors) + [weight] * bool(pool.weights)
     return " ".join(said) or "This method tracks these shares but does not use them."
+
+
+def _start_left(run: RunFiles) -> str:
+    """A slow average of a short run says more of where it began than of the model."""
+    momentum = number(table(run.config.get("options")).get("lambda_model"))
+    steps = max((row.step for row in run.metrics.of("train").rows), default=0)
+    left = 0.0 if momentum is None or not 0 <= momentum <= 1 else momentum**steps
+    if left < LEFT or not steps:
+        return ""
+    return (
+        f"After {count(steps)} steps, {share(left)} of p_model is still its uniform start: what "
+        "the model predicts is less even than p_model shows."
+    )
+
+
+def _caution(target: Sequence[float], labelled: Sequence[float]) -> str:
+    """Equal shares of classes that have very unequal numbers of labels may be nobody's choice."""
+    uniform = bool(target) and math.isclose(min(target), max(target), rel_tol=1e-3)
+    fewest = min(labelled, default=0)
+    if not uniform or fewest <= 0 or max(labelled) <= UNEQUAL * fewest:
+        return ""
+    return (
+        "The target is uniform, but the labels are not: the most frequent class has "
+        f"{max(labelled) / fewest:.0f} times as many as the rarest. If the unlabelled "
+        "images are as unequal, these gaps mislead, and so does the target; --prior, --target "
+        "labelled and --target adaptive set another."
+    )
 
 
 def _kl_chart(log: Log, truth: Sequence[float]) -> Markup:

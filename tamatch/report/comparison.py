@@ -13,7 +13,7 @@ from .charts import error_charts
 from .curve import Line
 from .facts import ORACLE, Facts
 from .folder import read_folder
-from .groups import Group, Member, group_runs, mean_and_spread
+from .groups import Group, Member, group_runs, mean_and_spread, with_baselines
 from .html import write_page
 from .svg import COLOURS
 from .verdict import Verdict
@@ -44,7 +44,7 @@ def write_comparison(runs: Sequence[Path], out: Path) -> Path:
     if not runs:
         raise UsageError("nothing to compare. Give at least one run folder.")
     folders = [read_folder(path) for path in runs]
-    groups = group_runs(folders)
+    groups = group_runs(with_baselines(folders))
     contests = [
         _contest(name, [group for group in groups if group.data == name])
         for name in dict.fromkeys(group.data for group in groups)
@@ -133,8 +133,13 @@ def _run_row(group: Group, member: Member, kind: str) -> tuple[str, ...]:
         share(facts.utilization),
         count(facts.steps),
         duration(facts.seconds),
-        shortened(member.folder.path.name),
+        shortened(_place(member.folder.path)),
     )
+
+
+def _place(path: Path) -> str:
+    """The name of a run's folder; that of a baseline with the run it belongs to."""
+    return f"{path.parent.name}/{path.name}" if path.name == "baseline" else path.name
 
 
 def _worst_accuracy(facts: Facts) -> float | None:

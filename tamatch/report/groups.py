@@ -66,6 +66,19 @@ def mean_and_spread(values: Sequence[float], digits: int = 2) -> str:
     return mean if len(values) < 2 else f"{mean[:-2]} ± {stdev(values):.{digits}f} %"
 
 
+def with_baselines(folders: Sequence[RunFiles]) -> list[RunFiles]:
+    """The runs and their supervised baselines, each of these once: several methods may share it."""
+    known = {_identity(folder) for folder in folders}
+    own = [folder.baseline for folder in folders if folder.baseline is not None]
+    others = {_identity(inner): inner for inner in own}
+    return [*folders, *(inner for key, inner in others.items() if key not in known)]
+
+
+def _identity(folder: RunFiles) -> tuple[str, ...]:
+    facts = facts_of(folder)
+    return facts.data, facts.seed, *map(repr, sorted(_settings(folder).items()))
+
+
 def group_runs(folders: Sequence[RunFiles]) -> list[Group]:
     """Groups by data set, lowest mean error first; groups without an error come last."""
     members = [Member(folder, facts_of(folder)) for folder in folders]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from .facts import Facts, facts_of
 from .folder import read_folder
+from .groups import group_runs, with_baselines
 from .verdict import NOT_ASKED, verdict_of
+from .winner import winner
 from .words import UNKNOWN, percent, share
 
 
@@ -38,6 +41,13 @@ def verdict_on(run: Path) -> str:
     """Whether the unlabelled images helped, in words; empty for a run without them."""
     found = verdict_of(read_folder(run))
     return "" if found.answer == NOT_ASKED else f"{found.answer}. {found.reason}"
+
+
+def verdict_between(runs: Sequence[Path]) -> str:
+    """Which runs or baselines on the same data have the lowest error, in words; empty if alone."""
+    groups = group_runs(with_baselines([read_folder(run) for run in runs]))
+    found = winner(groups) if len({group.data for group in groups}) == 1 else None
+    return "" if found is None else f"{found.answer}. {found.reason}"
 
 
 def _error(facts: Facts) -> str:

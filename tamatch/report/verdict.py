@@ -17,6 +17,10 @@ UNMEASURED = (
     "There is neither a test set nor a validation part, so no error can be measured; "
     "--validation-per-class N holds out labelled images for that."
 )
+BASELINE_TO_COME = (
+    "The supervised baseline, to compare with, has not been tested yet: it follows the run itself. "
+    "tamatch resume trains what is missing."
+)
 
 
 @dataclass(frozen=True)
@@ -35,10 +39,12 @@ def verdict_of(folder: RunFiles) -> Verdict:
     if run.labelled_pool and "supervised" not in run.method:
         told = "Every training image has a label; the labelled ones were used as unlabelled ones."
         return Verdict(NO_POOL, told, "open")
-    if inner is None:
-        return verdict(run, None, labelled)
-    pairs = paired(folder.path, inner.path, run.measured_on)
-    return verdict(run, facts_of(inner), labelled, pairs)
+    baseline = None if inner is None else facts_of(inner)
+    planned = folder.config.get("baseline") == "supervised"
+    if planned and run.error_last is not None and (baseline is None or baseline.error_last is None):
+        return Verdict("Not yet known", BASELINE_TO_COME, "open")
+    pairs = None if inner is None else paired(folder.path, inner.path, run.measured_on)
+    return verdict(run, baseline, labelled, pairs)
 
 
 def verdict(

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ..apply.use import load, own_data
-from ..data import DATASETS, read_split
+from ..apply.use import load, own_data, own_split
+from ..data import DATASETS
+from ..data.checktext import counted
 from ..errors import DataError, UsageError
 from ..runs.progress import counting
 from ..runs.run import stored_config
@@ -47,7 +48,8 @@ def review(
     model = load(path, net)
     with counting("reading images") as progress:
         run, images = own_data(folder, model, data=data, progress=progress)
-    split = read_split(folder.split, images)
+    today = own_split(folder, run, images)
+    split = today.split
     if not len(split.unknown):
         raise DataError(
             f"all training images of {path} are already labelled: there are none to review. Put "
@@ -70,6 +72,8 @@ def review(
             store=store,
             net=net,
         )
+        for line in today.lines():
+            print(line)
         serve(server, browser=browser)
 
 
@@ -82,7 +86,8 @@ def serve(server: Server, *, browser: bool) -> None:
     """Say where the page is, show it, and say at the end what was done."""
     gate, session = server.gate, server.session
     try:
-        print(f"{len(session.files):,} unlabelled images. {describe(session.store)}")
+        pool = counted(len(session.files), "unlabelled image", "unlabelled images")
+        print(f"{pool}. {describe(session.store)}")
         print(f"Open {gate.address(gate.token)}")
         print("The address works on this machine only. Every label is saved at once; Ctrl-C quits.")
         if browser and has_screen():
@@ -101,8 +106,8 @@ def describe(store: LabelFile) -> str:
     """The labels so far, in words."""
     labels = list(store.labels.values())
     skipped = labels.count(SKIPPED)
-    passed = f", {skipped:,} images skipped" if skipped else ""
-    return f"{store.path}: {len(labels) - skipped:,} labels{passed}."
+    passed = f", {counted(skipped, 'image', 'images')} skipped" if skipped else ""
+    return f"{store.path}: {counted(len(labels) - skipped, 'label', 'labels')}{passed}."
 
 
 def has_screen() -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -72,6 +73,17 @@ def test_lines_and_json_say_the_same(folder: Path) -> None:
     stored = json.loads(json.dumps(report.to_json()))
     assert stored["roles"]["labelled"] == {"kind0": 1, "kind1": 1}
     assert stored["leaks"] == [["test/kind0/seen.png", "train/kind0/0.png"]]
+
+
+def test_what_a_folder_lacks_is_told(folder: Path) -> None:
+    assert check(folder).lines()[-1].startswith("  total")
+    (folder / "train" / "unlabelled" / "u.png").unlink()
+    shutil.rmtree(folder / "test")
+    pool, test = check(folder).lines()[-2:]
+    assert pool == "no unlabelled images: put them into a folder called unlabelled"
+    assert test.startswith("no test images, so no error can be measured: ")
+    split = check(folder, plan=SplitPlan(validation_per_class=1, labelled_in_pool=False))
+    assert split.lines()[-1] == pool
 
 
 def test_validation_images_that_are_learnt_from_are_leaks(folder: Path) -> None:

@@ -11,7 +11,8 @@ import pytest
 from PIL import Image
 
 from tamatch.data import SplitPlan, load, make_split
-from tamatch.data.decode import SUFFIXES
+from tamatch.data.decode import SUFFIXES, Unreadable, decode
+from tamatch.data.layout import BELONG
 from tamatch.data.partnames import like_a_part
 from tamatch.errors import DataError, UsageError
 from tests.data.pictures import picture, png_header, put, saved
@@ -143,13 +144,29 @@ def test_hidden_files_other_files_and_loose_images(tmp_path: Path) -> None:
     put(tmp_path / "loose.png")
     (tmp_path / "a" / "readme.txt").write_text("no image")
     (tmp_path / "a" / "phone.HEIC").write_bytes(b"x")
+    (tmp_path / "a" / "raw.CR2").write_bytes(b"x")
+    picture(24, 24).save(tmp_path / "a" / "renamed.heic", "JPEG")
     data = load(tmp_path)
-    assert data.files == ["a/1.png"] and data.classes == ("a",)
-    assert data.skipped == (("a/phone.HEIC", "unsupported format: convert it to JPEG or PNG"),)
+    assert data.files == ["a/1.png", "a/renamed.heic"] and data.classes == ("a",)
+    reason = "unsupported format: convert it to JPEG or PNG"
+    assert data.skipped == (("a/phone.HEIC", reason), ("a/raw.CR2", reason))
     assert data.notes == (
-        "images outside any class folder, left out: 1",
+        f"images outside any class folder, left out ({BELONG}): 1",
         "files that are not images, ignored: 1",
     )
+
+
+def test_a_name_of_a_phone_s_format_may_hold_a_jpeg_and_a_raw_file_is_not_opened(
+    tmp_path: Path,
+) -> None:
+    picture(24, 24).save(tmp_path / "a.heic", "JPEG")
+    pixels, _ = decode(tmp_path / "a.heic", 24)
+    picture(24, 24).save(tmp_path / "a.jpg")
+    assert np.array_equal(pixels, decode(tmp_path / "a.jpg", 24)[0])
+    for name, content in (("b.heic", b"ftypheic"), ("c.nef", (tmp_path / "a.jpg").read_bytes())):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(Unreadable, match="unsupported format"):
+            decode(tmp_path / name, 24)
 
 
 def test_classes_with_nearly_the_same_name_are_told(tmp_path: Path) -> None:

@@ -13,9 +13,15 @@ import pytest
 
 from tamatch.cli import main
 from tamatch.errors import UsageError
-from tamatch.report import summary_table, verdict_on, write_comparison, write_report
+from tamatch.report import (
+    summary_table,
+    verdict_between,
+    verdict_on,
+    write_comparison,
+    write_report,
+)
 from tamatch.report.folder import read_folder
-from tamatch.report.groups import group_runs
+from tamatch.report.groups import group_runs, with_baselines
 
 MakeRun = Callable[..., Path]
 
@@ -47,6 +53,22 @@ def test_seeds_are_averaged_with_the_sample_deviation(make_run: MakeRun, tmp_pat
     assert "ddof = 1" in html and "oracle: chosen on the test set" in html
     assert html.count('class="c1 solid line" d=') == 2 * 3  # both charts overlay every seed
     assert "<script" not in html and "http:" not in html and "url(" not in html
+
+
+def test_seeds_are_compared_with_their_baselines(make_run: MakeRun, tmp_path: Path) -> None:
+    runs = [make_run(f"t{s}", seed=s) for s in (0, 1)]
+    rows = cells(write_comparison(runs, tmp_path / "page.html").read_text())
+    assert [row[:2] for row in rows[1:3]] == [["tamatch", "2"], ["supervised", "2"]]
+    assert [row[-1] for row in rows[-2:]] == ["t0/baseline", "t1/baseline"]
+    assert verdict_between(runs).startswith("tamatch is better. Mean test error is ")
+
+
+def test_a_baseline_that_two_methods_share_counts_once(make_run: MakeRun) -> None:
+    runs = [make_run("t"), make_run("f", method="fixmatch", floor=4)]
+    first, second = (read_folder(run) for run in runs)
+    assert with_baselines([first, second]) == [first, second, second.baseline]
+    assert first.baseline is not None
+    assert with_baselines([first, first.baseline]) == [first, first.baseline]
 
 
 def test_runs_that_differ_in_more_than_the_seed_are_not_averaged(make_run: MakeRun) -> None:

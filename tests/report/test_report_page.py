@@ -198,6 +198,33 @@ def test_each_file_alone_makes_a_page(make_run: MakeRun) -> None:
         read_page(run)
 
 
+def test_a_uniform_target_is_doubted_where_the_labels_are_not(make_run: MakeRun) -> None:
+    told = "the most frequent class has 20 times as many as the rarest"
+    for truth, shares, doubted in (
+        (False, [0.2, 0.01, *[0.79 / 8] * 8], True),
+        (True, [0.2, 0.01, *[0.79 / 8] * 8], False),
+        (False, [0.1] * 10, False),
+        (False, [0.2, 0.0, *[0.1] * 8], False),
+    ):
+        run = make_run(truth=truth)
+        record = json.loads((run / "run.json").read_text())
+        record["data"]["labelled_shares"] = shares
+        (run / "run.json").write_text(json.dumps(record))
+        assert (told in words(read_page(run)[1])) == doubted
+
+
+def test_a_p_model_that_is_mostly_its_start_is_not_taken_at_its_word(make_run: MakeRun) -> None:
+    told = "After 300 steps, 74.1 % of p_model is still its uniform start"
+    for steps, options in (
+        (300, {"lambda_model": 0.999}),
+        (300, {}),
+        (3000, {"lambda_model": 0.9}),
+    ):
+        text = words(read_page(make_run(steps=steps, options=options))[1])
+        assert (told in text) == (steps == 300 and bool(options))
+        assert ("its uniform start" in text) == (told in text)
+
+
 def test_values_of_the_wrong_type_are_survived(make_run: MakeRun) -> None:
     run = make_run(baseline=False, steps=200)
     rng = random.Random(1)
@@ -276,6 +303,20 @@ def test_an_unfinished_run_says_so(make_run: MakeRun, status: str, sentence: str
     text = words(read_page(make_run(status=status))[1])
     assert sentence in text
     assert "Not yet known" in text and "oracle" not in text
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_baseline_that_is_still_to_come_is_not_denied(make_run: MakeRun, begun: bool) -> None:
+    run = make_run(baseline=begun, status="finished" if begun else "stopped")
+    record = json.loads((run / "run.json").read_text())
+    record["config"]["baseline"] = "supervised"
+    (run / "run.json").write_text(json.dumps(record))
+    if begun:
+        (run / "baseline" / "metrics.jsonl").write_text("")
+        (run / "baseline" / "result.json").unlink()
+    text = words(read_page(run)[1])
+    assert "Not yet known The supervised baseline, to compare with, has not been tested" in text
+    assert "No supervised baseline was trained" not in text
 
 
 def test_many_classes_are_folded_and_the_page_stays_small(make_run: MakeRun) -> None:

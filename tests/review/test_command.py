@@ -40,7 +40,7 @@ def test_the_process_says_where_and_what_next(project: Project, tmp_path: Path) 
     path = tmp_path / "labels.csv"
     path.write_text(f"file_name,label\n{next(iter(project.truth))},3\n")
     with reviewing(project.run, path) as review:
-        assert f"240 unlabelled images. {path}: 1 labels." in review.said
+        assert f"240 unlabelled images. {path}: 1 label." in review.said
         assert review.address.startswith("http://127.0.0.1:")
         end = review.end(signal.SIGINT)
     assert "Train on them: tamatch train --data" in end and review.process.returncode == 0
