@@ -15,7 +15,7 @@ from .cells import SEEDS, Cell
 from .curves import Curve
 from .eighths import EIGHTHS, parts
 from .plans import PLANS
-from .rank import own_errors, standings
+from .rank import by_seed, own_errors, standings
 from .record import Result
 from .scale import FULL
 from .settings import LONG_TAIL, Setting
@@ -272,7 +272,7 @@ def best_of_table_1(evidence: Evidence) -> Verdict:
     found = evidence.store.found(cells)
     if len(found) < len(cells):
         return Verdict(f"open: {len(cells) - len(found)} of {len(cells)} cells missing", NONE_YET)
-    places = standings(own_errors(plan, found, "error_best"))
+    places = standings(own_errors(by_seed(plan, found, "error_best")))
     ours, others = places["tamatch"], [p for name, p in places.items() if name != "tamatch"]
     rank, error = min(p.rank for p in others), min(p.error for p in others)
     return Verdict(
