@@ -25,6 +25,7 @@ from .tables import spread
 ALIKE = 5.0  # utilizations that differ by fewer points are "roughly the same"
 NEAR_ONE = 1.1  # scaling factors below this change little
 NONE_YET = "none yet"
+SYMBOLS = {"gamma": "γ", "head_labelled": "N_l"}
 OURS_AND_FIXMATCH = ("tamatch", "fixmatch")
 
 
@@ -230,9 +231,9 @@ def cost(
     return mean(gaps) if gaps else None
 
 
-def costs_more(ablation: str, at: float) -> Judge:
-    """An ablation costs more at this γ than at the other one."""
-    here = [s for s in LONG_TAIL if s.options["gamma"] == at]
+def costs_more(ablation: str, option: str, at: float) -> Judge:
+    """An ablation costs more where an option of the settings has this value than elsewhere."""
+    here = [s for s in LONG_TAIL if s.options[option] == at]
     there = [s for s in LONG_TAIL if s not in here]
 
     def judge_by(score: Score) -> Judge:
@@ -241,7 +242,7 @@ def costs_more(ablation: str, at: float) -> Judge:
             finding, figures = None, NONE_YET
             if a is not None and b is not None:
                 finding = "holds" if a > b else "does not hold"
-                figures = f"{a:+.2f} points at γ {at:.0f}, {b:+.2f} at the other"
+                figures = f"{a:+.2f} points at {SYMBOLS[option]} {at:.0f}, {b:+.2f} at the other"
             return Verdict(evidence.so_far(finding, (ablation, "tamatch")), figures)
 
         return judge
