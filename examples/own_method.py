@@ -26,12 +26,12 @@ class Rising(tamatch.Method):
         **base: Any,
     ) -> None:  # fmt: skip
         super().__init__(net, task, **base)
-        self.tau, self.tau_start, self.lambda_u = tau, tau_start, lambda_u
+        self.first, self.last, self.lambda_u = tau_start, tau, lambda_u
 
     def forward(self, batch: Batch) -> Loss:
         x, weak, strong = self.predict(*batch.x, *batch.u, constant=1)
         confidence, label = weak.logits.detach().softmax(-1).max(-1)
-        mask = (confidence >= self.tau_start + (self.tau - self.tau_start) * batch.progress).float()
+        mask = (confidence >= self.first + (self.last - self.first) * batch.progress).float()
         sup = each_ce(x.logits, batch.y).mean()
         unsup = (mask * each_ce(strong.logits, label)).mean()
         parts = {"sup": sup.detach(), "unsup": unsup.detach(), "used": mask.mean()}

@@ -94,9 +94,11 @@ class Ring(nn.Module):
 
     def push_(self, **rows: Tensor) -> None:
         count = len(next(iter(rows.values())))
-        where = (self.at + torch.arange(count, device=self.at.device)) % self.length
+        first = max(count - self.length, 0)  # earlier ones would be overwritten at once
+        where = (self.at + torch.arange(first, count, device=self.at.device)) % self.length
         for name, new in rows.items():
-            self.get_buffer(name).index_copy_(0, where, new.detach())
+            memory = self.get_buffer(name)
+            memory.index_copy_(0, where, new[first:].detach().to(memory.dtype))
         self.at.add_(count).remainder_(self.length)
 
 
@@ -133,7 +135,7 @@ def write_by_id_(memory: Tensor, ids: Tensor, rows: Tensor, keep: Tensor | None 
     last position that writes it, and every writer then writes that position's row.
     """
     winner = last_position(ids, len(memory), keep)  # -1: nobody may write this id
-    row = rows[winner.clamp(min=0)]
+    row = rows[winner.clamp(min=0)].to(memory.dtype)
     written = (winner >= 0).view(-1, *[1] * (rows.dim() - 1))
     memory.index_copy_(0, ids, torch.where(written, row, memory[ids]))
 

@@ -61,13 +61,15 @@ TINY = ("--steps", "2", "--net", "wrn_10_1", "--baseline", "none")
         (FORWARD.replace("RETURNED", "Loss(supp, {})"),
          "a first step failed (mine.py, line 11: NameError: name 'supp' is not defined)."),
         (CONSTRUCTOR + FORWARD.replace("RETURNED", "Loss(sup, {})"),
-         "building it failed (TypeError: Mine.__init__() got an unexpected keyword argument "
-         "'ema')."),
+         "its __init__ must take what every method takes: add `**base` to its parameters, and "
+         "pass it on with `super().__init__(net, task, **base)`."),
         (FORWARD.replace("RETURNED", "Loss(sup, {'count': sup})"),
          "'count' cannot be the name of a part of its loss, as the log uses it for something "
          "else. Rename it."),
         ("    views = (['weak'], ['weak', 'strong'])" + GOOD,
          "views must be tamatch.types.Views(x=(…), u=(…)), not tuple."),
+        ("    views = tamatch.types.Views(u=('weak', 'storng'))" + GOOD,
+         "its view 'storng' is unknown; known are plain, weak, strong."),
         (STATE + "        self.rows += 1" + GOOD,
          "a first step failed (mine.py, line 16: AttributeError: 'Mine' object has no attribute "
          "'rows')."),
@@ -78,6 +80,37 @@ TINY = ("--steps", "2", "--net", "wrn_10_1", "--baseline", "none")
          "its buffer shares is replaced in a step. Weight averages, checkpoints and CUDA graphs "
          "use the tensor that __init__ registers: write into it, with `self.shares.copy_(…)` or "
          "as in `self.shares.mul_(0.9).add_(…)`."),
+        (STATE.replace("expand(10)", "repeat(10), False")
+         + "        self.shares.mul_(0.9)" + GOOD,
+         "its buffer shares changes in a step, but is not saved: register it without "
+         "`persistent=False`."),
+        (STATE.replace("self.seen = 0", "self.seen = [torch.zeros(10)]")
+         + "        self.seen[0].add_(1)" + GOOD, "its seen changes in a step, but no checkpoint "),
+        (STATE.replace("self.seen = 0", "self.seen = torch.zeros(10)")
+         + "        self.seen = self.seen + 1" + GOOD,
+         "its seen changes in a step, but no checkpoint holds it, because it is not registered. "
+         "Register tensors in __init__, with `self.register_buffer(…)`, and write into them, as "
+         "in `.mul_(0.9).add_(…)`; draw random numbers from torch's own generator."),
+        (STATE.replace("self.seen = 0", "self.seen = torch.Generator()")
+         + "        torch.rand(1, generator=self.seen)" + GOOD,
+         "its seen changes in a step, but no checkpoint holds it"),
+        (STATE + "        import numpy; numpy.random.beta(1, 1)" + GOOD,
+         "a step draws from np.random. A resumed run would draw other numbers, and a CUDA graph "
+         "repeats the first: draw from torch, as in `torch.rand(…)`."),
+        (STATE + "        import random; random.random()" + GOOD,
+         "a step draws from Python's random."),
+        (STATE.replace("self.seen = 0", "self.seen = []") + "        self.seen.append(1)"
+         + FORWARD.replace("RETURNED", "Loss(sup * (1 + len(self.seen)), {})"),
+         "the first step, tried twice, gives the losses "),
+        (STATE.replace("Linear(net.width, 2)", "ReLU(), [torch.nn.Linear(net.width, 2)]") + GOOD,
+         "its head has weights that torch does not see, so they are neither trained nor saved. "
+         "Use nn.ModuleList, nn.ModuleDict or nn.ParameterList instead of a list or dictionary."),
+        (STATE.replace("self.head =", "self.net.extra =") + GOOD,
+         "it adds extra.weight to the net, which is tested, averaged and exported without it. Make "
+         "heads attributes of the method, as in `self.head = nn.Linear(…)`."),
+        (STATE.replace("super().after_step()", "pass") + GOOD,
+         "its after_step does not move the averaged weights (--ema), which are tested and "
+         "exported: call super().after_step()."),
         (STATE.replace("Linear(net.width,", "LazyLinear(") + GOOD,
          "its head.weight has no shape before the first step, but the optimizer needs one. The "
          "width of the net's features is net.width."),
@@ -85,7 +118,9 @@ TINY = ("--steps", "2", "--net", "wrn_10_1", "--baseline", "none")
          "a first step failed (RuntimeError: one of the variables needed for gradient "),
     ],
     ids=["no forward", "tensor", "vector", "no gradient", "float", "name", "constructor",
-         "log's name", "views", "after_step", "number", "buffer", "lazy", "way back"],
+         "log's name", "views", "view", "after_step", "number", "buffer", "not persistent",
+         "tensor in a list", "loose tensor", "own generator", "numpy", "random", "list",
+         "loose weights", "head of the net", "average", "lazy", "way back"],
 )  # fmt: skip
 def test_a_mistake_is_told_in_one_line(
     body: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,

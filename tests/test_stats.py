@@ -94,6 +94,20 @@ class TestRing:
         other.push_(z=torch.full((2, 1), 2.0))
         assert other.get_buffer("z").flatten().tolist() == [2, 1, 2]
 
+    def test_of_more_rows_than_it_holds_the_last_remain(self) -> None:
+        ring, other = Ring(3, z=1), Ring(3, z=1)
+        for row in torch.arange(8.0).view(-1, 1, 1):
+            ring.push_(z=row)
+        other.push_(z=torch.arange(8.0)[:, None])
+        assert other.get_buffer("z").tolist() == ring.get_buffer("z").tolist()
+        assert other.at == ring.at
+
+    def test_keeps_its_type_whatever_autocast_makes_of_the_rows(self) -> None:
+        ring = Ring(3, z=1)
+        ring.push_(z=torch.ones(2, 1, dtype=torch.bfloat16))
+        assert ring.get_buffer("z").flatten().tolist() == [1, 1, 0]
+        assert ring.get_buffer("z").dtype == torch.float32
+
     def test_keeps_no_gradient(self) -> None:
         ring = Ring(3, z=1)
         ring.push_(z=torch.ones(2, 1, requires_grad=True))
@@ -121,6 +135,11 @@ class TestWriteById:
         memory = torch.zeros(4, dtype=torch.int64)
         write_by_id_(memory, torch.tensor([2, 0, 2]), torch.tensor([7, 8, 9]))
         assert memory.tolist() == [8, 0, 9, 0]
+
+    def test_rows_of_another_type(self) -> None:
+        memory = torch.zeros(3)
+        write_by_id_(memory, torch.tensor([2, 0]), torch.ones(2, dtype=torch.bfloat16))
+        assert memory.tolist() == [1, 0, 1]
 
     @given(ids_and_keep)
     def test_last_position(self, entries: list[tuple[int, bool]]) -> None:

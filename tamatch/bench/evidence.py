@@ -15,7 +15,7 @@ from .cells import SEEDS, Cell
 from .curves import Curve
 from .eighths import EIGHTHS, parts
 from .plans import PLANS
-from .rank import own_errors, standings
+from .rank import by_seed, own_errors, standings
 from .record import Result
 from .scale import FULL
 from .settings import LONG_TAIL, Setting
@@ -25,6 +25,7 @@ from .tables import spread
 ALIKE = 5.0  # utilizations that differ by fewer points are "roughly the same"
 NEAR_ONE = 1.1  # scaling factors below this change little
 NONE_YET = "none yet"
+SYMBOLS = {"gamma": "γ", "head_labelled": "N_l"}
 OURS_AND_FIXMATCH = ("tamatch", "fixmatch")
 
 
@@ -230,9 +231,9 @@ def cost(
     return mean(gaps) if gaps else None
 
 
-def costs_more(ablation: str, at: float) -> Judge:
-    """An ablation costs more at this γ than at the other one."""
-    here = [s for s in LONG_TAIL if s.options["gamma"] == at]
+def costs_more(ablation: str, option: str, at: float) -> Judge:
+    """An ablation costs more where an option of the settings has this value than elsewhere."""
+    here = [s for s in LONG_TAIL if s.options[option] == at]
     there = [s for s in LONG_TAIL if s not in here]
 
     def judge_by(score: Score) -> Judge:
@@ -241,7 +242,7 @@ def costs_more(ablation: str, at: float) -> Judge:
             finding, figures = None, NONE_YET
             if a is not None and b is not None:
                 finding = "holds" if a > b else "does not hold"
-                figures = f"{a:+.2f} points at γ {at:.0f}, {b:+.2f} at the other"
+                figures = f"{a:+.2f} points at {SYMBOLS[option]} {at:.0f}, {b:+.2f} at the other"
             return Verdict(evidence.so_far(finding, (ablation, "tamatch")), figures)
 
         return judge
@@ -272,7 +273,7 @@ def best_of_table_1(evidence: Evidence) -> Verdict:
     found = evidence.store.found(cells)
     if len(found) < len(cells):
         return Verdict(f"open: {len(cells) - len(found)} of {len(cells)} cells missing", NONE_YET)
-    places = standings(own_errors(plan, found, "error_best"))
+    places = standings(own_errors(by_seed(plan, found, "error_best")))
     ours, others = places["tamatch"], [p for name, p in places.items() if name != "tamatch"]
     rank, error = min(p.rank for p in others), min(p.error for p in others)
     return Verdict(

@@ -21,13 +21,14 @@ from .store import Store
 from .tables import SCORES, about, other_lengths, refuse_two_starts, titled
 
 Errors = Mapping[str, Mapping[str, float]]  # by method, then by setting
+BySeed = Mapping[str, Mapping[str, Mapping[int, float]]]  # and by seed
 
 UNRANKED = ("supervised", "fully_supervised")  # for reference only, as in the paper
 RULE = (
     "In each setting the methods are ranked from the lowest error, 1; equal errors share the mean "
     "of their ranks. Where a method has no value (N/A), the others are ranked without it, and its "
     "own rank and mean are over the settings it has. Our own results are ranked in the settings "
-    "where every ranked method has some."
+    "where every ranked method has some, by the seeds that all of them have there."
 )
 
 
@@ -98,18 +99,46 @@ def grid(title: str, found: Mapping[str, Standing], *, beside: bool = True) -> G
     return Grid(title, header, rows)
 
 
-def own_errors(plan: Plan, results: Mapping[Cell, Result], score: str) -> Errors:
-    """Our errors, each the mean over the seeds there are."""
-    errors: dict[str, dict[str, float]] = {}
-    for method in plan.methods:
-        if method in UNRANKED:
-            continue
-        for setting in plan.settings:
-            found = [r for c, r in results.items() if (c.method, c.setting) == (method, setting)]
-            values = [v for r in found if (v := getattr(r, score)) is not None]
-            if values:
-                errors.setdefault(method, {})[setting.name] = mean(values)
-    return errors
+def by_seed(plan: Plan, results: Mapping[Cell, Result], score: str) -> BySeed:
+    """Our errors of the methods that are ranked."""
+    found: dict[str, dict[str, dict[int, float]]] = {}
+    for cell, result in results.items():
+        error: float | None = getattr(result, score)
+        if error is not None and cell.method in plan.methods and cell.method not in UNRANKED:
+            of_method = found.setdefault(cell.method, {})
+            of_method.setdefault(cell.setting.name, {})[cell.seed] = error
+    return found
+
+
+def shared_seeds(errors: BySeed, setting: str) -> list[int]:
+    """The seeds of which all methods with results in a setting have one.
+
+    Another seed has other labels: means over different seeds rank the draws as well.
+    """
+    seeds = [set(row[setting]) for row in errors.values() if setting in row]
+    return sorted(set.intersection(*seeds)) if seeds else []
+
+
+def own_errors(errors: BySeed) -> Errors:
+    """Our errors, each the mean over the seeds that it is compared in."""
+    shared = {s: shared_seeds(errors, s) for row in errors.values() for s in row}
+    return {
+        method: {s: mean(row[s][seed] for seed in shared[s]) for s in row if shared[s]}
+        for method, row in errors.items()
+    }
+
+
+def fewer_seeds(plan: Plan, errors: BySeed, skipped: Iterable[str]) -> list[str]:
+    """In which settings some results are not counted, and why, in words."""
+    notes = []
+    for setting in (s for s in plan.settings if s.name not in skipped):
+        shared = shared_seeds(errors, setting.name)
+        if any(
+            len(row[setting.name]) > len(shared) for row in errors.values() if setting.name in row
+        ):
+            seeds = ", ".join(map(str, shared))
+            notes.append(f"{setting.title} is ranked by the seeds that all methods have: {seeds}.")
+    return notes
 
 
 def lacking(plan: Plan, errors: Errors) -> dict[Setting, list[str]]:
@@ -138,7 +167,12 @@ def left_out(plan: Plan, errors: Errors, holes: Mapping[Setting, list[str]]) -> 
     return [
         *([f"Not ranked, for lack of results: {titles(without)}."] if without else []),
         *(
-            f"{setting.title} is left out: no result of {titles(methods)}."
+            f"{setting.title} is left out: "
+            + (
+                f"no result of {titles(methods)}."
+                if len(methods) < len(errors)
+                else "there is no seed that all methods have."
+            )
             for setting, methods in holes.items()
         ),
     ]
@@ -154,7 +188,8 @@ def page(arguments: Namespace) -> Page:
     results = store.found(cells)
     refuse_two_starts(results, store)
     count = f"{len(results)} of {len(cells)} cells done"
-    if ours := own_errors(plan, results, arguments.score):
+    if errors := by_seed(plan, results, arguments.score):
+        ours = own_errors(errors)
         holes = lacking(plan, ours)
         missing = left_out(plan, ours, holes)
         skipped = {setting.name for setting in holes}
@@ -163,7 +198,7 @@ def page(arguments: Namespace) -> Page:
         beside = arguments.of == "usb" and not missing  # else it is another comparison
         if found := standings(ranked):
             grids.append(grid(f"{titled(title, scale)}: {count}", found, beside=beside))
-        notes += [*missing, *about(plan, cells, results)]
+        notes += [*missing, *fewer_seeds(plan, errors, skipped), *about(plan, cells, results)]
     else:
         notes.append(f"No results of our own yet in {arguments.results} ({count}).")
         notes += other_lengths(cells, store)

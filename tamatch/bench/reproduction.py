@@ -24,7 +24,7 @@ from .record import Result
 from .scale import FULL
 from .settings import LONG_TAIL
 from .store import Store
-from .tables import length, short, table
+from .tables import UNEQUAL, length, short, table
 
 EIGHTH = Fraction(1, 8)
 LENGTHS = (FULL, *(Fraction(1, 2**k) for k in range(1, 8)))  # the longest that is in is shown
@@ -125,7 +125,7 @@ def section(bench: str, scale: Fraction, store: Store, shown: set[str]) -> str:
         return f"## {plan.title}, {length(scale)}\n\nNone of its {len(cells)} runs is done yet.\n"
     whole = table(plan, cells, store)
     notes = [note for note in whole.notes if note not in shown]
-    shown |= {note for note in notes if not note.startswith("Made by")}
+    shown |= {note for note in notes if note != UNEQUAL and not note.startswith("Made by")}
     begun = {cell.setting for cell in store.found(cells)}
     grids = [g for g, s in zip(whole.grids, plan.settings, strict=True) if s in begun]
     empty = [setting.title for setting in plan.settings if setting not in begun]

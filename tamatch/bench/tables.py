@@ -28,6 +28,11 @@ RULE = (
     "is not achievable in practice."
 )
 
+UNEQUAL = (
+    "Some rows of one table are means over different seeds, which have different labels. Their "
+    "difference is partly one of the draws."
+)
+
 
 def spread(values: Sequence[float], form: str = ".2f") -> str:
     """Mean ± standard deviation; the deviation of a single value is unknown."""
@@ -44,6 +49,7 @@ def table(plan: Plan, cells: Sequence[Cell], store: Store) -> Page:
     refuse_two_starts(results, store)
     notes = [
         f"{len(results)} of {len(cells)} cells done; recipe {RECIPE}. {RULE}",
+        *unequal_seeds(results),
         *plan.notes,
         *about(plan, cells, results),
         *([] if results else other_lengths(cells, store)),
@@ -125,6 +131,16 @@ def few_tests(results: Iterable[Result]) -> list[str]:
     if least >= LAST:
         return []
     return [f"Tests in a run: {least}; the median is over all of them, including early ones."]
+
+
+def unequal_seeds(results: Iterable[Cell]) -> list[str]:
+    """A warning where rows of one setting are not of the same draws."""
+    seeds: dict[Setting, dict[str, set[int]]] = {}
+    for cell in results:
+        seeds.setdefault(cell.setting, {}).setdefault(cell.row, set()).add(cell.seed)
+    if all(len({*map(frozenset, rows.values())}) == 1 for rows in seeds.values()):
+        return []
+    return [UNEQUAL]
 
 
 def refuse_two_starts(results: Mapping[Cell, Result], store: Store) -> None:

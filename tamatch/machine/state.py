@@ -22,8 +22,11 @@ def make_buffers_contiguous(module: nn.Module) -> None:
 
 @contextmanager
 def in_place(module: nn.Module, what: str) -> Iterator[None]:
-    """Refuse a module that replaces a buffer in here or counts in Python."""
+    """Refuse a module that replaces a buffer in here, writes one that is not saved, or counts in
+    Python.
+    """
     buffers = dict(module.named_buffers())
+    unsaved = {name: buffers[name]._version for name in buffers.keys() - module.state_dict().keys()}
     attributes = {name: dict(vars(part)) for name, part in module.named_modules()}
     yield
     after = dict(module.named_buffers())
@@ -32,6 +35,11 @@ def in_place(module: nn.Module, what: str) -> Iterator[None]:
             f"{what}: its buffer {name} is replaced in a step. Weight averages, checkpoints and "
             "CUDA graphs use the tensor that __init__ registers: write into it, with "
             f"`self.{leaf(name)}.copy_(…)` or as in `self.{leaf(name)}.mul_(0.9).add_(…)`."
+        )
+    for name in (n for n, version in unsaved.items() if buffers[n]._version != version):
+        raise UsageError(
+            f"{what}: its buffer {name} changes in a step, but is not saved: register it without "
+            "`persistent=False`."
         )
     for place, part in module.named_modules():
         for name, value in vars(part).items():

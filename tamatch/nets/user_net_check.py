@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ..errors import UsageError
 from ..machine.state import in_place, make_buffers_contiguous
+from ..machine.unsaved import draws_from_torch
 from ..types import Out
 from ..usercode import blaming
 from .base import Net
@@ -39,7 +40,12 @@ def checked_net(model: nn.Module, what: str, classes: int, size: int) -> Net:
     with blaming(what, "copying the module"):
         trial = copy.deepcopy(model.train())
     draws = torch.random.fork_rng(devices=[])
-    with draws, blaming(what, f"{doing} in training"), in_place(trial, what):
+    with (
+        draws,
+        blaming(what, f"{doing} in training"),
+        in_place(trial, what),
+        draws_from_torch(what),
+    ):
         found = trial(images)
     check(found, what, classes, size, " in training")
     if head_name is not None and trial.get_submodule(head_name).seen is None:

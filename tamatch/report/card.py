@@ -23,13 +23,12 @@ def model_card(run: Path) -> str:
     """The card of a finished run, from its result files alone."""
     folder = read_folder(run)
     facts = facts_of(folder)
-    method = Path(facts.method).name  # of a method in a file, not where that lies
     parts = [
         f"# Image classifier: {literal(facts.data)}",
-        f"Trained with tamatch by the method {literal(method)}.",
+        f"Trained with tamatch by the method {literal(facts.method)}.",
         _section("Model", _model(folder, facts)),
         _section("Data", data_facts(folder)),
-        _section("Method", [("Name", method), *_method(folder, facts)]),
+        _section("Method", [("Name", facts.method), *_method(folder, facts)]),
         _metrics(folder, facts),
         _limits(folder, facts),
         _use(own_net=":" in net_name(folder)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from .folder import RunFiles
 from .values import number, numbers, text, whole
@@ -70,8 +71,9 @@ def facts_of(run: RunFiles) -> Facts:
         utilization = run.metrics.of("train").last_scalar("used")
     labelled_pool = _pool_is_labelled(run.data)
     settled = len(run.metrics.of("test").rows) >= MEDIAN_NEEDS
+    method = text(run.config.get("method") or run.result.get("method"), "unknown method")
     return Facts(
-        method=text(run.config.get("method") or run.result.get("method"), "unknown method"),
+        method=Path(method).name,  # of a method in a file, not where that lies
         data=text(
             run.data.get("name") or run.result.get("dataset") or run.config.get("data"),
             "unknown data",

@@ -11,6 +11,7 @@ from .paired import Paired, paired
 from .values import whole
 from .words import percent
 
+LABELS_ONLY = ("supervised", "fully_supervised")  # methods that use no unlabelled image
 NOT_ASKED = "Not applicable"  # to a run on labels alone
 NO_POOL = "There were none"
 UNMEASURED = (
@@ -36,7 +37,7 @@ def verdict_of(folder: RunFiles) -> Verdict:
     """The verdict on a run folder, image by image where both have their predictions."""
     run, inner = facts_of(folder), folder.baseline
     labelled = whole(folder.data.get("labelled"))
-    if run.labelled_pool and "supervised" not in run.method:
+    if run.labelled_pool and run.method not in LABELS_ONLY:
         told = "Every training image has a label; the labelled ones were used as unlabelled ones."
         return Verdict(NO_POOL, told, "open")
     baseline = None if inner is None else facts_of(inner)
@@ -51,7 +52,7 @@ def verdict(
     run: Facts, baseline: Facts | None, labelled: int | None, pairs: Paired | None = None
 ) -> Verdict:
     """Compare the run with the supervised baseline, and admit what the test set cannot tell."""
-    if "supervised" in run.method:
+    if run.method in LABELS_ONLY:
         return Verdict(NOT_ASKED, "This run uses labelled images only.", "open")
     if run.error_last is None and run.held_out:
         return Verdict("Not yet known", "No test has been run so far.", "open")

@@ -32,7 +32,7 @@ from ..step.source import Draw, Resident, Source, Streamed
 from ..storage.folder import RunFolder
 from ..types import Task
 from ..usercode import blaming
-from .dry_run import check_built, dry_run_method
+from .dry_run import check_built, check_constructor, dry_run_method
 from .model import Model
 
 Say = Callable[[str], None]
@@ -102,10 +102,13 @@ def net_of(run: Run, data: DataSet, say: Say) -> Net:
 def method_of(run: Run, net: Net, task: Task, device: torch.device) -> Method:
     """The method around its net, both on the device."""
     own, what = methods.is_own(run.method), f"--method {run.method}"
-    with blaming(what, "building it") if own else nullcontext():
-        method = methods.get(run.method)(net, task, ema=run.ema, **run.options)
+    cls, tensors = methods.get(run.method), net.state_dict().keys()
     if own:
-        check_built(method, what)
+        check_constructor(cls, what)
+    with blaming(what, "building it") if own else nullcontext():
+        method = cls(net, task, ema=run.ema, **run.options)
+    if own:
+        check_built(method, what, tensors)
         make_buffers_contiguous(method)
     if run.norm_momentum is not None:
         set_momentum(method, run.norm_momentum)

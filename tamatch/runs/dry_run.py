@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import inspect
+from collections.abc import Collection
+from contextlib import AbstractContextManager, ExitStack, suppress
 
 import torch
 from torch import Tensor
@@ -10,10 +12,12 @@ from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
 from .. import dist
+from ..augment.views import VIEWS
 from ..errors import UsageError
 from ..machine.out_of_memory import OutOfMemory, detecting_out_of_memory
 from ..machine.state import in_place
 from ..machine.tracking import unmoved
+from ..machine.unsaved import all_saved, draws_from_torch, refuse_loose_weights
 from ..methods.base import Method
 from ..step.engine import Engine
 from ..types import Batch, Loss, Views
@@ -27,18 +31,37 @@ def dry_run_method(engine: Engine, name: str) -> None:
 
     Of several processes each tries it alone: the others may not be as far.
     """
-    what, method, processes = f"--method {name}", engine.method, dist.world()
+    what, method = f"--method {name}", engine.method
     engine.source.prepare(0)
     with (
         suppress(OutOfMemory),  # the run itself may find some
-        torch.random.fork_rng([engine.device] if engine.stream else []),
         engine.on_stream(),
-        dist.apart(),
-        unmoved(method, weights=True),
         blaming(what, "a first step"),
         detecting_out_of_memory(),
-        in_place(method, what),
     ):
+        saved = all_saved(method, what, method.net, method.average)
+        total = first_step(engine, what, in_place(method, what), saved, draws_from_torch(what))
+        again = total if engine.stream else first_step(engine, what)  # a GPU may round otherwise
+        if not torch.allclose(total, again, rtol=1e-5, equal_nan=True):
+            raise UsageError(
+                f"{what}: the first step, tried twice, gives the losses {total.item():.7g} and "
+                f"{again.item():.7g}. It depends on something that no checkpoint holds, such as a "
+                "list that grows or a random generator of its own. Keep state in registered "
+                "buffers, and draw from torch's generator."
+            )
+
+
+def first_step(engine: Engine, what: str, *watches: AbstractContextManager[None]) -> Tensor:
+    """The loss of the first step, under watch; whatever is registered is put back."""
+    method, processes = engine.method, dist.world()
+    with (
+        torch.random.fork_rng([engine.device] if engine.stream else []),
+        dist.apart(),
+        unmoved(method, weights=True),
+        ExitStack() as watching,
+    ):
+        for watch in watches:
+            watching.enter_context(watch)
         batch = of_all(engine.batch(engine.device_step), processes)
         with engine.precision():
             loss = method(batch)
@@ -47,7 +70,24 @@ def dry_run_method(engine: Engine, name: str) -> None:
             loss.total.backward()
         finally:
             engine.optimizer.zero_grad()
-        method.after_step()
+        after_update(method, what)
+        total: Tensor = loss.total.detach()
+        return total
+
+
+@torch.no_grad()
+def after_update(method: Method, what: str) -> None:
+    """Call `after_step` with other weights; refuse one that leaves their average as it was."""
+    averaged = list(method.average.parameters()) if method.average and method.ema < 1 else []
+    before = [weight.clone() for weight in averaged]
+    for weight in method.net.parameters():
+        weight.add_(1)
+    method.after_step()
+    if averaged and all(map(torch.equal, averaged, before)):
+        raise UsageError(
+            f"{what}: its after_step does not move the averaged weights (--ema), which are tested "
+            "and exported: call super().after_step()."
+        )
 
 
 def of_all(batch: Batch, processes: int) -> Batch:
@@ -56,18 +96,38 @@ def of_all(batch: Batch, processes: int) -> Batch:
     return joined
 
 
-def check_built(method: Method, what: str) -> None:
-    """Refuse what no engine can be made of."""
+def check_constructor(cls: type[Method], what: str) -> None:
+    """Refuse a constructor that does not take what every method is given."""
+    parameters = inspect.signature(cls).parameters
+    if "ema" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return
+    raise UsageError(
+        f"{what}: its __init__ must take what every method takes: add `**base` to its parameters, "
+        "and pass it on with `super().__init__(net, task, **base)`."
+    )
+
+
+def check_built(method: Method, what: str, tensors: Collection[str]) -> None:
+    """Refuse what no engine can be made of, or what would be lost; the net had these tensors."""
     if not isinstance(method.views, Views):
         raise UsageError(
             f"{what}: views must be tamatch.types.Views(x=(…), u=(…)), not "
             f"{type(method.views).__name__}."
         )
+    for view in (view for view in (*method.views.x, *method.views.u) if view not in VIEWS):
+        raise UsageError(f"{what}: its view {view!r} is unknown; known are {', '.join(VIEWS)}.")
     for name in (name for name, weight in method.named_parameters() if is_lazy(weight)):
         raise UsageError(
             f"{what}: its {name} has no shape before the first step, but the optimizer needs one. "
             "The width of the net's features is net.width."
         )
+    now = {**method.net.state_dict(), **method.final.state_dict()}
+    for name in (name for name in now if name not in tensors):
+        raise UsageError(
+            f"{what}: it adds {name} to the net, which is tested, averaged and exported without "
+            "it. Make heads attributes of the method, as in `self.head = nn.Linear(…)`."
+        )
+    refuse_loose_weights(method, what, method.net, method.average)
 
 
 def check(found: object, what: str) -> None:

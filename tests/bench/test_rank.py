@@ -83,7 +83,7 @@ def test_only_settings_in_which_all_have_results_are_ranked(tmp_path: Path) -> N
     fill(store, "lt", FULL, {"fixmatch": 30.0, "tamatch": 20.0})
     (note,) = (note for note in page(ask(tmp_path)).notes if note.startswith("Not ranked"))
     assert note == "Not ranked, for lack of results: FreeMatch."
-    last = [cell for cell in PLANS["lt"].cells("lt") if cell.method == "freematch"][-1]
+    last = [cell for cell in PLANS["lt"].cells("lt", (0,)) if cell.method == "freematch"][-1]
     store.write(last, result(last, 10.0))
     shown = page(ask(tmp_path))
     assert [row[:2] for row in shown.grids[1].rows] == [
@@ -97,6 +97,28 @@ def test_only_settings_in_which_all_have_results_are_ranked(tmp_path: Path) -> N
         if cell.setting == last.setting and cell.method == "tamatch":
             store.path(cell).unlink()
     assert len(page(ask(tmp_path)).grids) == 1  # no setting is left
+
+
+def test_methods_are_compared_in_the_seeds_that_all_have(tmp_path: Path) -> None:
+    """Seed 1 is a hard draw of labels: a method is not worse for having been run with it."""
+    store, cells = Store(tmp_path), PLANS["lt"].cells("lt", (0, 1))
+    of = {(c.setting.name, c.method, c.seed): c for c in cells}
+    for setting in ("lt-1500-3000-100", "lt-1500-3000-150"):
+        for method, seed, error in (
+            ("fixmatch", 0, 30.0), ("tamatch", 0, 20.0), ("tamatch", 1, 50.0),
+        ):  # fmt: skip
+            cell = of[setting, method, seed]
+            store.write(cell, result(cell, error))
+    shown = page(ask(tmp_path))
+    assert [row[0] for row in shown.grids[1].rows] == ["TaMatch", "FixMatch"]
+    assert [row[3] for row in shown.grids[1].rows] == ["20.00", "30.00"]
+    by = "is ranked by the seeds that all methods have: 0."
+    assert f"CIFAR-10-LT, 1500 / 3000, γ = 100 {by}" in shown.notes
+    store.path(of["lt-1500-3000-150", "tamatch", 0]).unlink()
+    shown = page(ask(tmp_path))
+    assert {row[-1] for row in shown.grids[1].rows} == {"1"}
+    why = "is left out: there is no seed that all methods have."
+    assert f"CIFAR-10-LT, 1500 / 3000, γ = 150 {why}" in shown.notes
 
 
 def test_what_the_paper_has_no_value_of_holds_up_no_setting(tmp_path: Path) -> None:

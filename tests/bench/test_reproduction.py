@@ -104,7 +104,7 @@ def test_methods_are_compared_on_the_seeds_that_both_have(evidence: Evidence) ->
     verdict = lower_error("tamatch", "tamatch_no_clipping")(evidence)
     assert verdict.said.endswith("so far holds in 4 of 4 settings")
     assert "20.00 against 22.00, -2.00 (n = 1)" in verdict.figures
-    assert "+2.00 points" in costs_more("tamatch_no_clipping", 150)(evidence).figures
+    assert "+2.00 points" in costs_more("tamatch_no_clipping", "gamma", 150)(evidence).figures
 
 
 def along(*values: float) -> Curve:
@@ -173,9 +173,19 @@ def test_what_an_ablation_costs(evidence: Evidence, at_150: float, said: str) ->
     cost = {100.0: 1.0, 150.0: at_150}
     name = "tamatch_no_clipping"
     fill(evidence.store, name, lambda setting, seed: 20.0 + cost[setting.options["gamma"]])
-    verdict = costs_more(name, 150)(evidence)
+    verdict = costs_more(name, "gamma", 150)(evidence)
     assert verdict.said == said
     assert verdict.figures.startswith(f"{at_150:+.2f} points at γ 150, +1.00 at the other. At the ")
+
+
+def test_an_ablation_that_costs_more_with_fewer_labels(evidence: Evidence) -> None:
+    fill(evidence.store, "tamatch", lambda setting, seed: 20.0)
+    cost = {500: 3.0, 1500: 2.0}
+    name = "tamatch_no_rescaling"
+    fill(evidence.store, name, lambda setting, _: 20.0 + cost[setting.options["head_labelled"]])
+    verdict = costs_more(name, "head_labelled", 500)(evidence)
+    assert verdict.said == "holds"
+    assert verdict.figures.startswith("+3.00 points at N_l 500, +2.00 at the other.")
 
 
 def test_the_ratio_at_the_end(evidence: Evidence) -> None:

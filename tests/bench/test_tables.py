@@ -66,6 +66,23 @@ def test_what_a_cause_moves(tmp_path: Path) -> None:
     assert alone[0] == "labelled images also in the pool" and alone[4:6] == ("+2.00", "+2.00")
 
 
+def test_rows_of_different_seeds_are_told(tmp_path: Path) -> None:
+    plan, store = PLANS["lt"], Store(tmp_path)
+    cells = plan.cells("lt")
+    here = [c for c in cells if c.setting == plan.settings[0]]
+    warning = "Some rows of one table are means over different seeds"
+
+    def told() -> bool:
+        return any(note.startswith(warning) for note in table(plan, cells, store).notes)
+
+    for cell in (c for c in here if c.method in ("tamatch", "fixmatch") and c.seed < 2):
+        store.write(cell, result(cell))
+    assert not told()
+    (third,) = (c for c in here if (c.method, c.seed) == ("tamatch", 2))
+    store.write(third, result(third))
+    assert told()
+
+
 def test_no_table_mixes_starts(tmp_path: Path) -> None:
     plan, store = PLANS["usb"], Store(tmp_path)
     cells = plan.cells("usb")

@@ -335,6 +335,17 @@ WRONG = {  # the file, and the message
     "        return super().forward(x.flatten(1))": (
         r"its number passes changes in a step\. It is not saved"
     ),
+    f"{LINEAR}        self.register_buffer('passes', torch.zeros(()), persistent=False)\n"
+    "    def forward(self, x):\n        self.passes.add_(1)\n"
+    "        return super().forward(x.flatten(1))": (
+        r"its buffer passes changes in a step, but is not saved"
+    ),
+    f"{LINEAR}"
+    "    def forward(self, x):\n"
+    "        import random\n"
+    "        return super().forward(x.flatten(1) * (1 + self.training * random.random()))": (
+        r"a step draws from Python's random\."
+    ),
 }
 
 

@@ -71,6 +71,21 @@ def test_a_baseline_that_two_methods_share_counts_once(make_run: MakeRun) -> Non
     assert with_baselines([first, first.baseline]) == [first, first.baseline]
 
 
+def test_a_method_in_a_file_is_named_without_its_folder(make_run: MakeRun) -> None:
+    """But two files of one name are two methods."""
+    methods = ("/home/me/first/mine.py:Mine", "/home/me/second/mine.py:Mine")
+    runs = [make_run(f"r{i}", baseline=False, method=method) for i, method in enumerate(methods)]
+    alone, *_ = group_runs([read_folder(runs[0])])
+    assert alone.name == "mine.py:Mine"
+    both = group_runs([read_folder(run) for run in runs])
+    assert {group.name for group in both} == {f"mine.py:Mine · method {m}" for m in methods}
+
+
+def test_a_method_in_a_folder_called_supervised_is_not(make_run: MakeRun) -> None:
+    run = make_run("run", method="/home/me/semisupervised/supervised.py:Mine")
+    assert verdict_on(run) == verdict_on(make_run("other")) != ""
+
+
 def test_runs_that_differ_in_more_than_the_seed_are_not_averaged(make_run: MakeRun) -> None:
     runs = [make_run(f"a{s}", baseline=False, seed=s) for s in (0, 1)]
     runs += [make_run("b", baseline=False, options={"tau": 0.8, "lambda_u": 1.0}, floor=3)]
