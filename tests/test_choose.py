@@ -27,6 +27,8 @@ from tamatch.runs import automatic
 from tamatch.runs.automatic import decide
 from tamatch.runs.build import baseline_config, data_of, engine_of, split_plan
 from tamatch.runs.run import stored_config
+from tamatch.settings.config import Run
+from tamatch.settings.configure import configure
 from tamatch.storage.folder import RunFolder
 from tests.photos import dark_and_light
 from tests.processes import tamatch as command
@@ -178,9 +180,9 @@ def test_the_arithmetic_follows_the_cpu(
     native: bool, precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(automatic, "native_bf16", lambda: native)
-    run, cpu = tamatch.settings.config.configure({}), torch.device("cpu")
+    run, cpu = configure({}), torch.device("cpu")
     assert automatic.precision_of(run, cpu).settings == {"precision": precision}
-    wanted = tamatch.settings.config.configure({"precision": "tf32"})
+    wanted = configure({"precision": "tf32"})
     assert automatic.precision_of(wanted, cpu).settings == {}
 
 
@@ -215,7 +217,7 @@ def test_a_folder_needs_no_options(photos: Path, quick: None) -> None:
 def test_threads_are_measured_where_time_matters(
     photos: Path, quick: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def speed_of(run: tamatch.settings.config.Run, data: object, split: object) -> Speed:
+    def speed_of(run: Run, data: object, split: object) -> Speed:
         return Speed(1, 0.04 / (run.threads or 1), 0.1)
 
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
@@ -340,7 +342,7 @@ def test_a_run_that_goes_on_keeps_its_settings(photos: Path, tmp_path: Path, qui
 
 def test_named_sets_keep_their_recipes() -> None:
     found = decide({"data": "digits"})
-    assert found.lines() == [] and found.run == tamatch.settings.config.configure({})
+    assert found.lines() == [] and found.run == configure({})
 
 
 def test_photos_are_mirrored_unless_it_is_refused(photos: Path, quick: None) -> None:
@@ -350,7 +352,7 @@ def test_photos_are_mirrored_unless_it_is_refused(photos: Path, quick: None) -> 
     assert found.run.flips == "none" and "flips" not in found.reasons
 
 
-def views_of(run: tamatch.settings.config.Run) -> Policy:
+def views_of(run: Run) -> Policy:
     data = data_of(run, run.size)
     return engine_of(run, data, make_split(data, split_plan(run))).augment.policy
 
@@ -364,7 +366,7 @@ def test_the_views_are_mirrored_as_the_run_says(
     photos: Path, images: str, flips: str, mirrored: bool, turned: bool
 ) -> None:
     given = {"data": str(photos), "size": 8, "steps": 1, "flips": flips, "images": images}
-    run = tamatch.settings.config.configure(given)
+    run = configure(given)
     for one in (run, baseline_config(run)):
         policy = views_of(one)
         assert (policy.horizontal_flip, policy.vertical_flip) == (mirrored, turned)
@@ -488,7 +490,7 @@ def test_a_time_sets_the_steps_and_what_follows_from_them(quick: None) -> None:
 def test_the_speed_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(automatic, "MEASURE", 0.1)
     data, split = digits()
-    run = tamatch.settings.config.configure({"steps": 10})
+    run = configure({"steps": 10})
     both = automatic.measured(run, data, split)
     assert len(both) == 2 and both[1].step < both[0].step  # a baseline has fewer images a step
     assert all(0 < value < 30 for speed in both for value in (speed.start, speed.step, speed.test))

@@ -27,7 +27,8 @@ from tamatch.errors import UsageError
 from tamatch.methods import METHODS
 from tamatch.rules.choose import Speed
 from tamatch.runs import automatic
-from tamatch.settings.config import RUN_OPTIONS, configure, method_options
+from tamatch.settings.config import RUN_OPTIONS, method_options
+from tamatch.settings.configure import configure
 from tests import reference_page
 from tests.reference_page import bench_parser
 from tests.test_layers import LAYERS

@@ -7,7 +7,7 @@ import torch
 
 from tamatch.data import SplitPlan, load, make_split
 from tamatch.runs.build import engine_of
-from tamatch.settings.config import configure
+from tamatch.settings.configure import configure
 from tamatch.settings.hardware import memory, native_bf16, pick_precision, prepare
 
 

@@ -13,7 +13,8 @@ from tamatch.cli.train import given_options
 from tamatch.methods import METHODS
 from tamatch.runs.record import command
 from tamatch.runs.run import begin, stored_config
-from tamatch.settings.config import Run, configure
+from tamatch.settings.config import Run
+from tamatch.settings.configure import configure
 from tamatch.storage.folder import RunFolder
 from tests.tiny import own_method
 

@@ -19,6 +19,7 @@ from tamatch.machine.out_of_memory import OutOfMemory
 from tamatch.rules.choose import Speed
 from tamatch.runs import automatic, run, seeds, shared_data
 from tamatch.runs.progress import Progress
+from tamatch.settings.configure import configure
 from tamatch.step.engine import Engine
 from tamatch.storage import checkpoint
 from tamatch.storage.files import read_json
@@ -345,7 +346,7 @@ def test_a_command_killed_at_its_very_start_can_be_given_again(tmp_path: Path) -
     """Nothing was trained yet, so that nothing is lost."""
     home, short = tmp_path / "both", {**DOZEN, "steps": 2}
     seeds.SeedFolder(home).claim([0, 3])
-    run.begin(tamatch.settings.config.configure({**short, "seed": 0}), RunFolder(home / "s0"))
+    run.begin(configure({**short, "seed": 0}), RunFolder(home / "s0"))
     with pytest.raises(UsageError, match="is not a folder"):
         tamatch.resume_seeds(home, quiet=True)
     assert len(tamatch.train_seeds(PAIR, out=home, quiet=True, **short)) == 2

@@ -21,7 +21,7 @@ from tamatch.bench.speed import mapped
 from tamatch.data import DataSet
 from tamatch.data.dataset import Indices, Pixels
 from tamatch.settings import hardware
-from tamatch.settings.config import configure
+from tamatch.settings.configure import configure
 from tamatch.step.engine import Engine
 from tamatch.step.source import BLOCK, Draw, OnHost, Resident, Source, Streamed, to_device
 from tamatch.step.subset import Subset

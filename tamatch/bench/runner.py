@@ -15,7 +15,8 @@ from typing import Any
 from ..errors import NumericError, Stopped, StorageError, UsageError
 from ..runs.progress import Progress, Screen
 from ..runs.run import Finished, Job, begin, complete_all, stored_config
-from ..settings.config import Run, configure
+from ..settings.config import Run
+from ..settings.configure import configure
 from ..storage.folder import RunFolder
 from ..storage.lock import Locked, locked
 from .budget import Budget

@@ -18,7 +18,8 @@ from typing import Any
 
 from ..data import DataSet, make_split
 from ..errors import TamatchError
-from ..settings.config import Run, configure
+from ..settings.config import Run
+from ..settings.configure import configure
 from ..step.timing import wait
 from ..storage.files import write_json
 from .cells import Cell

@@ -11,7 +11,9 @@ from typing import Any
 from ..errors import UsageError
 from ..rules.choose import parse_time
 from ..rules.recipes import PROTOCOLS
-from ..settings.config import RUN_OPTIONS, configure, dump
+from ..settings.config import RUN_OPTIONS
+from ..settings.config_file import dump
+from ..settings.configure import configure
 from ..settings.seeds import read_seeds
 from .output import show_group, show_run
 from .parser import Parser

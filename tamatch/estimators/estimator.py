@@ -25,10 +25,12 @@ from ..errors import DataError, UsageError
 from ..kinds import AT_LEAST_ONE
 from ..rules import choose, finetune
 from ..rules.choose import averages
-from ..settings.config import RUN_OPTIONS, Run, configure, target_follows
+from ..settings.config import RUN_OPTIONS, Run
+from ..settings.configure import configure
 from ..settings.hardware import pick_device
 from ..settings.options import Option
 from ..settings.start import start_of
+from ..settings.target import target_follows
 from .learners import ImageLearner, Learner, VectorLearner
 
 Array = npt.NDArray[Any]

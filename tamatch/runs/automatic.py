@@ -17,9 +17,11 @@ from ..data import DATASETS, DataSet, Split, own_path
 from ..errors import UsageError
 from ..rules import choose, finetune
 from ..rules.choose import NOTHING, Chosen, Speed
-from ..settings.config import TARGET, Run, configure, stated, target_follows
+from ..settings.config import Run
+from ..settings.configure import TARGET, configure, user_settings, with_inherited
 from ..settings.hardware import native_bf16, pick_device, pick_precision
 from ..settings.start import side_of, start_of
+from ..settings.target import target_follows
 from ..step.engine import WARM_STEPS, Engine
 from ..step.subset import Subset
 from ..step.timing import timed, wait
@@ -88,7 +90,7 @@ def decide(
     """
     began = time.perf_counter()
     draft = Draft({k: v for k, v in given.items() if v is not None}, config)
-    user, inherited = (stated(draft.given, config, inherit=also) for also in (False, True))
+    user = user_settings(draft.given, config)
     if limit is not None and "steps" in user:
         raise UsageError("--steps and --time both set the length of a run: give only one.")
     own = draft.run.data not in DATASETS
@@ -96,7 +98,7 @@ def decide(
         return Decided(draft.run)
 
     # what a run to start from says of its length gives way to a time limit
-    said = {k for k, v in inherited.items() if v is not None}
+    said = {k for k, v in with_inherited(user).items() if v is not None}
     fixed = {k for k in said if limit is None or k in user or k not in PACE}
     device = pick_device(draft.run.device)
     if own:

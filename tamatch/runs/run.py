@@ -19,7 +19,8 @@ from ..data.splitfile import ROLES
 from ..errors import DataError, NumericError, StorageError, UsageError
 from ..machine import launch
 from ..machine.signals import StopSignals
-from ..settings.config import Run, configure, resolve
+from ..settings.config import Run
+from ..settings.configure import configure, resolve
 from ..step.engine import Engine
 from ..step.subset import Pool
 from ..storage import checkpoint

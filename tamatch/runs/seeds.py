@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from .. import nets, usercode
 from ..errors import Stopped, StorageError, UsageError
 from ..machine import launch
-from ..settings.config import Run, configure, stated
+from ..settings.config import Run
+from ..settings.configure import configure, user_settings
 from ..settings.seeds import read_seeds
 from ..storage.folder import RunFolder
 from ..storage.paths import config_path, path_of
@@ -63,7 +64,7 @@ def start(
     options = {name: value for name, value in options.items() if value is not None}
     runs = [configure({**options, "seed": seed}, file) for seed in read_seeds(seeds)]
     numbers = [run.seed for run in runs]
-    if "seed" in stated(options, file):
+    if "seed" in user_settings(options, file):
         raise UsageError("--seed and --seeds cannot be used together.")
     home = None if out is None else SeedFolder(path_of(out, "out takes a folder"))
     folders = home.runs(numbers) if home else [*map(usual_folder, runs)]

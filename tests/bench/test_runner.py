@@ -25,7 +25,7 @@ from tamatch.bench.store import Store
 from tamatch.errors import NumericError, Stopped, UsageError
 from tamatch.runs.run import Finished, Job
 from tamatch.runs.training import Training
-from tamatch.settings.config import configure
+from tamatch.settings.configure import configure
 from tamatch.storage.folder import RunFolder
 from tamatch.storage.lock import locked
 from tests.bench.made import result, small_recipes

@@ -18,7 +18,7 @@ from tamatch.machine.out_of_memory import OutOfMemory, detecting_out_of_memory, 
 from tamatch.runs.build import engine_of, split_plan
 from tamatch.runs.loop import advance
 from tamatch.runs.training import Training
-from tamatch.settings.config import configure
+from tamatch.settings.configure import configure
 from tamatch.settings.hardware import prepare
 from tamatch.step.engine import WARM_STEPS, Engine
 from tamatch.step.joint_graph import JointGraph

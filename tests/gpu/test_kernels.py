@@ -20,7 +20,7 @@ from tamatch.methods import METHODS
 from tamatch.nets import parts
 from tamatch.nets.recompute import recompute
 from tamatch.runs.build import engine_of, split_plan
-from tamatch.settings.config import configure
+from tamatch.settings.configure import configure
 from tamatch.step.engine import Engine
 from tamatch.step.memory import estimate
 from tests.contract.test_contract import assert_equal

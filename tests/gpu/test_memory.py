@@ -13,7 +13,7 @@ import tamatch
 from tamatch.data import load, make_split
 from tamatch.nets.recompute import recompute, recomputes
 from tamatch.runs.build import engine_of, split_plan
-from tamatch.settings.config import configure
+from tamatch.settings.configure import configure
 from tamatch.settings.hardware import memory
 from tamatch.step.engine import Engine
 from tamatch.step.memory import estimate
