@@ -26,7 +26,7 @@ from tamatch.rules.choose import Speed
 from tamatch.runs import automatic
 from tamatch.runs.automatic import decide
 from tamatch.runs.build import baseline_config, data_of, engine_of, split_plan
-from tamatch.runs.run import stored_config
+from tamatch.runs.record import stored_config
 from tamatch.settings.config import Run
 from tamatch.settings.configure import configure
 from tamatch.storage.folder import RunFolder

@@ -18,7 +18,7 @@ from ..judge.trust import LEVEL, Trust, measure
 from ..runs.build import data_of
 from ..runs.lineage import learnt_by, lineage
 from ..runs.model import Model
-from ..runs.run import stored_config
+from ..runs.record import stored_config
 from ..settings.config import Run
 from ..step.subset import Scores, Subset
 from ..storage.folder import RunFolder, what_to_name

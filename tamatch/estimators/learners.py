@@ -68,8 +68,8 @@ class ImageLearner:
         data = normalised(replace(numbered, classes=classes), run)
         engine = engine_of(run, data, make_split(data, split_plan(run)))
         history = train(engine)
-        facts = Facts(nets.title(run.net), data.classes, data.size, data.mean, data.std)
-        return cls(Model(facts, final_net(engine)), run.net if net is None else net), history
+        model = Model(Facts.of(run.net, data), final_net(engine))
+        return cls(model, run.net if net is None else net), history
 
     def probabilities(self, samples: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         unknown = np.full(len(samples), UNKNOWN)

@@ -13,7 +13,7 @@ from ..apply.use import load, own_data
 from ..data import DATASETS, read_split
 from ..errors import DataError, UsageError
 from ..runs.progress import counting
-from ..runs.run import stored_config
+from ..runs.record import stored_config
 from ..settings.config import Run
 from ..storage.folder import RunFolder
 from .pictures import Pictures

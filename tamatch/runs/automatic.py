@@ -25,9 +25,10 @@ from ..settings.target import target_follows
 from ..step.engine import WARM_STEPS, Engine
 from ..step.subset import Subset
 from ..step.timing import timed, wait
+from ..storage.folder import RunFolder
 from .build import baseline_config, data_of, engine_of
 from .lineage import split_of
-from .progress import counting
+from .progress import Progress, counting
 
 MEASURE = 2.0  # seconds of steps that are timed
 SAMPLE = 512  # images that a test is timed with
@@ -58,6 +59,12 @@ class Decided:
         shown = [f"  {name:{width}} {self.reasons[name]}" for name in names]
         head = f"Settings chosen for {self.occasion}; your options take precedence:"
         return [*([head] if shown else []), *shown, *self.remarks]
+
+    def announce(self, folder: RunFolder, *, quiet: bool) -> None:
+        """Say what was chosen and why, here and in run.json."""
+        if lines := self.lines():
+            folder.update(chosen=self.reasons)
+            Progress(folder.log, quiet=quiet).say("\n".join(lines))
 
 
 @dataclass

@@ -171,6 +171,11 @@ def baseline_config(run: Run) -> Run:
     )
 
 
+def without_start(run: Run) -> Run:
+    """The same run for a net whose weights come from a checkpoint: it loads no others first."""
+    return dataclasses.replace(run, weights=None, from_=None)
+
+
 def data_of(run: Run, size: int | None, progress: OnProgress | None = None) -> DataSet:
     """The data of a run, with the labels that were given to it."""
     root, labels = (Path(p) if p else None for p in (run.root, run.labels))

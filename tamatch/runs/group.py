@@ -8,7 +8,8 @@ from statistics import mean, stdev
 from typing import Any
 
 from ..errors import NumericError
-from .run import Finished, Job
+from .finished import Finished
+from .jobs import Job
 
 FIGURES = {"error": "test error", "baseline_error": "supervised", "utilization": "unlabelled used"}
 

@@ -10,7 +10,6 @@ from .. import dist
 from ..errors import NumericError, Stopped
 from ..machine.out_of_memory import OutOfMemory, free_memory
 from ..machine.signals import StopSignals
-from ..step.engine import Engine
 from ..step.joint_graph import JointGraph
 from ..step.memory import scarce
 from ..storage.folder import RunFolder
@@ -109,13 +108,3 @@ def stopped(number: int, trainings: Sequence[Training]) -> Stopped:
         f"stopped at step {lead.engine.done:,} of {lead.steps:,}; all is saved. "
         f"{resume_command(whole)} continues from there.",
     )
-
-
-def take_part(engine: Engine, stop: StopSignals) -> None:
-    """The loop of a process that only does the steps; process 0 logs, tests and saves."""
-    steps = engine.pace.steps
-    with engine.running():
-        while engine.done < steps:
-            engine.advance()
-            if (asked := dist.largest(stop.received)) and engine.done < steps:
-                raise Stopped(asked, f"stopped at step {engine.done:,} of {steps:,}.")

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from .. import nets
 from ..augment import Augment, Policy
-from ..data.dataset import Pixels
+from ..data.dataset import DataSet, Pixels
 from ..data.decode import Unreadable, decode, square_of
 from ..errors import DataError, UsageError, one_line
 from ..machine.out_of_memory import Rows
@@ -45,6 +45,11 @@ class Facts:
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
     temperature: float = 1.0
+
+    @classmethod
+    def of(cls, net: str, data: DataSet) -> Facts:
+        """Those of a net that is trained on these data."""
+        return cls(nets.title(net), data.classes, data.size, data.mean, data.std)
 
 
 @dataclass(frozen=True)

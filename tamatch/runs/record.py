@@ -1,32 +1,72 @@
-"""What run.json says of a run, checked when it is resumed, and remarks on its data."""
+"""What run.json says of a run: written when it begins, checked when it is resumed."""
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import platform
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from .. import __version__
+from .. import __version__, methods
 from ..data import DataSet, Split, read_split, shares, write_split
 from ..data.splitfile import ROLES
-from ..data.splits import Mask
-from ..errors import DataError
+from ..errors import DataError, UsageError
+from ..machine import launch
 from ..settings.config import RUN_OPTIONS, Run, method_options
+from ..settings.configure import resolve
 from ..settings.hardware import pick_precision
 from ..settings.options import Option, typed
 from ..step.engine import Engine
-from ..step.subset import Pool
 from ..storage.files import timestamp
 from ..storage.folder import RunFolder
 from ..storage.spreadsheet import write_table
-from .progress import Progress
 
-HELD_OUT = ("validation", "test")
+if TYPE_CHECKING:
+    from ..methods import AnyMethod
+
+
+def begin(run: Run, folder: RunFolder) -> None:
+    """Write down what is to be trained, in place of what an older run has left there."""
+    folder.clear()
+    config = dataclasses.asdict(run)
+    # where the paths among the settings begin; of the machine, so that no report shows it
+    started = {"command": command(run, folder.path), "started_in": os.getcwd()}
+    if (name := launch.name()) is not None:
+        started["torchrun"] = name
+    folder.update(status="new", step=0, config=config, **started)
+
+
+def began_here(folder: RunFolder) -> bool:
+    """Did this torchrun command begin the run itself, before it restarted its processes?"""
+    name = launch.name() if folder.record.exists() else None
+    return name is not None and folder.read().get("torchrun") == name
+
+
+def stored_config(folder: RunFolder, method: AnyMethod | None = None) -> Run:
+    """The resolved configuration in run.json, checked like any other input.
+
+    `method` is the run's, where it is code of the user's own that may not be where it was.
+    """
+    config = folder.read()["config"]
+    own = config.pop("options", {})
+    name = str(config.get("method"))
+    methods.stand_in(name, method)
+    if methods.is_own(name):
+        try:
+            methods.get(name)
+        except UsageError as error:
+            path = str(folder.path)
+            raise UsageError(
+                f"{error} For this run: tamatch.resume({path!r}, method=…), or `tamatch resume "
+                f"{shlex.quote(path)} --method FILE.py:CLASS`."
+            ) from error
+    return resolve({**{k: v for k, v in config.items() if v is not None}, **own})
 
 
 def record_facts(
@@ -103,72 +143,6 @@ def json_like(facts: dict[str, Any]) -> dict[str, Any]:
 def record_skipped(folder: RunFolder, data: DataSet) -> None:
     if data.skipped:
         write_table(folder.path / "skipped.csv", ("file", "reason"), data.skipped)
-
-
-def tell_of_skipped(data: DataSet, progress: Progress) -> None:
-    """Images that cannot be used are named, here and in skipped.csv; training goes on."""
-    for note in data.notes:
-        progress.say(note)
-    if data.skipped:
-        (file, reason), total = data.skipped[0], len(data.skipped) + len(data.images)
-        progress.say(
-            f"{len(data.skipped):,} of {total:,} images cannot be read and are left out "
-            f"(see skipped.csv): {file}: {reason}"
-        )
-
-
-def seen_of(data: DataSet, split: Split, learnt: Mask) -> dict[str, int]:
-    """How many held-out images were `learnt` before, or equal one that the run learns from."""
-    digests = data.image_digests()
-    known = {*map(bytes, digests[split.labelled])}
-    return {
-        role: sum(bool(learnt[i]) or bytes(digests[i]) in known for i in getattr(split, role))
-        for role in HELD_OUT
-    }
-
-
-def tell_of_seen(run: Run, split: Split, seen: Mapping[str, int], progress: Progress) -> None:
-    """Images that are learnt by heart say nothing of others."""
-    command = shlex.join(["tamatch", "check", run.data])
-    before = f", here or in {run.from_}" if run.from_ else ""
-    for role in HELD_OUT:
-        if seen[role]:
-            progress.say(
-                f"{seen[role]:,} of {len(getattr(split, role)):,} {role} images are also labelled "
-                f"training images{before}: the error will look too good. `{command}` "
-                "lists identical images."
-            )
-
-
-def tell_of_contradictions(run: Run, data: DataSet, split: Split, progress: Progress) -> None:
-    """Of equal images with different labels, one is wrong, and few labels must not be."""
-    digests, labels = data.image_digests(), dict[bytes, set[int]]()
-    for i in split.labelled:
-        labels.setdefault(bytes(digests[i]), set()).add(int(data.labels[i]))
-    if twice := sum(len(own) > 1 for own in labels.values()):
-        command = shlex.join(["tamatch", "check", run.data])
-        what = "1 labelled image occurs" if twice == 1 else f"{twice:,} labelled images occur"
-        progress.say(
-            f"{what} again, identical to the last pixel, with a different label: one of the two "
-            f"is wrong. `{command}` lists identical images."
-        )
-
-
-def tell_of_no_held_out(progress: Progress) -> None:
-    """Better known before a long run than after it."""
-    progress.say(
-        "There are no test images, so no error will be measured. --validation-per-class N "
-        "holds out N labelled images per class for that."
-    )
-
-
-def tell_of_no_pool(pool: Pool, labelled: int, progress: Progress) -> None:
-    """A method for unlabelled images may have none but the labelled ones: likely not meant."""
-    if not len(pool):
-        progress.say(
-            f"There are no unlabelled images: all {labelled:,} training images have a "
-            "label, and they are used as unlabelled images, too."
-        )
 
 
 def command(run: Run, out: Path) -> str:

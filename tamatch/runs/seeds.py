@@ -18,10 +18,12 @@ from ..storage.folder import RunFolder
 from ..storage.paths import config_path, path_of
 from ..storage.seedfolder import SeedFolder, runs_in
 from .automatic import decide
+from .finished import Finished
 from .group import Group
+from .jobs import Job, complete_all
 from .place import default_folder, refuse_inside, resume_command
 from .progress import Progress, Screen
-from .run import Finished, Job, begin, complete_all, stored_config, tell
+from .record import begin, stored_config
 
 if TYPE_CHECKING:
     from ..methods import AnyMethod
@@ -80,7 +82,7 @@ def start(
         for job in jobs:
             begin(job.run, job.folder)
         for job in jobs:
-            tell(decided, job.folder, quiet=quiet or job is not jobs[0])
+            decided.announce(job.folder, quiet=quiet or job is not jobs[0])
         return completed(home, jobs)
 
 

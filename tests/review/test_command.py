@@ -18,7 +18,7 @@ from tamatch.review.command import label_file
 from tamatch.review.pictures import SIDE, Pictures
 from tamatch.review.survey import survey
 from tamatch.runs.build import data_of
-from tamatch.runs.run import stored_config
+from tamatch.runs.record import stored_config
 from tamatch.settings.configure import configure
 from tamatch.storage.folder import RunFolder
 from tests.data.pictures import picture
