@@ -38,7 +38,7 @@ def alone() -> bool:
 
 
 @contextmanager
-def apart() -> Iterator[None]:
+def acting_alone() -> Iterator[None]:
     """Act as if alone in here: for work that the other processes do not do."""
     global _apart
     before, _apart = _apart, True
@@ -58,10 +58,10 @@ def rank() -> int:
     return 0 if alone() else dist.get_rank()
 
 
-class Left(TamatchError):
+class ProcessLost(TamatchError):
     """Another process of the run is no longer there."""
 
-    alike = True
+    in_every_process = True
 
 
 @contextmanager
@@ -71,7 +71,7 @@ def joined() -> Iterator[None]:
         yield
         return
     store, me, count = next(dist.rendezvous("env://", timeout=PATIENCE))  # type: ignore[attr-defined]
-    fresh = dist.PrefixStore(meet(store, me, count), store)  # type: ignore[attr-defined]
+    fresh = dist.PrefixStore(agree_on_prefix(store, me, count), store)  # type: ignore[attr-defined]
     dist.init_process_group(store=fresh, rank=me, world_size=count, timeout=PATIENCE)
     try:
         yield
@@ -79,7 +79,7 @@ def joined() -> Iterator[None]:
     except RuntimeError as error:
         if not isinstance(error, dist.DistError) and "gloo" not in str(error):
             raise
-        raise Left(
+        raise ProcessLost(
             "another process of this run has ended or cannot be reached. The saved checkpoints "
             "are safe: `tamatch resume` continues from the newest one, with any number of "
             "processes."
@@ -88,7 +88,7 @@ def joined() -> Iterator[None]:
         dist.destroy_process_group()
 
 
-def meet(store: Store, me: int, count: int) -> str:
+def agree_on_prefix(store: Store, me: int, count: int) -> str:
     """A key prefix that the processes which run now agree on, and no earlier ones.
 
     torchrun keeps the store when it restarts processes, and so the addresses of dead ones in it.
@@ -196,7 +196,7 @@ def largest(number: int) -> int:
     return number if alone() else int(max_(torch.tensor(number)))
 
 
-def from_first(value: Any = None) -> Any:
+def broadcast(value: Any = None) -> Any:
     """Process 0's value in all processes: tensors, numbers, texts, and lists and dicts of them."""
     if alone():
         return value

@@ -100,7 +100,7 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
     [(0.2, "1s"), (90, "90s"), (125, "2m"), (3600, "1h"), (5400, "1h30m"), (86_400, "24h")],
 )
 def test_durations_in_words(seconds: float, words: str) -> None:
-    assert choose.in_words(seconds) == words
+    assert choose.duration_in_words(seconds) == words
     assert abs(choose.parse_time(words) - max(1, seconds)) <= 30
 
 
@@ -116,9 +116,10 @@ def test_what_fits_ends_in_time(seconds: float, speeds: list[Speed]) -> None:
 def test_slow_tests_are_made_less_often() -> None:
     wanted = choose.steps(300, 8, gpu=False)
     quick, slow = Speed(1, 0.1, 1), Speed(1, 0.1, 20)
-    assert choose.at_most(700, wanted, [quick]).settings == {"steps": 5700, "test_every": 380}
-    assert choose.at_most(700, wanted, [slow]).settings == {"steps": 4500, "test_every": 643}
-    assert choose.in_time("10m", 590, [slow, slow]).settings == {"steps": 2000, "test_every": 1000}
+    assert choose.steps_at_most(700, wanted, [quick]).settings == {"steps": 5700, "test_every": 380}
+    assert choose.steps_at_most(700, wanted, [slow]).settings == {"steps": 4500, "test_every": 643}
+    both = choose.steps_in_time("10m", 590, [slow, slow])
+    assert both.settings == {"steps": 2000, "test_every": 1000}
     assert choose.tests_within(10, [slow]) == 1
     assert choose.tests_within(10, [Speed(1, 1, 0)]) == choose.TESTS
 
@@ -130,13 +131,13 @@ def test_a_time_that_is_too_short_is_told_which_would_do(
     text = f"{int(seconds)}s"
     left = int(seconds) - 0.5
     try:
-        found = choose.in_time(text, left, speeds)
+        found = choose.steps_in_time(text, left, speeds)
     except UsageError as error:
         enough = str(error).rpartition("Give ")[2].partition(" or more")[0]
         more = choose.parse_time(enough)
         assert more > seconds
         if more < 3600 * 24:  # longer ones are told to the minute
-            assert choose.in_time(enough, more + 60 - 0.5, speeds).settings["steps"] >= 50
+            assert choose.steps_in_time(enough, more + 60 - 0.5, speeds).settings["steps"] >= 50
     else:
         assert found.settings["steps"] >= choose.LEAST_STEPS
 
@@ -144,8 +145,8 @@ def test_a_time_that_is_too_short_is_told_which_would_do(
 def test_a_slow_machine_does_fewer_steps() -> None:
     wanted = choose.steps(300, 48, gpu=False)
     fast, slow = [Speed(1, 0.01, 0.1)], [Speed(1, 2.0, 1), Speed(1, 0.5, 1)]
-    assert choose.at_most(700, wanted, fast).settings["steps"] == wanted.settings["steps"]
-    found = choose.at_most(700, wanted, slow)
+    assert choose.steps_at_most(700, wanted, fast).settings["steps"] == wanted.settings["steps"]
+    found = choose.steps_at_most(700, wanted, slow)
     assert found.settings["steps"] == 220
     assert "a step takes 2 s here (baseline: 0.5 s)" in found.reasons["steps"]
 
@@ -159,9 +160,10 @@ def test_every_run_tests_and_saves_some_times(steps: int) -> None:
 
 
 def test_short_runs_forget_their_start() -> None:
-    assert [choose.average(n) for n in (5, 20, 50, 300)] == [0.5, 0.5, 0.8, 0.967]
-    assert [choose.average(n) for n in (1000, 5000, 10_000, 10**6)] == [0.99, 0.998, 0.999, 0.999]
-    assert all(choose.average(n) ** n < 0.01 for n in range(20, 20_000, 37))
+    momentum = choose.ema_momentum
+    assert [momentum(n) for n in (5, 20, 50, 300)] == [0.5, 0.5, 0.8, 0.967]
+    assert [momentum(n) for n in (1000, 5000, 10_000, 10**6)] == [0.99, 0.998, 0.999, 0.999]
+    assert all(momentum(n) ** n < 0.01 for n in range(20, 20_000, 37))
 
 
 @given(st.integers(1, 10**6))
@@ -452,7 +454,7 @@ def test_a_run_that_goes_on_with_another_target_has_its_speed(
     ("counts", "told"), [((3, 3), False), ((9, 3), False), ((10, 3), True), ((3, 10), True)]
 )
 def test_unequal_labels_are_told_from_three_to_one_on(counts: tuple[int, int], told: bool) -> None:
-    line = choose.unequal(counts, ("cat", "dog"))
+    line = choose.unequal_labels_remark(counts, ("cat", "dog"))
     assert bool(line) is told
     for option in ("--prior", "--target labelled", "--target adaptive"):
         assert (option in line) is told

@@ -177,7 +177,7 @@ def test_options_of_a_run_are_for_vectors_too(monkeypatch: pytest.MonkeyPatch) -
     told: list[Any] = []
     monkeypatch.setattr(torch, "set_num_threads", told.append)
     monkeypatch.setattr(
-        "tamatch.runs.build.prepare", lambda kind, *, deterministic: told.append(deterministic)
+        "tamatch.runs.build.set_up_torch", lambda kind, *, deterministic: told.append(deterministic)
     )
     SSLClassifier(options={"threads": 3, "deterministic": True}, **QUICK).fit(X, few)
     assert told == [3, True]

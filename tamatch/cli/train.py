@@ -64,9 +64,9 @@ def run(arguments: Namespace) -> int:
         return 0
     where = {name: getattr(arguments, name) for name in ("out", "overwrite", "config", "time")}
     if arguments.seeds is not None:
-        from ..runs.seeds import start
+        from ..runs.seeds import train_group
 
-        return show_group(start(arguments.seeds, given, **where))
+        return show_group(train_group(arguments.seeds, given, **where))
     from ..runs.run import train
 
     return show_run(train(**where, **given).path)
@@ -84,7 +84,7 @@ def given_options(arguments: Namespace) -> dict[str, Any]:
     words = iter(arguments.extra)
     for word in words:
         if not word.startswith("--"):
-            hint = hint_at(word, arguments.parser)
+            hint = hint_for(word, arguments.parser)
             raise UsageError(f"{word!r} is not an option; write options as --name value.{hint}")
         name, equals, value = word[2:].partition("=")
         if name in OUT:
@@ -98,7 +98,7 @@ def given_options(arguments: Namespace) -> dict[str, Any]:
     return given
 
 
-def hint_at(word: str, parser: Parser) -> str:
+def hint_for(word: str, parser: Parser) -> str:
     """What was perhaps meant by a word that is no option."""
     if word in PROTOCOLS or os.path.exists(word):
         return f" Perhaps you meant --data {shlex.quote(word)}."

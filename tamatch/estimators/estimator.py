@@ -43,10 +43,12 @@ IN_OPTIONS = (  # of a run; the others are parameters, hide labels, or are for i
     "prior", "labelled_in_pool", "warmup", "replacement", "layer_decay", "norm_momentum", "head",
     "normalise", "images", "threads", "precision", "deterministic", "compile", "graph",
 )  # fmt: skip
-FRESH = {"net": "wrn_16_1_clean", "batch": 32, "unlabelled": 96, "optimizer": "sgd", "lr": 0.03}
+FROM_SCRATCH = {
+    "net": "wrn_16_1_clean", "batch": 32, "unlabelled": 96, "optimizer": "sgd", "lr": 0.03,
+}  # fmt: skip
 HIDDEN = Option("hidden", int, default=None, bounds=AT_LEAST_ONE)  # no option of a run
 LEARNERS: dict[str, type[Learner]] = {"images": ImageLearner, "vectors": VectorLearner}
-FITTING = threading.RLock()  # threads share torch's generator, which the draws of a fit come from
+FIT_LOCK = threading.RLock()  # threads share torch's generator, which the draws of a fit come from
 
 
 class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -133,7 +135,7 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Learn from all rows of X and from those labels in y that are not -1."""
         images = are_images(X)
         check_none_missing(y)
-        X, y = validate_data(self, X, y, **_accepted(images))
+        X, y = validate_data(self, X, y, **_validation_rules(images))
         known = ~is_unlabelled(y)
         check_classification_targets(y[known])
         classes, codes = np.unique(y[known], return_inverse=True)
@@ -145,7 +147,7 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         labels = np.full(len(y), UNKNOWN)
         labels[known] = codes
         names = tuple(str(c) for c in classes)
-        with FITTING, _errors_of_values(), torch.random.fork_rng(devices=[]):
+        with FIT_LOCK, _as_value_errors(), torch.random.fork_rng(devices=[]):
             run = self._run(min(X.shape[1:3]) if images else None, int(known.sum()))
             self.learner_, self.history_ = (
                 ImageLearner.learn(run, X, labels, names, self.net)
@@ -162,8 +164,8 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if images != isinstance(self.learner_, ImageLearner):
             kinds = ("images", "vectors") if images else ("vectors", "images")
             raise ValueError("X contains {}, but this classifier was fitted on {}.".format(*kinds))
-        X = validate_data(self, X, reset=False, **_accepted(images))
-        with _errors_of_values():
+        X = validate_data(self, X, reset=False, **_validation_rules(images))
+        with _as_value_errors():
             return self.learner_.probabilities(X)
 
     def predict(self, X: Any) -> Array:
@@ -199,7 +201,7 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     f"{name}=… is for images, but X contains rows of numbers. Leave it out."
                 )
         if side is None or self.weights is None:
-            chosen = FRESH
+            chosen = FROM_SCRATCH
         else:
             chosen = pretrained(configure(values), values, side, labelled)
         run = configure(values, chosen=chosen)
@@ -316,7 +318,7 @@ def are_images(X: Any) -> bool:
     return axes > 2
 
 
-def _accepted(images: bool) -> dict[str, Any]:
+def _validation_rules(images: bool) -> dict[str, Any]:
     """How scikit-learn shall check X."""
     if images:
         return {"dtype": None, "ensure_2d": False, "allow_nd": True}
@@ -324,7 +326,7 @@ def _accepted(images: bool) -> dict[str, Any]:
 
 
 @contextmanager
-def _errors_of_values() -> Iterator[None]:
+def _as_value_errors() -> Iterator[None]:
     """What a user of scikit-learn expects where a parameter or an array cannot be used."""
     try:
         yield

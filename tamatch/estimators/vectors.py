@@ -17,10 +17,19 @@ from ..augment import Augment, uniform
 from ..data import UNKNOWN, DataSet, Split
 from ..data.dataset import Indices
 from ..nets.base import Net
-from ..runs.build import SEEDS, assembled, draw_of, machine_of, method_of, ready, seeded, task_of
+from ..runs.build import (
+    SEEDS,
+    assemble,
+    draw_of,
+    machine_of,
+    method_of,
+    seeded,
+    task_of,
+    try_and_accelerate,
+)
 from ..settings.config import Run
 from ..step.engine import Engine
-from ..step.sampler import keyed
+from ..step.sampler import stream_key
 from ..step.source import Draw, Source
 from ..types import Out
 
@@ -118,5 +127,5 @@ def vector_engine(run: Run, rows: Rows, data: DataSet, split: Split, hidden: int
         net = MLP(rows.shape[1], hidden, len(data.classes))
         method = method_of(run, net, task_of(run, data, split), device)
     source = VectorSource(rows, data, split, draw_of(run, method), device)
-    views = cast(Augment, Jitter(keyed(run.seed, SEEDS["views"])))
-    return ready(run, assembled(run, method, source, views, autocast))
+    views = cast(Augment, Jitter(stream_key(run.seed, SEEDS["views"])))
+    return try_and_accelerate(run, assemble(run, method, source, views, autocast))

@@ -64,7 +64,8 @@ def recognise(path: Path) -> Recognised:
     elif "stages.0.0.conv1.weight" in shapes:
         found = residual({plain_name(k): v for k, v in tensors.items()})
     else:
-        raise UsageError(f"{path}: the weights match no built-in net: {some(tensors)}. {ADVICE}")
+        seen = tensors_in_words(tensors)
+        raise UsageError(f"{path}: the weights match no built-in net: {seen}. {ADVICE}")
     check(found, tensors, path)
     return found
 
@@ -116,7 +117,7 @@ def blocks_in(names: Mapping[str, object], part: str) -> int:
     return len({match[1] for match in found if match})
 
 
-def some(tensors: Mapping[str, Tensor]) -> str:
+def tensors_in_words(tensors: Mapping[str, Tensor]) -> str:
     """How many tensors there are, and the first of them."""
     first = [f"{k} {'×'.join(map(str, v.shape)) or '1'}" for k, v in list(tensors.items())[:SHOWN]]
     more = ", …" if len(tensors) > SHOWN else ""

@@ -59,7 +59,7 @@ class Chosen:
 NOTHING = Chosen({}, {})
 
 
-def one(name: str, value: Any, shown: str, why: str) -> Chosen:
+def choice(name: str, value: Any, shown: str, why: str) -> Chosen:
     return Chosen({name: value}, {name: f"{shown}: {why}"})
 
 
@@ -81,66 +81,66 @@ def image_size(side: float | None, *, gpu: bool) -> Chosen:
         fits, why = CPU_SIZE, f"the photos have {side:,.0f}; larger is too slow without a GPU"
     else:
         why = f"the photos have {side:,.0f}"
-    return one("size", fits, f"{fits} × {fits} pixels", why)
+    return choice("size", fits, f"{fits} × {fits} pixels", why)
 
 
 def net(images: int, *, gpu: bool) -> Chosen:
     """From the device and the number of training images."""
     if not gpu:
-        return one("net", CPU_NET, CPU_NET, "small enough to train without a GPU")
+        return choice("net", CPU_NET, CPU_NET, "small enough to train without a GPU")
     if images < FEW:
-        return one("net", GPU_NET_FEW, GPU_NET_FEW, f"a small net for fewer than {FEW:,} images")
-    return one("net", GPU_NET, GPU_NET, f"{images:,} training images and a GPU")
+        return choice("net", GPU_NET_FEW, GPU_NET_FEW, f"a small net for fewer than {FEW:,} images")
+    return choice("net", GPU_NET, GPU_NET, f"{images:,} training images and a GPU")
 
 
 def flips() -> Chosen:
     """Nothing in the images tells whether their classes have a left and a right."""
     why = "most photos may be mirrored; use --flips none where left and right differ"
-    return one("flips", FLIPS, FLIPS, why)
+    return choice("flips", FLIPS, FLIPS, why)
 
 
 def batch(labelled: int, *, gpu: bool) -> Chosen:
     """From the number of labels: a power of two, so that a few steps see every label."""
     if not gpu:
         shown = f"{LEAST_BATCH} labelled images per step"
-        return one("batch", LEAST_BATCH, shown, "without a GPU, many small steps work best")
+        return choice("batch", LEAST_BATCH, shown, "without a GPU, many small steps work best")
     wanted = 2 ** int(math.log2(max(1, labelled / PARTS)))
     size = min(max(wanted, LEAST_BATCH), GPU_BATCH)
-    return one("batch", size, f"{size} labelled images per step", f"there are {labelled:,}")
+    return choice("batch", size, f"{size} labelled images per step", f"there are {labelled:,}")
 
 
 def pool_batch(labelled: int, *, gpu: bool) -> Chosen:
     """From the labelled batch."""
     ratio = GPU_RATIO if gpu else CPU_RATIO
     size = ratio * labelled
-    return one("unlabelled", size, f"{size} images per step", f"{ratio} per labelled image")
+    return choice("unlabelled", size, f"{size} images per step", f"{ratio} per labelled image")
 
 
 def precision(found: str, *, gpu: bool) -> Chosen:
     """What the device is fastest with, and why."""
     if gpu:
-        return one("precision", found, found, "fastest on this GPU")
+        return choice("precision", found, found, "fastest on this GPU")
     why = "faster on this CPU" if found == "bf16" else "lower precision is no faster on this CPU"
-    return one("precision", found, found, why)
+    return choice("precision", found, found, why)
 
 
 def threads(available: int, one_thread: float, all_threads: float) -> Chosen:
     """From the seconds of a step: on a busy machine, threads that wait for each other are slow."""
     if all_threads < CLEARLY * one_thread:
         gain = f"{one_thread / all_threads:.1f} × as fast as one"
-        return one("threads", available, f"{available}", gain)
+        return choice("threads", available, f"{available}", gain)
     why = f"{available} are not clearly faster ({all_threads:.2g} s per step)"
-    return one("threads", 1, "1", why)
+    return choice("threads", 1, "1", why)
 
 
 def steps(pool: int, unlabelled: int, *, gpu: bool) -> Chosen:
     """From the size of the pool and of the unlabelled batch."""
     least = GPU_STEPS if gpu else CPU_STEPS
     count = min(max(least, rounded(PASSES * pool / unlabelled)), MOST_LONGER * least)
-    return one("steps", count, f"{count:,}", f"usual for {pool:,} training images")
+    return choice("steps", count, f"{count:,}", f"usual for {pool:,} training images")
 
 
-def outlook(count: int) -> str:
+def short_run_remark(count: int) -> str:
     """What a run of so many steps from a random start should not be expected to do."""
     if count >= ENOUGH:
         return ""
@@ -168,35 +168,37 @@ def seconds_for(count: int, speeds: Sequence[Speed], tests: int) -> float:
     return sum(speed.start + tests * speed.test + count * speed.step for speed in speeds)
 
 
-def in_time(text: str, seconds: float, speeds: Sequence[Speed]) -> Chosen:
+def steps_in_time(text: str, seconds: float, speeds: Sequence[Speed]) -> Chosen:
     """As many steps as `--time` allows; `seconds` is what is left of it."""
     count = steps_within(seconds, speeds)
     if count < LEAST_STEPS:
         gone = parse_time(text) - seconds  # spent before the first step
         need = (gone + seconds_for(LEAST_STEPS, speeds, tests=1)) / (USABLE - TEST_SHARE)
+        enough = duration_in_words(10 * math.ceil(need / 10))
         raise UsageError(
             f"--time {text} is too short for this run on this machine: {count} steps fit, but at "
-            f"least {LEAST_STEPS} are needed. Give {in_words(10 * math.ceil(need / 10))} or more."
+            f"least {LEAST_STEPS} are needed. Give {enough} or more."
         )
-    found = one("steps", count, f"{count:,}", f"as many as fit into {text}; {measured(speeds)}")
-    return found | testing(count, tests_within(seconds, speeds))
+    why = f"as many as fit into {text}; {speed_in_words(speeds)}"
+    found = choice("steps", count, f"{count:,}", why)
+    return found | test_interval(count, tests_within(seconds, speeds))
 
 
-def at_most(seconds: float, wanted: Chosen, speeds: Sequence[Speed]) -> Chosen:
+def steps_at_most(seconds: float, wanted: Chosen, speeds: Sequence[Speed]) -> Chosen:
     """The wanted number of steps, or fewer where this machine would take too long for them."""
     fitting = max(LEAST_STEPS, steps_within(seconds, speeds))
-    why, tests = measured(speeds), tests_within(seconds, speeds)
+    why, tests = speed_in_words(speeds), tests_within(seconds, speeds)
     count = min(wanted.settings["steps"], fitting)
     if count < wanted.settings["steps"]:
-        shown = f"as many as fit into {in_words(seconds)} (--time allows more); {why}"
-        return one("steps", count, f"{count:,}", shown) | testing(count, tests)
-    took = in_words(seconds_for(count, speeds, tests))
+        shown = f"as many as fit into {duration_in_words(seconds)} (--time allows more); {why}"
+        return choice("steps", count, f"{count:,}", shown) | test_interval(count, tests)
+    took = duration_in_words(seconds_for(count, speeds, tests))
     usual = wanted.reasons["steps"]
     found = Chosen(wanted.settings, {"steps": f"{usual}; {why}, {took} in total"})
-    return found | testing(count, tests)
+    return found | test_interval(count, tests)
 
 
-def testing(count: int, tests: int) -> Chosen:
+def test_interval(count: int, tests: int) -> Chosen:
     """How often a run is tested: less than `intervals` says where tests are slow."""
     return Chosen({"test_every": math.ceil(count / tests)}, {})
 
@@ -212,11 +214,11 @@ def averages(count: int) -> dict[str, float]:
 
     A small batch says little about the statistics, and averaged weights want averaged ones.
     """
-    ema = average(count)
+    ema = ema_momentum(count)
     return {"ema": ema, "norm_momentum": round(max(LEAST_NORM, 1 - ema), 3)}
 
 
-def average(count: int) -> float:
+def ema_momentum(count: int) -> float:
     """The momentum of the averaged weights: a short run must forget its random start sooner.
 
     1 / (1 - momentum) is the number of steps averaged over, here a tenth of the run at most.
@@ -228,10 +230,10 @@ def target_momentum(count: int) -> Chosen:
     """λ_target of a target that follows the model: as far from its start as in the paper's run."""
     value = round(TARGET_LEFT ** (1 / count), 7)
     why = f"after {count:,} steps, {100 * TARGET_LEFT:.0f} % of the target's uniform start is left"
-    return one("lambda_target", value, str(value), why)
+    return choice("lambda_target", value, str(value), why)
 
 
-def unequal(labels: Sequence[int], names: Sequence[str]) -> str:
+def unequal_labels_remark(labels: Sequence[int], names: Sequence[str]) -> str:
     """What to know of a uniform target where the classes have such numbers of labels."""
     most, least = max(labels), min(labels)
     if most <= UNEQUAL * least:
@@ -245,7 +247,7 @@ def unequal(labels: Sequence[int], names: Sequence[str]) -> str:
     )
 
 
-def measured(speeds: Sequence[Speed]) -> str:
+def speed_in_words(speeds: Sequence[Speed]) -> str:
     """The speeds in words; the second is the baseline's."""
     own, *baseline = (f"{speed.step:.2g} s" for speed in speeds)
     return f"a step takes {own} here" + "".join(f" (baseline: {its})" for its in baseline)
@@ -268,7 +270,7 @@ def parse_time(text: str) -> float:
     return float(total)
 
 
-def in_words(seconds: float) -> str:
+def duration_in_words(seconds: float) -> str:
     """`1h30m`, `20m` or `45s`; above some minutes, seconds are left out."""
     if seconds < 120:
         return f"{max(1, round(seconds))}s"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from .choose import SIZES, Chosen, one
+from .choose import SIZES, Chosen, choice
 
 CPU_GRID = 8  # patches in a row: a step takes as long as there are patches
 LR, LAYER_DECAY = 1e-3, 0.65  # of the head, and from each layer to the one below
@@ -30,7 +30,7 @@ def image_size(side: float | None, patch: int, own: int, *, gpu: bool) -> int:
 def size(pixels: int, side: float | None) -> Chosen:
     """The side of the images, for people."""
     why = "the photos' size is unknown" if side is None else f"the photos have {side:,.0f}"
-    return one("size", pixels, f"{pixels} × {pixels} pixels", why)
+    return choice("size", pixels, f"{pixels} × {pixels} pixels", why)
 
 
 def patch_for(pixels: int, most: int, row: int) -> int:
@@ -49,9 +49,9 @@ def recipe() -> Chosen:
     A last layer that begins at 0 is not sure of anything before it has learnt something.
     """
     return (
-        one("normalise", NORMALISE, NORMALISE, "colours from -1 to 1, as such weights expect")
-        | one("optimizer", "adamw", "adamw", "usual for transformers")
-        | one("lr", LR, f"{LR:g}", "for the last layer; lower for each layer below it")
+        choice("normalise", NORMALISE, NORMALISE, "colours from -1 to 1, as such weights expect")
+        | choice("optimizer", "adamw", "adamw", "usual for transformers")
+        | choice("lr", LR, f"{LR:g}", "for the last layer; lower for each layer below it")
         | Chosen({"layer_decay": LAYER_DECAY, "head": "zero"}, {})
     )
 
@@ -59,7 +59,7 @@ def recipe() -> Chosen:
 def net(name: str, original: str, file: str, row: int = 0) -> Chosen:
     """The net of a file, as it is or in another number of patches."""
     other = f", here in {row} × {row} patches" if name != original else ""
-    return one("net", name, name, f"{file} holds a {original}{other}")
+    return choice("net", name, name, f"{file} holds a {original}{other}")
 
 
 def warmup(steps: int) -> int:

@@ -83,7 +83,7 @@ def calibration_of(p: Mapping[str, Floats], held_out: Mapping[str, Subset]) -> C
 def write(found: Assessment, folder: Path) -> None:
     """trust.json, predictions/, never_accepted.csv and pictures/."""
     content: dict[str, Any] = {"measured_on": found.measured_on or None, "pool": found.shares}
-    content |= {"reason": NOT_MEASURED} if found.trust is None else in_words(found.trust)
+    content |= {"reason": NOT_MEASURED} if found.trust is None else figures_of(found.trust)
     for kind, p in found.probabilities.items():
         part = found.held_out[kind]
         lines = [part.line(i, int(c), float(p[i, c])) for i, c in enumerate(p.argmax(-1))]
@@ -113,7 +113,7 @@ def write_pool(pool: Pool, found: PoolPredictions, folder: Path) -> None:
         picture(folder, "never_accepted", pool, found.never)
 
 
-def in_words(trust: Trust) -> dict[str, Any]:
+def figures_of(trust: Trust) -> dict[str, Any]:
     """The figures as trust.json has them: shares of one, None where there is nothing to divide."""
     classes = [
         {**asdict(one), "precision": one.precision, "recall": one.recall} for one in trust.classes

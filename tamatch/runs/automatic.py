@@ -123,7 +123,7 @@ def decide(
     if limit is not None:
         speeds = measured(draft.run, data, split, runs)
         left = choose.parse_time(limit) - ENDING - (time.perf_counter() - began)
-        draft.take(choose.in_time(limit, left, speeds))
+        draft.take(choose.steps_in_time(limit, left, speeds))
     elif "steps" not in fixed:
         draft.take(steps_of(draft.run, data, split, device, runs))
     steps = draft.chosen.settings.get("steps", draft.run.steps)
@@ -149,7 +149,7 @@ def outlook_of(run: Run, split: Split) -> str:
     """From a random start, methods with a threshold on confidence want many steps."""
     fresh = run.weights is None and run.from_ is None
     asked = fresh and len(split.unknown) > 0 and "tau" in run.options
-    return choose.outlook(run.steps) if asked else ""
+    return choose.short_run_remark(run.steps) if asked else ""
 
 
 def balance_of(run: Run, user: Mapping[str, Any], data: DataSet, split: Split) -> str:
@@ -158,7 +158,7 @@ def balance_of(run: Run, user: Mapping[str, Any], data: DataSet, split: Split) -
     if not asked or TARGET & user.keys():
         return ""
     labels = np.bincount(data.labels[split.labelled], minlength=len(data.classes))
-    return choose.unequal(labels.tolist(), data.classes)
+    return choose.unequal_labels_remark(labels.tolist(), data.classes)
 
 
 def pool_batch(run: Run, *, gpu: bool) -> Chosen:
@@ -181,7 +181,7 @@ def steps_of(run: Run, data: DataSet, split: Split, device: torch.device, runs: 
     if gpu:
         return wanted
     speeds = measured(run, data, split, runs)
-    return choose.at_most(choose.CPU_SECONDS - ENDING, wanted, speeds)
+    return choose.steps_at_most(choose.CPU_SECONDS - ENDING, wanted, speeds)
 
 
 def threads_of(run: Run, data: DataSet, split: Split, device: torch.device) -> Chosen:

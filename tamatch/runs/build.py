@@ -23,11 +23,11 @@ from ..nets.user_net import dry_run_net
 from ..nets.weights import load_weights, zero_head
 from ..settings.compiler import accelerate
 from ..settings.config import Run, method_options
-from ..settings.hardware import pick_device, pick_images, pick_precision, prepare
+from ..settings.hardware import pick_device, pick_images, pick_precision, set_up_torch
 from ..settings.target import in_order
 from ..step import optim
 from ..step.engine import Engine, Pace
-from ..step.sampler import keyed
+from ..step.sampler import stream_key
 from ..step.source import Draw, Resident, Source, Streamed
 from ..storage.folder import RunFolder
 from ..types import Task
@@ -62,12 +62,12 @@ def engine_of(run: Run, data: DataSet, split: Split, say: Say = silent) -> Engin
         horizontal_flip=run.flips != "none", vertical_flip=run.flips == "both",
     )  # fmt: skip
     source = source_of(run, data, split, draw_of(run, method), device, say)
-    views = Augment(policy, keyed(run.seed, SEEDS["views"])).to(device)
-    engine = assembled(run, method, source, views, autocast, say)
-    if nets.is_own(run.net):
+    views = Augment(policy, stream_key(run.seed, SEEDS["views"])).to(device)
+    engine = assemble(run, method, source, views, autocast, say)
+    if nets.is_user_code(run.net):
         with engine.precision():
             dry_run_net(net, run.net, data.size, device)
-    return ready(run, engine, say)
+    return try_and_accelerate(run, engine, say)
 
 
 def machine_of(run: Run) -> tuple[torch.device, torch.dtype | None]:
@@ -75,14 +75,14 @@ def machine_of(run: Run) -> tuple[torch.device, torch.dtype | None]:
     device = pick_device(run.device)
     if run.threads is not None:
         torch.set_num_threads(run.threads)
-    return device, prepare(pick_precision(run, device), deterministic=run.deterministic)
+    return device, set_up_torch(pick_precision(run, device), deterministic=run.deterministic)
 
 
 @contextmanager
 def seeded(run: Run) -> Iterator[None]:
     """Seed torch's generator in here, and restore the user's state of it afterwards."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(keyed(run.seed, SEEDS["init"]) >> 1)
+        torch.manual_seed(stream_key(run.seed, SEEDS["init"]) >> 1)
         yield
 
 
@@ -94,14 +94,14 @@ def net_of(run: Run, data: DataSet, say: Say) -> Net:
     if run.head == "zero":
         zero_head(net)
     if run.from_ is not None:
-        go_on_from(Path(run.from_), net, run, data)
+        load_from_run(Path(run.from_), net, run, data)
         say(f"Starting from the weights of {run.from_}.")
     return net
 
 
 def method_of(run: Run, net: Net, task: Task, device: torch.device) -> Method:
     """The method around its net, both on the device."""
-    own, what = methods.is_own(run.method), f"--method {run.method}"
+    own, what = methods.is_user_code(run.method), f"--method {run.method}"
     with blaming(what, "building it") if own else nullcontext():
         method = methods.get(run.method)(net, task, ema=run.ema, **run.options)
     if own:
@@ -118,11 +118,11 @@ def method_of(run: Run, net: Net, task: Task, device: torch.device) -> Method:
 
 def draw_of(run: Run, method: Method) -> Draw:
     """How a step's images are drawn."""
-    seed = keyed(run.seed, SEEDS["batches"])
+    seed = stream_key(run.seed, SEEDS["batches"])
     return Draw(run.batch, run.unlabelled, seed, bool(method.views.u), run.replacement)
 
 
-def assembled(
+def assemble(
     run: Run,
     method: Method,
     source: Source,
@@ -143,15 +143,15 @@ def assembled(
         optim.build_optimizer(run.optimizer, groups),
         source,
         views,
-        Pace(run.steps, run.warmup, keyed(run.seed, SEEDS["steps"])),
+        Pace(run.steps, run.warmup, stream_key(run.seed, SEEDS["steps"])),
         autocast=autocast,
         graph=run.graph and cuda and net.sync_point is None,
     )
 
 
-def ready(run: Run, engine: Engine, say: Say = silent) -> Engine:
+def try_and_accelerate(run: Run, engine: Engine, say: Say = silent) -> Engine:
     """The same engine, after a trial where the method is the user's own, and as fast as it can."""
-    if methods.is_own(run.method):
+    if methods.is_user_code(run.method):
         dry_run_method(engine, run.method)
     if run.compile and engine.device.type == "cuda":
         accelerate(cast(Net, engine.method.net), engine.method, say)
@@ -190,9 +190,9 @@ def normalised(data: DataSet, run: Run) -> DataSet:
     return dataclasses.replace(data, mean=mean, std=std)
 
 
-def go_on_from(path: Path, net: nn.Module, run: Run, data: DataSet) -> None:
+def load_from_run(path: Path, net: nn.Module, run: Run, data: DataSet) -> None:
     """Put the model of a finished run, its head included, into a net for the same classes."""
-    before = Model.load(path / "model", run.net if nets.is_own(run.net) else None)
+    before = Model.load(path / "model", run.net if nets.is_user_code(run.net) else None)
     if before.facts.classes != data.classes:
         raise DataError(
             f"--from {path}: that run has the classes {', '.join(before.facts.classes)}; "

@@ -13,13 +13,13 @@ from .. import dist
 from ..errors import UsageError
 from ..machine.out_of_memory import OutOfMemory, detecting_out_of_memory
 from ..machine.state import in_place
-from ..machine.tracking import unmoved
+from ..machine.tracking import restoring
 from ..methods.base import Method
 from ..step.engine import Engine
 from ..types import Batch, Loss, Views
 from ..usercode import blaming
 
-TAKEN = {"step", "kind", "total", "lr", "time", "count"}  # what a line of the log and a meter have
+RESERVED = {"step", "kind", "total", "lr", "time", "count"}  # names in the log and the meter
 
 
 def dry_run_method(engine: Engine, name: str) -> None:
@@ -33,16 +33,16 @@ def dry_run_method(engine: Engine, name: str) -> None:
         suppress(OutOfMemory),  # the run itself may find some
         torch.random.fork_rng([engine.device] if engine.stream else []),
         engine.on_stream(),
-        dist.apart(),
-        unmoved(method, weights=True),
+        dist.acting_alone(),
+        restoring(method, weights=True),
         blaming(what, "a first step"),
         detecting_out_of_memory(),
         in_place(method, what),
     ):
-        batch = of_all(engine.batch(engine.device_step), processes)
+        batch = whole_batch(engine.batch(engine.device_step), processes)
         with engine.precision():
             loss = method(batch)
-        check(loss, what)
+        check_loss(loss, what)
         try:
             loss.total.backward()
         finally:
@@ -50,7 +50,7 @@ def dry_run_method(engine: Engine, name: str) -> None:
         method.after_step()
 
 
-def of_all(batch: Batch, processes: int) -> Batch:
+def whole_batch(batch: Batch, processes: int) -> Batch:
     """As many rows as all processes have together: what is gathered has the shape it will have."""
     joined: Batch = pytree.tree_map(lambda t: torch.cat([t] * processes) if t.ndim else t, batch)
     return joined
@@ -70,7 +70,7 @@ def check_built(method: Method, what: str) -> None:
         )
 
 
-def check(found: object, what: str) -> None:
+def check_loss(found: object, what: str) -> None:
     if not isinstance(found, Loss):
         kind = type(found).__name__
         raise UsageError(
@@ -88,7 +88,7 @@ def check(found: object, what: str) -> None:
         if not isinstance(value, Tensor):
             kind = type(value).__name__
             raise UsageError(f"{what}: the part {part!r} of its loss must be a tensor, not {kind}.")
-        if part in TAKEN:
+        if part in RESERVED:
             raise UsageError(
                 f"{what}: {part!r} cannot be the name of a part of its loss, as the log uses it "
                 "for something else. Rename it."

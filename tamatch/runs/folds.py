@@ -19,7 +19,7 @@ from .progress import Progress
 from .record import begin
 
 
-def countable(labels: Indices) -> int:
+def images_to_hold_out(labels: Indices) -> int:
     """How many labelled images the folds can hold out in turn: the only one of a class stays."""
     counts = np.bincount(labels)
     return int(counts[counts > 1].sum())

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def send_run(run: Run, folder: RunFolder, split: Split, engine: Engine) -> None:
     """Tell the other processes what they must know to take part in a run."""
-    dist.from_first(
+    dist.broadcast(
         {
             "run": dataclasses.asdict(without_start(run)),
             "data": folder.read()["data"]["sha256"],
@@ -39,7 +39,7 @@ def send_run(run: Run, folder: RunFolder, split: Split, engine: Engine) -> None:
 def send_end(end: Finished | NumericError) -> None:
     """Tell the other processes that there is nothing left to train, and what came of it."""
     assert isinstance(end, Finished)  # the error of a single run is raised
-    dist.from_first({**dataclasses.asdict(end), "path": str(end.path)})
+    dist.broadcast({**dataclasses.asdict(end), "path": str(end.path)})
 
 
 def follow(method: AnyMethod | None = None, net: AnyNet | None = None) -> Finished:
@@ -48,12 +48,12 @@ def follow(method: AnyMethod | None = None, net: AnyNet | None = None) -> Finish
     It never looks at the run folder, which may be on another machine.
     """
     with dist.joined(), StopSignals() as stop:
-        while "state" in (order := dist.from_first()):
+        while "state" in (order := dist.broadcast()):
             run = Run(**order["run"])
-            if methods.is_own(run.method):  # that of a baseline is not
-                methods.stand_in(run.method, method)
-            if nets.is_own(run.net):
-                nets.stand_in(run.net, net)
+            if methods.is_user_code(run.method):  # that of a baseline is not
+                methods.register_as(run.method, method)
+            if nets.is_user_code(run.net):
+                nets.register_as(run.net, net)
             data = data_of(run, run.size)
             if data.sha256() != order["data"]:
                 raise DataError(

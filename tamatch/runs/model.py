@@ -31,8 +31,8 @@ LARGEST = 2**12  # side of an image that a net of anybody's is tried with
 REASON = 200  # characters of what a library says of a damaged file
 CHANNELS = (1, 3, 4)  # of an array: grey, colour, colour and opacity
 
-One = str | os.PathLike[str] | Image.Image | np.ndarray | Tensor
-Images = One | Iterable[One]
+OneImage = str | os.PathLike[str] | Image.Image | np.ndarray | Tensor
+Images = OneImage | Iterable[OneImage]
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def check_shapes(facts: Facts, tensors: dict[str, Tensor]) -> None:
     """Refuse facts that ask for another net than the weights are of, before memory is taken."""
     if facts.size > LARGEST:
         raise ValueError(f"images of {facts.size} pixels")
-    if nets.is_own(facts.net):
+    if nets.is_user_code(facts.net):
         return  # code of the user's own need not work without memory
     with torch.device("meta"):
         planned = nets.build(facts.net, len(facts.classes), facts.size).state_dict()
@@ -91,7 +91,7 @@ def check_shapes(facts: Facts, tensors: dict[str, Tensor]) -> None:
         )
 
 
-def fill(net: nn.Module, tensors: dict[str, Tensor], complaint: str) -> None:
+def load_into(net: nn.Module, tensors: dict[str, Tensor], complaint: str) -> None:
     """Put saved weights into a net, or say that they are those of another one."""
     try:
         net.load_state_dict(tensors)
@@ -133,11 +133,11 @@ class Model:
             raw: dict[str, Any] = read_json(folder / "model.json")
             lists = {k: tuple(v) for k, v in raw.items() if isinstance(v, list)}
             facts = Facts(**(raw | lists))
-            name = nets.of_model(facts.net, net, folder)
+            name = nets.net_of_model(facts.net, net, folder)
             tensors = load_file(folder / "model.safetensors")
             check_shapes(facts, tensors)
             built = nets.build(name, len(facts.classes), facts.size)
-            fill(built, tensors, f"{folder} are not those of {nets.title(name)}")
+            load_into(built, tensors, f"{folder} are not those of {nets.title(name)}")
         except UsageError:
             raise
         except Exception as error:
@@ -148,7 +148,7 @@ class Model:
         return cls(facts, built.eval())
 
     @property
-    def _together(self) -> int:
+    def _batch_size(self) -> int:
         """How many images are decoded and predicted at once."""
         least, most = BATCHES
         return min(max(BATCH_PIXELS // self.facts.size**2, least), most)
@@ -157,8 +157,8 @@ class Model:
     def answers(self, images: Rows) -> Iterator[tuple[Tensor, Tensor]]:
         """(N, 3, size, size) uint8 to (n, C) probabilities and (n, D) features, batch by batch."""
         zero = torch.zeros((), dtype=torch.int64)
-        for first in range(0, len(images), self._together):
-            part = images[first : first + self._together]
+        for first in range(0, len(images), self._batch_size):
+            part = images[first : first + self._batch_size]
             out = self.net(self.normalise("plain", part, zero, zero, 0))
             yield (out.logits / self.facts.temperature).softmax(-1), out.features
 
@@ -199,15 +199,15 @@ class Model:
         """Images and their pixels (n, 3, size, size), so many as are predicted at once."""
         kept: list[Any] = []
         pixels: list[Pixels] = []
-        for image in several(images):
+        for image in one_by_one(images):
             try:
                 pixels.append(self._pixels(image))
                 kept.append(image)
             except Unreadable as reason:
                 if skip is None:
-                    raise DataError(f"{shown(image)} cannot be read: {reason}.") from None
+                    raise DataError(f"{described(image)} cannot be read: {reason}.") from None
                 skip(image, str(reason))
-            if len(kept) == self._together:
+            if len(kept) == self._batch_size:
                 yield kept, stacked(pixels)
                 kept, pixels = [], []
         if kept:
@@ -237,7 +237,7 @@ def joined(classes: tuple[str, ...], parts: Sequence[Predictions]) -> Prediction
     return Predictions(classes, np.concatenate([empty, *(part.probabilities for part in parts)]))
 
 
-def several(images: Images) -> Iterable[Any]:
+def one_by_one(images: Images) -> Iterable[Any]:
     """The images one by one, also where there is only one."""
     if isinstance(images, str | os.PathLike | Image.Image):
         return [images]
@@ -282,7 +282,7 @@ def from_array(pixels: np.ndarray) -> Image.Image:
     return Image.fromarray(pixels[..., 0] if pixels.shape[2:] == (1,) else pixels)
 
 
-def shown(image: Any) -> str:
+def described(image: Any) -> str:
     """A name for an error message."""
     return (
         str(image) if isinstance(image, str | os.PathLike) else f"an image ({type(image).__name__})"

@@ -21,7 +21,7 @@ from ..machine import launch
 from ..settings.config import RUN_OPTIONS, Run, method_options
 from ..settings.configure import resolve
 from ..settings.hardware import pick_precision
-from ..settings.options import Option, typed
+from ..settings.options import Option, as_text
 from ..step.engine import Engine
 from ..storage.files import timestamp
 from ..storage.folder import RunFolder
@@ -56,8 +56,8 @@ def stored_config(folder: RunFolder, method: AnyMethod | None = None) -> Run:
     config = folder.read()["config"]
     own = config.pop("options", {})
     name = str(config.get("method"))
-    methods.stand_in(name, method)
-    if methods.is_own(name):
+    methods.register_as(name, method)
+    if methods.is_user_code(name):
         try:
             methods.get(name)
         except UsageError as error:
@@ -153,13 +153,13 @@ def command(run: Run, out: Path) -> str:
         if option.type is bool:
             words.append(option.flag if value else option.flag.replace("--", "--no-", 1))
         elif value is not None:
-            words += spelt(option, value)
+            words += option_words(option, value)
     for name, option in method_options(run.method).items():
-        words += spelt(option, run.options[name])
+        words += option_words(option, run.options[name])
     return shlex.join(words)
 
 
-def spelt(option: Option, value: Any) -> list[str]:
+def option_words(option: Option, value: Any) -> list[str]:
     """An option and its value as words of a command; a value that looks like an option is tied."""
-    text = typed(value)
+    text = as_text(value)
     return [f"{option.flag}={text}"] if text.startswith("-") else [option.flag, text]

@@ -70,7 +70,7 @@ def resume(
     folder.read()  # an error, if this is no run
     with advising_resume(folder), folder.held():
         run = stored_config(folder, method)
-        nets.stand_in(run.net, net)
+        nets.register_as(run.net, net)
         return complete(run, folder, quiet=quiet)
 
 

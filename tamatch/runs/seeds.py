@@ -40,7 +40,7 @@ def train_seeds(
     `out`, the one that `train` would give it. A run that leaves the finite numbers ends alone, and
     its `NumericError` is raised when the others are finished.
     """
-    group = start(
+    group = train_group(
         seeds, options, out=out, overwrite=overwrite, config=config, time=time, quiet=quiet
     )
     return group.finished()
@@ -51,10 +51,10 @@ def resume_seeds(
     quiet: bool = False,
 ) -> list[Finished]:  # fmt: skip
     """Continue stopped runs in parallel. A path is that of a run, or the `out` of several seeds."""
-    return go_on(paths, method=method, net=net, quiet=quiet).finished()
+    return resume_group(paths, method=method, net=net, quiet=quiet).finished()
 
 
-def start(
+def train_group(
     seeds: Sequence[int] | str, options: dict[str, Any], *, out: str | Path | None = None,
     overwrite: bool = False, config: str | Path | None = None, time: str | None = None,
     quiet: bool = False,
@@ -86,7 +86,7 @@ def start(
         return completed(home, jobs)
 
 
-def go_on(
+def resume_group(
     paths: Sequence[str | Path], *, method: AnyMethod | None = None, net: AnyNet | None = None,
     quiet: bool = False,
 ) -> Group:  # fmt: skip
@@ -104,7 +104,7 @@ def go_on(
     folders = [*map(RunFolder, places)]
     runs = [stored_config(folder, method) for folder in folders]  # an error, if one is no run
     for run in runs:
-        nets.stand_in(run.net, net)
+        nets.register_as(run.net, net)
     with ExitStack() as held, advising_resume(home, folders):
         for folder in folders:
             held.enter_context(folder.held())

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import DataError, NumericError
 from ..machine.out_of_memory import OutOfMemory, free_memory
-from ..settings.conditions import compare, conditions
+from ..settings.conditions import changes_since, conditions
 from ..settings.config import Run
 from ..step.diagnosis import explain, overflow
 from ..step.engine import Engine
@@ -57,7 +57,7 @@ class Training:
         """Go back to a checkpoint, or to the start if there is none."""
         if state is not None:
             try:
-                for change in compare(state["conditions"], self.conditions):
+                for change in changes_since(state["conditions"], self.conditions):
                     self.progress.say(change)
                 self.engine.load_state_dict(state["engine"])
                 self.seconds = state["seconds"]

@@ -12,7 +12,7 @@ from ..methods import METHODS, entry
 from ..rules import recipes
 from ..storage.events import check_installed
 from .config import RUN_OPTIONS, Run
-from .options import flag_of, typed
+from .options import as_text, flag_of
 
 BY_CONFIDENCE = ("gaussian", "class*gaussian")
 READ_WITH = {  # options that only some parts of a method read: which choice, and its values
@@ -33,8 +33,8 @@ def check_fixed(method: str, chosen: Mapping[str, Any]) -> None:
             )
             flag = flag_of(name)
             raise UsageError(
-                f"{method} fixes {flag} at {typed(value)}. For {flag} {typed(chosen[name])}, use "
-                f"--method {free}."
+                f"{method} fixes {flag} at {as_text(value)}. For {flag} {as_text(chosen[name])}, "
+                f"use --method {free}."
             )
 
 

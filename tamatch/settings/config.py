@@ -10,7 +10,7 @@ from ..errors import UsageError
 from ..kinds import AT_LEAST_ONE, AT_LEAST_ZERO, FRACTION, POSITIVE, SHARE, Between
 from ..methods import entry, get
 from ..usercode import blaming
-from .options import Option, keywords, of_dataclass
+from .options import Option, keyword_options, options_of_dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +104,7 @@ class Run:
         return {**{k: v for k, v in mine.items() if k != "options"}, **self.options}
 
 
-RUN_OPTIONS: dict[str, Option] = of_dataclass(Run)
+RUN_OPTIONS: dict[str, Option] = options_of_dataclass(Run)
 ALSO_KEYWORDS = {"ema"}  # options of a run that a method also takes as keywords
 
 
@@ -112,7 +112,7 @@ def method_options(method: str) -> dict[str, Option]:
     """The options a method has of its own, with the defaults its table row fixes."""
     fixed, kind = entry(method).options, get(method)
     with blaming(f"--method {method}", "reading its options"):
-        found = keywords(kind)
+        found = keyword_options(kind)
     for name in found:
         if name in RUN_OPTIONS and name not in ALSO_KEYWORDS:
             raise UsageError(

@@ -14,8 +14,8 @@ from ..storage.folder import RunFolder
 from .checks import check_effective, check_fixed, check_processes, check_together
 from .config import RUN_OPTIONS, Run, method_options
 from .config_file import read_config
-from .options import unannotated, unknown
-from .target import Shares, read_target, shares
+from .options import undescribed_option, unknown_option
+from .target import Shares, normalised_shares, read_target
 
 TARGET = {"target", "prior", "lambda_target"}  # what says where TaMatch steers to
 
@@ -51,7 +51,7 @@ def with_inherited(values: dict[str, Any]) -> dict[str, Any]:
         return values
     config = RunFolder(Path(place)).read()["config"]
     own_options = config.pop("options", {})
-    if "net" not in values and nets.is_own(str(config.get("net"))):
+    if "net" not in values and nets.is_user_code(str(config.get("net"))):
         raise UsageError(
             f"--from {place}: its net is your own code ({config['net']}), which is not run unless "
             "you name it: --net FILE.py:NAME."
@@ -84,14 +84,15 @@ def resolve(values: Mapping[str, Any]) -> Run:
     for name in own:
         if name not in allowed:
             known = {**RUN_OPTIONS, **allowed}
-            raise unannotated(name, get(method), method) or unknown(name, known, method)
+            undescribed = undescribed_option(name, get(method), method)
+            raise undescribed or unknown_option(name, known, method)
     if "target" in allowed:
         own, settings["prior"] = with_target(own, settings.get("prior"))
     options = settings_of_method(method, own, recipe.options)
 
     check_together(settings)
     if settings.get("prior") is not None:
-        settings["prior"] = shares(settings["prior"], "--prior")
+        settings["prior"] = normalised_shares(settings["prior"], "--prior")
     run = Run(**settings, options=options)
     check_processes(run)
     return run

@@ -72,7 +72,7 @@ class Option:
                 raise ValueError
             return number
         if self.type is tuple:
-            return several(value, named=self.named)
+            return parse_numbers(value, named=self.named)
         return self.type(value)
 
     def _boolean(self, value: Any) -> bool:
@@ -95,7 +95,7 @@ def flag_of(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def several(value: Any, *, named: bool) -> tuple[float, ...] | dict[str, float]:
+def parse_numbers(value: Any, *, named: bool) -> tuple[float, ...] | dict[str, float]:
     """Numbers with commas, or numbers by their names: a=1,b=2."""
     if named and isinstance(value, str) and "=" in value:
         return {name.strip(): float(number) for name, number, _ in NAMED.findall(value)}
@@ -106,7 +106,7 @@ def several(value: Any, *, named: bool) -> tuple[float, ...] | dict[str, float]:
     return tuple(float(item) for item in (value.split(",") if isinstance(value, str) else value))
 
 
-def typed(value: Any) -> str:
+def as_text(value: Any) -> str:
     """A value as one types it: what `Option.parse` reads again."""
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -119,11 +119,11 @@ def typed(value: Any) -> str:
 
 def from_hint(name: str, hint: Any, default: Any, owner: str) -> Option | None:
     """An option from an `Annotated` type; None for a parameter that is not annotated as one."""
-    hint, *others = alternatives(hint)
+    hint, *others = union_members(hint)
     if typing.get_origin(hint) is not typing.Annotated:
         return None
     written, *notes = typing.get_args(hint)
-    kind, *more = alternatives(written)
+    kind, *more = union_members(written)
     choices: tuple[str, ...] = ()
     if typing.get_origin(kind) is Literal:
         choices, kind = typing.get_args(kind), str
@@ -148,7 +148,7 @@ def from_hint(name: str, hint: Any, default: Any, owner: str) -> Option | None:
     return option if required else with_default(option, default, owner)
 
 
-def alternatives(hint: Any) -> list[Any]:
+def union_members(hint: Any) -> list[Any]:
     """The types of a union, None after the others; one that is none by itself."""
     union = typing.get_origin(hint) in (typing.Union, types.UnionType)
     return sorted(typing.get_args(hint) if union else [hint], key=lambda h: h is type(None))
@@ -164,7 +164,7 @@ def with_default(option: Option, default: Any, owner: str) -> Option:
         ) from None
 
 
-def of_dataclass(cls: Any) -> dict[str, Option]:
+def options_of_dataclass(cls: Any) -> dict[str, Option]:
     """The options of a configuration dataclass, in the order of its fields."""
     hints = typing.get_type_hints(cls, include_extras=True)
     fields = dataclasses.fields(cls)
@@ -172,7 +172,7 @@ def of_dataclass(cls: Any) -> dict[str, Option]:
     return {option.name: option for option in found if option is not None}
 
 
-def keywords(cls: type) -> dict[str, Option | None]:
+def keyword_options(cls: type) -> dict[str, Option | None]:
     """The keyword parameters of a class, then those its `**` hands to parents; None if no option.
 
     The class that names a keyword first decides what it is: one that fixes what its parent leaves
@@ -193,7 +193,7 @@ def keywords(cls: type) -> dict[str, Option | None]:
     return found
 
 
-def unannotated(name: str, cls: type, method: str) -> UsageError | None:
+def undescribed_option(name: str, cls: type, method: str) -> UsageError | None:
     """The error for a keyword of a method that says nothing about itself; None if there is none.
 
     Keywords of our own methods that do not are for the methods that build on them.
@@ -213,16 +213,16 @@ def unannotated(name: str, cls: type, method: str) -> UsageError | None:
     )
 
 
-USUAL = {  # what other programs call it
+OTHER_NAMES = {  # what other programs call it
     "epochs": "steps", "iterations": "steps", "learning_rate": "lr", "dataset": "data",
     "model": "net", "gpu": "device", "image_size": "size", "threshold": "tau",
     "pretrained": "weights",
 }  # fmt: skip
 
 
-def unknown(name: str, known: dict[str, Option], method: str) -> UsageError:
+def unknown_option(name: str, known: dict[str, Option], method: str) -> UsageError:
     """The error for an option that does not exist, with its near miss."""
-    usual = USUAL.get(name)
+    usual = OTHER_NAMES.get(name)
     near = [usual] if usual in known else nearest(name, known, most=1)
     flag = flag_of(name)
     if not near:

@@ -36,10 +36,10 @@ def read_target(text: str) -> tuple[str, Shares | None]:
             f"--target {path} must contain one number per class, as a list or as `class: share` "
             "lines."
         ) from None
-    return "prior", shares(given, f"--target {path}")
+    return "prior", normalised_shares(given, f"--target {path}")
 
 
-def shares(given: Shares, option: str) -> Shares:
+def normalised_shares(given: Shares, option: str) -> Shares:
     """Class shares that sum to 1, from shares, percentages or counts."""
     numbers = [*given.values()] if isinstance(given, dict) else given
     total = sum(numbers)

@@ -19,7 +19,7 @@ from tamatch.runs.build import engine_of, split_plan
 from tamatch.runs.loop import advance
 from tamatch.runs.training import Training
 from tamatch.settings.configure import configure
-from tamatch.settings.hardware import prepare
+from tamatch.settings.hardware import set_up_torch
 from tamatch.step.engine import WARM_STEPS, Engine
 from tamatch.step.joint_graph import JointGraph
 from tests.contract.test_contract import assert_equal
@@ -72,7 +72,7 @@ def tiny(name: str, seed: int, *, graph: bool = True) -> Engine:
 @pytest.fixture
 def same_kernels() -> None:
     """What `--deterministic` sets."""
-    prepare("fp32", deterministic=True)
+    set_up_torch("fp32", deterministic=True)
 
 
 @pytest.mark.parametrize("name", ["tamatch", "fixmatch", "comatch", *DRAWING])

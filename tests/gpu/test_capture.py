@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tamatch.methods import METHODS
-from tamatch.settings.hardware import prepare
+from tamatch.settings.hardware import set_up_torch
 from tamatch.step.engine import Engine
 from tests.contract.test_contract import assert_equal
 from tests.tiny import tiny_engine
@@ -20,7 +20,7 @@ pytestmark = [
 @pytest.fixture(autouse=True)
 def same_kernels() -> None:
     """What `--deterministic` sets."""
-    prepare("fp32", deterministic=True)
+    set_up_torch("fp32", deterministic=True)
 
 
 def run(engine: Engine, steps: int) -> Engine:

@@ -14,7 +14,7 @@ from tamatch.data import load, make_split
 from tamatch.nets.recompute import recompute, recomputes
 from tamatch.runs.build import engine_of, split_plan
 from tamatch.settings.configure import configure
-from tamatch.settings.hardware import memory
+from tamatch.settings.hardware import available_memory
 from tamatch.step.engine import Engine
 from tamatch.step.memory import estimate
 from tests.contract.test_contract import assert_equal
@@ -43,7 +43,7 @@ def leave(room: int) -> None:
     """So many bytes, beside what tests before this one hold."""
     total = torch.cuda.get_device_properties(0).total_memory
     torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + room) / total)
-    assert 0.99 * room < memory(torch.device("cuda")) < 1.5 * room
+    assert 0.99 * room < available_memory(torch.device("cuda")) < 1.5 * room
 
 
 def engine_with(net: str, **settings: Any) -> Engine:
