@@ -16,9 +16,11 @@ from tamatch.apply.label import label
 from tamatch.data import make_split
 from tamatch.data.splitfile import listed_in
 from tamatch.errors import DataError, TamatchError, UsageError
-from tamatch.runs.build import baseline_config, data_of, engine_of, split_plan
+from tamatch.runs.build import engine_of
+from tamatch.runs.inputs import data_of, split_plan
 from tamatch.runs.lineage import first_weights
 from tamatch.runs.place import default_folder
+from tamatch.runs.variants import baseline_config
 from tamatch.settings.config_file import dump
 from tamatch.settings.configure import configure
 from tamatch.storage.folder import RunFolder

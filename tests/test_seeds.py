@@ -16,8 +16,8 @@ import tamatch
 from tamatch import cli
 from tamatch.errors import Stopped, StorageError, UsageError
 from tamatch.machine.out_of_memory import OutOfMemory
-from tamatch.rules.choose import Speed
-from tamatch.runs import automatic, jobs, seeds, shared_data
+from tamatch.rules.pace import Speed
+from tamatch.runs import automatic, jobs, seeds, shared_data, speed
 from tamatch.runs.progress import Progress
 from tamatch.runs.record import begin
 from tamatch.runs.training import Training
@@ -315,7 +315,7 @@ def test_without_out_each_has_its_usual_folder(
 
 
 def test_time_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(automatic, "speed_of", lambda *given: Speed(1.0, 0.01, 0.1))
+    monkeypatch.setattr(speed, "speed_of", lambda *given: Speed(1.0, 0.01, 0.1))
     given = {**DOZEN, "steps": None}
     steps = [automatic.decide(given, None, "2m", runs).run.steps for runs in (1, 3)]
     assert steps[0] > 2.5 * steps[1]

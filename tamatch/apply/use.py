@@ -15,7 +15,7 @@ from ..data import load as load_data
 from ..data.splitfile import still_there
 from ..errors import DataError, UsageError
 from ..judge.trust import LEVEL, Trust, measure
-from ..runs.build import data_of
+from ..runs.inputs import data_of
 from ..runs.lineage import learnt_by, lineage
 from ..runs.model import Model
 from ..runs.record import stored_config

@@ -132,7 +132,8 @@ def train(cell: Cell, run: Run) -> tuple[list[float], float]:
     """All losses, and the milliseconds of a step once it is captured."""
     import torch
 
-    from ..runs.build import engine_of, split_plan
+    from ..runs.build import engine_of
+    from ..runs.inputs import split_plan
 
     torch._dynamo.reset()
     data = images_of(cell.setting.data)

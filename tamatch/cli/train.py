@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
-from ..rules.choose import parse_time
+from ..rules.pace import parse_time
 from ..rules.recipes import PROTOCOLS
 from ..settings.config import RUN_OPTIONS
 from ..settings.config_file import dump

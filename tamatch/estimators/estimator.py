@@ -23,8 +23,7 @@ from torch import nn
 from ..data import UNKNOWN
 from ..errors import DataError, UsageError
 from ..kinds import AT_LEAST_ONE
-from ..rules import choose, finetune
-from ..rules.choose import averages
+from ..rules import choose, finetune, pace
 from ..settings.config import RUN_OPTIONS, Run
 from ..settings.configure import configure
 from ..settings.hardware import pick_device
@@ -205,8 +204,8 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         else:
             chosen = pretrained(configure(values), values, side, labelled)
         run = configure(values, chosen=chosen)
-        target = choose.target_momentum(run.steps).settings if target_follows(run) else {}
-        return configure(values, chosen={**averages(run.steps), **target, **chosen})
+        target = pace.target_momentum(run.steps).settings if target_follows(run) else {}
+        return configure(values, chosen={**pace.averages(run.steps), **target, **chosen})
 
     def __getstate__(self) -> dict[str, Any]:
         """Plain values and, for the weights, the bytes of a safetensors file."""

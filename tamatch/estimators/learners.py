@@ -20,7 +20,8 @@ from ..data import UNKNOWN, make_split
 from ..data.arrays import from_arrays
 from ..data.dataset import Indices
 from ..errors import NumericError
-from ..runs.build import engine_of, normalised, split_plan
+from ..runs.build import engine_of
+from ..runs.inputs import normalised, split_plan
 from ..runs.model import Facts, Model
 from ..settings.config import Run
 from ..step.engine import Engine

@@ -11,7 +11,7 @@ from ..data import DataSet, Past, Split, make_split, write_split
 from ..data.dataset import Indices
 from ..settings.config import Run
 from ..storage.folder import RunFolder
-from .build import split_plan
+from .inputs import split_plan
 from .jobs import Job, train_one
 from .lineage import first_weights
 from .model import Model

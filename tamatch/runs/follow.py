@@ -16,8 +16,10 @@ from ..machine.signals import StopSignals
 from ..settings.config import Run
 from ..step.engine import Engine
 from ..storage.folder import RunFolder
-from .build import data_of, engine_of, without_start
+from .build import engine_of
 from .finished import Finished
+from .inputs import data_of
+from .variants import without_start
 
 if TYPE_CHECKING:
     from ..methods import AnyMethod

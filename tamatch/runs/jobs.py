@@ -16,7 +16,7 @@ from ..step.subset import Pool
 from ..storage import checkpoint
 from ..storage.files import read_json, write_bytes
 from ..storage.folder import RunFolder
-from .build import baseline_config, engine_of, without_start
+from .build import engine_of
 from .finished import Finished
 from .follow import send_end, send_run
 from .lineage import learnt_by, lineage, split_of
@@ -28,6 +28,7 @@ from .record import begin, record_facts, record_skipped
 from .remarks import remark_on_data, remark_on_skipped, seen_of
 from .shared_data import SharedData
 from .training import Training
+from .variants import baseline_config, without_start
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from ..data.splits import Mask
 from ..errors import DataError
 from ..settings.config import Run
 from ..storage.folder import RunFolder
-from .build import split_plan
+from .inputs import split_plan
 
 
 def lineage(start: str | None) -> list[RunFolder]:

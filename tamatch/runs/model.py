@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from PIL import Image
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from .. import nets
 from ..augment import Augment, Policy
 from ..data.dataset import DataSet, Pixels
-from ..data.decode import Unreadable, decode, square_of
+from ..data.decode import Unreadable
 from ..errors import DataError, UsageError, one_line
 from ..machine.out_of_memory import Rows
 from ..storage.files import read_json, write_bytes, write_json
+from .images import Images, described, one_by_one, pixels_of
 
 if TYPE_CHECKING:
     from ..nets import AnyNet
@@ -29,10 +28,6 @@ BATCH_PIXELS = 2**18  # of images decoded and predicted together: 256 of 32 × 3
 BATCHES = 16, 256  # least and most of them
 LARGEST = 2**12  # side of an image that a net of anybody's is tried with
 REASON = 200  # characters of what a library says of a damaged file
-CHANNELS = (1, 3, 4)  # of an array: grey, colour, colour and opacity
-
-OneImage = str | os.PathLike[str] | Image.Image | np.ndarray | Tensor
-Images = OneImage | Iterable[OneImage]
 
 
 @dataclass(frozen=True)
@@ -201,7 +196,7 @@ class Model:
         pixels: list[Pixels] = []
         for image in one_by_one(images):
             try:
-                pixels.append(self._pixels(image))
+                pixels.append(pixels_of(image, self.facts.size))
                 kept.append(image)
             except Unreadable as reason:
                 if skip is None:
@@ -213,20 +208,6 @@ class Model:
         if kept:
             yield kept, stacked(pixels)
 
-    def _pixels(self, image: Any) -> Pixels:
-        if isinstance(image, Tensor):
-            image = from_tensor(image)
-        if isinstance(image, np.ndarray):
-            image = from_array(image)
-        if isinstance(image, Image.Image):
-            return square_of(image, self.facts.size)
-        if isinstance(image, str | os.PathLike):
-            return decode(Path(image), self.facts.size)[0]
-        raise UsageError(
-            "a model takes file names, Pillow images, and arrays or tensors of pixels; "
-            f"got {type(image).__name__}."
-        )
-
 
 def stacked(pixels: list[Pixels]) -> Tensor:
     return torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2)
@@ -235,55 +216,3 @@ def stacked(pixels: list[Pixels]) -> Tensor:
 def joined(classes: tuple[str, ...], parts: Sequence[Predictions]) -> Predictions:
     empty = np.empty((0, len(classes)), np.float32)
     return Predictions(classes, np.concatenate([empty, *(part.probabilities for part in parts)]))
-
-
-def one_by_one(images: Images) -> Iterable[Any]:
-    """The images one by one, also where there is only one."""
-    if isinstance(images, str | os.PathLike | Image.Image):
-        return [images]
-    if isinstance(images, Tensor):
-        return images if images.ndim == 4 else [images]
-    if isinstance(images, np.ndarray) and images.ndim in (2, 3):
-        alone = images.ndim == 2 or images.shape[-1] in CHANNELS
-        return [images] if alone else images
-    if not isinstance(images, Iterable):
-        raise UsageError(
-            "a model takes file names, Pillow images, and arrays or tensors of pixels, or a list "
-            f"of them; got {type(images).__name__}."
-        )
-    return images
-
-
-def from_tensor(pixels: Tensor) -> np.ndarray:
-    """One image whose colours come first, as torch has them, as an array."""
-    if pixels.ndim != 3 or pixels.shape[0] not in CHANNELS:
-        raise UsageError(
-            "a tensor to predict must be (1, H, W), (3, H, W) or (4, H, W), or a batch of these; "
-            f"got {tuple(pixels.shape)}."
-        )
-    pixels = pixels.float() if pixels.is_floating_point() else pixels
-    array: np.ndarray = pixels.detach().cpu().permute(1, 2, 0).numpy()
-    return array
-
-
-def from_array(pixels: np.ndarray) -> Image.Image:
-    """One image of bytes, or of floats in 0 … 1, grey or in colour."""
-    if pixels.ndim not in (2, 3) or (pixels.ndim == 3 and pixels.shape[-1] not in CHANNELS):
-        raise UsageError(
-            "an array to predict must be (H, W), (H, W, 1), (H, W, 3) or (H, W, 4), or a batch of "
-            f"these; got {pixels.shape}."
-        )
-    if pixels.dtype.kind == "f" and 0 <= pixels.min() <= pixels.max() <= 1:
-        pixels = np.rint(255 * pixels).astype(np.uint8)
-    if pixels.dtype != np.uint8:
-        raise UsageError(
-            f"an array to predict must be bytes (uint8), or floats in 0 … 1; got {pixels.dtype}."
-        )
-    return Image.fromarray(pixels[..., 0] if pixels.shape[2:] == (1,) else pixels)
-
-
-def described(image: Any) -> str:
-    """A name for an error message."""
-    return (
-        str(image) if isinstance(image, str | os.PathLike) else f"an image ({type(image).__name__})"
-    )

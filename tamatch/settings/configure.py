@@ -11,10 +11,11 @@ from ..errors import UsageError
 from ..methods import entry, get, register
 from ..rules import recipes
 from ..storage.folder import RunFolder
+from .annotations import undescribed_option
 from .checks import check_effective, check_fixed, check_processes, check_together
 from .config import RUN_OPTIONS, Run, method_options
 from .config_file import read_config
-from .options import undescribed_option, unknown_option
+from .options import unknown_option
 from .target import Shares, normalised_shares, read_target
 
 TARGET = {"target", "prior", "lambda_target"}  # what says where TaMatch steers to

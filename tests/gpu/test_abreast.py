@@ -15,7 +15,8 @@ import torch
 import tamatch
 from tamatch.data import load, make_split
 from tamatch.machine.out_of_memory import OutOfMemory, detecting_out_of_memory, free_memory
-from tamatch.runs.build import engine_of, split_plan
+from tamatch.runs.build import engine_of
+from tamatch.runs.inputs import split_plan
 from tamatch.runs.loop import advance
 from tamatch.runs.training import Training
 from tamatch.settings.configure import configure

@@ -19,7 +19,8 @@ from tamatch.machine.out_of_memory import OutOfMemory, free_memory
 from tamatch.methods import METHODS
 from tamatch.nets import parts
 from tamatch.nets.recompute import recompute
-from tamatch.runs.build import engine_of, split_plan
+from tamatch.runs.build import engine_of
+from tamatch.runs.inputs import split_plan
 from tamatch.settings.configure import configure
 from tamatch.step.engine import Engine
 from tamatch.step.memory import estimate

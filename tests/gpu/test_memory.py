@@ -12,7 +12,8 @@ import torch
 import tamatch
 from tamatch.data import load, make_split
 from tamatch.nets.recompute import recompute, recomputes
-from tamatch.runs.build import engine_of, split_plan
+from tamatch.runs.build import engine_of
+from tamatch.runs.inputs import split_plan
 from tamatch.settings.configure import configure
 from tamatch.settings.hardware import available_memory
 from tamatch.step.engine import Engine
