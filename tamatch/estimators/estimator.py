@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -23,28 +23,13 @@ from torch import nn
 from ..data import UNKNOWN
 from ..errors import DataError, UsageError
 from ..kinds import AT_LEAST_ONE
-from ..rules import choose, finetune, pace
-from ..settings.config import RUN_OPTIONS, Run
-from ..settings.configure import configure
-from ..settings.hardware import pick_device
+from ..settings.config import Run
 from ..settings.options import Option
-from ..settings.start import start_of
-from ..settings.target import target_follows
+from .labels import check_none_missing, is_unlabelled
 from .learners import ImageLearner, Learner, VectorLearner
+from .parameters import PARAMETERS, run_of
 
 Array = npt.NDArray[Any]
-TRAINING = (
-    "net", "weights", "size", "flips", "steps", "batch", "unlabelled", "optimizer", "lr",
-    "weight_decay", "ema", "device",
-)  # fmt: skip
-FOR_IMAGES = ("net", "weights", "size", "head", "normalise", "flips", "images")
-IN_OPTIONS = (  # of a run; the others are parameters, hide labels, or are for its folder
-    "prior", "labelled_in_pool", "warmup", "replacement", "layer_decay", "norm_momentum", "head",
-    "normalise", "images", "threads", "precision", "deterministic", "compile", "graph",
-)  # fmt: skip
-FROM_SCRATCH = {
-    "net": "wrn_16_1_clean", "batch": 32, "unlabelled": 96, "optimizer": "sgd", "lr": 0.03,
-}  # fmt: skip
 HIDDEN = Option("hidden", int, default=None, bounds=AT_LEAST_ONE)  # no option of a run
 LEARNERS: dict[str, type[Learner]] = {"images": ImageLearner, "vectors": VectorLearner}
 FIT_LOCK = threading.RLock()  # threads share torch's generator, which the draws of a fit come from
@@ -186,26 +171,12 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _run(self, side: int | None, labelled: int) -> Run:
         """What to train, on so many labels and on images of this side; None if X are vectors."""
         method, options = self._method()
-        check_options(options)
         seed = self.random_state
         if not isinstance(seed, Integral):
             seed = check_random_state(seed).randint(2**31 - 1)
-        given = {name: getattr(self, name) for name in TRAINING if getattr(self, name) is not None}
-        # a compiled net pays off after minutes only
-        fixed = {"data": "arrays", "compile": False, "baseline": "none"}
-        values = {**fixed, "method": method, "seed": int(seed), **given, **options}
-        for name in FOR_IMAGES if side is None else ():
-            if name in values:
-                raise UsageError(
-                    f"{name}=… is for images, but X contains rows of numbers. Leave it out."
-                )
-        if side is None or self.weights is None:
-            chosen = FROM_SCRATCH
-        else:
-            chosen = pretrained(configure(values), values, side, labelled)
-        run = configure(values, chosen=chosen)
-        target = pace.target_momentum(run.steps).settings if target_follows(run) else {}
-        return configure(values, chosen={**pace.averages(run.steps), **target, **chosen})
+        given = {name: getattr(self, name) for name in PARAMETERS}
+        given = {name: value for name, value in given.items() if value is not None}
+        return run_of({"method": method, "seed": int(seed), **given}, options, side, labelled)
 
     def __getstate__(self) -> dict[str, Any]:
         """Plain values and, for the weights, the bytes of a safetensors file."""
@@ -271,44 +242,6 @@ class TaMatchClassifier(SSLClassifier):
 
     def _method(self) -> tuple[str, dict[str, Any]]:
         return "tamatch", {"tau": self.tau, "target": self.target, **(self.options or {})}
-
-
-def pretrained(run: Run, given: dict[str, Any], side: int, labelled: int) -> dict[str, Any]:
-    """What suits a start from weights, as for a run on a folder."""
-    gpu = pick_device(run.device).type == "cuda"
-    start = start_of(run, given, side, arrays=True, gpu=gpu)
-    batch = choose.batch(labelled, gpu=gpu)
-    pool = choose.pool_batch(given.get("batch", batch.settings["batch"]), gpu=gpu)
-    warm = {"warmup": finetune.warmup(run.steps)} if "lr" in start.settings else {}
-    return {**(start | batch | pool).settings, **warm}
-
-
-def check_options(options: dict[str, Any]) -> None:
-    """Those of a run must not contradict the parameters, or hide labels that were given."""
-    for name in options:
-        if name == "from" or (name in RUN_OPTIONS and name not in IN_OPTIONS):
-            hint = f" Pass {name} as a parameter of the classifier." if name in TRAINING else ""
-            raise UsageError(
-                f"options does not take {name}: it takes the options of the method and "
-                f"{', '.join(IN_OPTIONS)}.{hint}"
-            )
-
-
-def check_none_missing(y: Any) -> None:
-    """Refuse other signs of a missing label: NumPy makes a class of NaN in a list of names."""
-    mixed = isinstance(y, list | tuple) or getattr(y, "dtype", None) == np.dtype(object)
-    for label in y if mixed else ():
-        if label is None or (isinstance(label, Real) and label != label):
-            raise ValueError(f"y contains {label}. Unlabelled rows have -1, or the text '-1'.")
-
-
-def is_unlabelled(y: Array) -> npt.NDArray[np.bool_]:
-    """Where y is -1; among names also as text, which NumPy makes of it in a list of names."""
-    if y.dtype == object:
-        marks = (UNKNOWN, str(UNKNOWN))
-        return np.array([isinstance(v, Real | str) and v in marks for v in y], bool)
-    mark = str(UNKNOWN) if y.dtype.kind == "U" else UNKNOWN
-    return np.asarray(y == mark, bool) if y.dtype.kind in "iufU" else np.zeros(len(y), bool)
 
 
 def are_images(X: Any) -> bool:
