@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -366,6 +367,19 @@ def test_runs_share_one_display(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown[0][0] == 0 and shown[1][0] == 6
     assert shown[0][1] == "seed 0" and shown[1][1].startswith("seed 1 · ")
     assert screen.bar is None
+
+
+def test_a_plain_line_says_how_long_it_will_take(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = iter((100.0, 110.0, 110.0, 110.0))  # ten seconds for the first two steps
+    monkeypatch.setattr(time, "perf_counter", lambda: next(clock, 110.0))
+    progress = Progress()
+    progress.screen.live = False
+    with progress.bar(0, 2002):
+        progress.trained({"step": 2, "sup": 0.5})
+        said = capsys.readouterr().err
+    assert "step 2/2,002 · 0.2 steps/s · ETA 2:46:40 · " in said
 
 
 def test_one_seed_has_one_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,6 +23,7 @@ class Net(nn.Module):
 
     head: nn.Linear
     channels_last = True  # whether it can work on images and weights in that order
+    headless = False  # whether `loadable` is the net without its head
     independent = False  # whether what it says of an image depends on no other one of the batch
     has_cuda_code = False  # whether some of it, once accelerated, is compiled by NVRTC
     sync_point: str | None = None  # where it makes the host wait for the device: no CUDA graph then
@@ -52,6 +53,10 @@ class Net(nn.Module):
     def loadable(self) -> nn.Module:
         """The part whose parameter names are those of weight files."""
         return self
+
+    def converted(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """A file's tensors with the names and shapes that the net's own library gives them."""
+        return tensors
 
     def finish(self, features: Tensor, feature_map: Tensor) -> Out:
         """Apply the head in the parameters' own precision, also where the net ran in bfloat16.

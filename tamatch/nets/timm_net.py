@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from functools import cached_property
 from typing import Any
 
@@ -29,7 +30,7 @@ def build(name: str, classes: int, size: int) -> TimmNet:
         there = [f"timm/{model}" for model in timm.list_models()]
         hint = perhaps(name.split(".")[0], there)
         raise UsageError(f"timm {timm.__version__} has no net {wanted!r}.{hint}")
-    with blaming(f"--net {name}", f"a net for {size} × {size} pixels"):
+    with blaming(f"--net {name}", f"a net for {size} × {size} pixels (--size)"):
         model = _create(timm, wanted, size)
         with torch.no_grad():
             width = model.eval()(torch.zeros(1, 3, size, size)).shape[1]
@@ -39,6 +40,8 @@ def build(name: str, classes: int, size: int) -> TimmNet:
 class TimmNet(Wrapped):
     """A timm net without its classifier, and a linear head of our own. `map` is the features."""
 
+    headless = True
+
     def __init__(self, model: nn.Module, classes: int, width: int) -> None:
         super().__init__(model, classes=classes, width=width, map_width=width)
         self.head = nn.Linear(width, classes)
@@ -47,6 +50,17 @@ class TimmNet(Wrapped):
         """Classify (N, 3, H, W) images."""
         features = self.model(images)
         return self.finish(features, features)
+
+    def converted(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """As timm loads published weights into such a net: renamed, and resized to its images."""
+        family = sys.modules[type(self.model).__module__]
+        convert = getattr(family, "checkpoint_filter_fn", None)
+        if convert is None:
+            return tensors
+        try:
+            return dict(convert(dict(tensors), self.model))
+        except Exception:  # another net's weights: the report will say how little of them fits
+            return tensors
 
     def depth_of(self, parameter: str) -> tuple[int, int]:
         """As timm groups the net's parameters; the head comes after its last group."""

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import UsageError
+from .base import Net
 from .weight_file import read_tensors
 from .weight_names import to_timm_names
 
@@ -92,12 +93,13 @@ def fit(
 ) -> tuple[dict[str, Tensor], WeightReport]:
     """The tensors of a file by the net's names and in its shapes; the net is left as it is."""
     own = _loadable(net)
-    theirs = _named(to_timm_names(tensors), own)
+    given = _named(to_timm_names(tensors), own)
+    theirs = net.converted(given) if isinstance(net, Net) else given
     fitted: dict[str, Tensor] = {}
     resized, misfits = {}, {}
-    dropped = [name for name in theirs if _is_head(name, getattr(net, "head_name", None))]
+    dropped = [name for name in theirs if _is_head(name, net, own)]
     for name in (name for name in own if name in theirs and name not in dropped):
-        shapes = (tuple(theirs[name].shape), tuple(own[name].shape))
+        shapes = (tuple(given.get(name, theirs[name]).shape), tuple(own[name].shape))
         tensor = _fit(name, theirs[name], shapes[1])
         if tensor is None:
             misfits[name] = shapes
@@ -147,9 +149,13 @@ def _loadable(net: nn.Module) -> dict[str, Tensor]:
     return (part() if part else net).state_dict()
 
 
-def _is_head(name: str, head: str | None) -> bool:
+def _is_head(name: str, net: nn.Module, own: Mapping[str, Tensor]) -> bool:
     """Whether it belongs to another task's head: the net's own, if it says which that is."""
-    return name.split(".")[0] in HEADS if head is None else name.startswith(f"{head}.")
+    head = getattr(net, "head_name", None)
+    if head is not None:
+        return name.startswith(f"{head}.")
+    kept = getattr(net, "headless", False) and name in own  # such as ConvNeXt's `head.norm`
+    return name.split(".")[0] in HEADS and not kept
 
 
 def _named(tensors: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:

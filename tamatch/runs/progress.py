@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +120,7 @@ class Progress:
             parts = [self.name, *parts]
         if self._bar is None and rate > 0:
             left = int((self.steps - step) / rate)
-            parts.append(f"ETA {left // 60:02d}:{left % 60:02d}")
+            parts.append(f"ETA {timedelta(seconds=left)}")
         parts += describe(self.row)
         parts += [f"{kind} error {error:.1f} %" for kind, error in self.errors.items()]
         return " · ".join(parts)

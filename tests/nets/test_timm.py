@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 import tamatch
 from tamatch import nets
 from tamatch.errors import UsageError
 from tamatch.nets.timm_net import TimmNet
+from tamatch.nets.weights import load_weights
 from tests.nets.foreign import Block
 from tests.tiny import tiny_engine
 
@@ -36,6 +38,28 @@ class Pooled(nn.Module):
         return {"stem": 0, "block": 1}
 
 
+class Normed(Pooled):
+    """Like ConvNeXt: a norm that stays where the classifier is taken away, and has its name."""
+
+    def __init__(self, positions: int) -> None:
+        super().__init__()
+        self.positions = nn.Parameter(torch.zeros(positions))
+        self.head = nn.ModuleDict({"norm": nn.LayerNorm(16)})
+
+    def forward(self, images: Tensor) -> Tensor:
+        out: Tensor = self.head["norm"](super().forward(images))
+        return out
+
+
+def checkpoint_filter_fn(tensors: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
+    """What modules of timm have: published weights with the names and shapes of today's nets."""
+    assert isinstance(model, Pooled) and "stem.bias" in tensors, "of another net"
+    named = {name.replace("norm.", "head.norm.", 1): v for name, v in tensors.items()}
+    if isinstance(model, Normed):
+        named["positions"] = named["positions"][: len(model.positions)]
+    return named
+
+
 def create_model(name: str, *, pretrained: bool, num_classes: int, **options: int) -> nn.Module:
     assert not pretrained and num_classes == 0
     if name == "pooled" and "img_size" in options:
@@ -43,7 +67,7 @@ def create_model(name: str, *, pretrained: bool, num_classes: int, **options: in
     if name == "patches":
         side = options["img_size"] // 16
         return nn.Sequential(nn.Conv2d(3, 8, 16, 16), nn.Flatten(), nn.Linear(8 * side**2, 12))
-    return Pooled()
+    return Normed(options["img_size"]) if name == "normed" else Pooled()
 
 
 def group_parameters(model: nn.Module, matcher: dict[str, int], *, reverse: bool) -> Any:
@@ -54,7 +78,7 @@ def group_parameters(model: nn.Module, matcher: dict[str, int], *, reverse: bool
 @pytest.fixture(autouse=True)
 def timm(monkeypatch: pytest.MonkeyPatch) -> None:
     timm, models = ModuleType("timm"), ModuleType("timm.models")
-    names = ["pooled", "patches"]
+    names = ["pooled", "patches", "normed"]
     own: dict[str, Any] = {"create_model": create_model, "__version__": "9.9"}
     own |= {"is_model": names.__contains__, "list_models": lambda: names}
     vars(timm).update(own)
@@ -79,7 +103,9 @@ def test_its_layers_and_its_weights_have_timms_names() -> None:
 
 
 def test_what_timm_cannot_build_is_told_in_one_line() -> None:
-    with pytest.raises(UsageError, match=r"--net timm/patches: a net for 8 × 8 pixels failed \("):
+    with pytest.raises(
+        UsageError, match=r"--net timm/patches: a net for 8 × 8 pixels \(--size\) failed \("
+    ):
         nets.build("timm/patches", 7, 8)
     with pytest.raises(UsageError, match=r"has no net 'poled'. Perhaps you meant timm/pooled."):
         nets.build("timm/poled", 7, 8)
@@ -90,3 +116,30 @@ def test_it_trains_and_is_found_again_without_being_named(tmp_path: Path) -> Non
     small = {"steps": 2, "batch": 4, "unlabelled": 4, "baseline": "none", "quiet": True}
     run = tamatch.train(net="timm/pooled", out=tmp_path / "run", **small)
     assert tamatch.load(run.path).facts.net == "timm/pooled"
+
+
+def published(path: Path) -> dict[str, Tensor]:
+    """The weights of a net for 12 pixels and 100 classes, in a file, as its makers named them."""
+    body = Normed(12).state_dict()
+    tensors = {name.replace("head.norm", "norm"): torch.randn(v.shape) for name, v in body.items()}
+    tensors |= {"head.fc.weight": torch.randn(100, 16), "head.fc.bias": torch.randn(100)}
+    save_file(tensors, path)
+    return tensors
+
+
+def test_weights_are_named_and_resized_as_timm_does(tmp_path: Path) -> None:
+    tensors = published(tmp_path / "w.safetensors")
+    net = nets.build("timm/normed", 7, 8)
+    report = load_weights(net, tmp_path / "w.safetensors")
+    assert not report.missing and not report.misfits and not report.extra
+    assert set(report.dropped) == {"head.fc.weight", "head.fc.bias"}
+    assert report.resized == {"positions": ((12,), (8,))}
+    own = net.loadable().state_dict()
+    assert torch.equal(own["head.norm.weight"], tensors["norm.weight"])  # the body's, not a head
+    assert torch.equal(own["positions"], tensors["positions"][:8])
+
+
+def test_weights_that_timm_cannot_convert_are_refused_with_what_fits(tmp_path: Path) -> None:
+    save_file({"conv.weight": torch.ones(3)}, tmp_path / "w.safetensors")
+    with pytest.raises(UsageError, match=r"only 0 of its \d+ tensors are in the file"):
+        load_weights(nets.build("timm/normed", 7, 8), tmp_path / "w.safetensors")
