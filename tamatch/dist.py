@@ -23,7 +23,7 @@ from .machine import launch
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
 
-PATIENCE = timedelta(hours=1)  # for the first process, which alone decodes images, tests and saves
+TIMEOUT = timedelta(hours=1)  # for the first process, which alone decodes images, tests and saves
 if dist.is_available():
     # Its functions have the group as a default. torch's optimizers import it when first used; by
     # then there is a group, which so outlives its destruction, and gloo's threads can abort the
@@ -70,9 +70,9 @@ def joined() -> Iterator[None]:
     if launch.processes() == 1:
         yield
         return
-    store, me, count = next(dist.rendezvous("env://", timeout=PATIENCE))  # type: ignore[attr-defined]
+    store, me, count = next(dist.rendezvous("env://", timeout=TIMEOUT))  # type: ignore[attr-defined]
     fresh = dist.PrefixStore(agree_on_prefix(store, me, count), store)  # type: ignore[attr-defined]
-    dist.init_process_group(store=fresh, rank=me, world_size=count, timeout=PATIENCE)
+    dist.init_process_group(store=fresh, rank=me, world_size=count, timeout=TIMEOUT)
     try:
         yield
         dist.barrier()  # nobody leaves while another one still has something to do

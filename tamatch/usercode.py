@@ -19,7 +19,7 @@ from .errors import TamatchError, UsageError
 IN_A_FILE = re.compile(r".+\.py:\w+")  # FILE.py:NAME
 OBJECT_PREFIX = "python:"  # of the name of an object that was given in Python and is in no file
 
-REASON = 300  # characters of what an exception says
+REASON_LENGTH = 300  # characters of what an exception says
 PACKAGES = {"site-packages", "dist-packages"}
 OURS, PYTHONS = Path(__file__).parent, Path(sysconfig.get_path("stdlib"))
 
@@ -120,7 +120,7 @@ def blaming(what: str, doing: str) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:
         place = where(error)
-        told = " ".join(str(error).split())[:REASON].rstrip(".")
+        told = " ".join(str(error).split())[:REASON_LENGTH].rstrip(".")
         reason = f"{place + ': ' if place else ''}{type(error).__name__}: {told}"
         raise UsageError(f"{what}: {doing} failed ({reason}).") from error
 

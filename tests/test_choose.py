@@ -112,7 +112,7 @@ def test_what_fits_ends_in_time(seconds: float, speeds: list[Speed]) -> None:
     assert steps >= 0
     if steps:
         tests = pace.tests_within(seconds, speeds)
-        assert pace.seconds_for(steps, speeds, tests) <= pace.USABLE * seconds * (1 + 1e-9)
+        assert pace.seconds_for(steps, speeds, tests) <= pace.USABLE_SHARE * seconds * (1 + 1e-9)
 
 
 def test_slow_tests_are_made_less_often() -> None:
@@ -492,7 +492,7 @@ def test_a_time_sets_the_steps_and_what_follows_from_them(quick: None) -> None:
 
 
 def test_the_speed_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speed, "MEASURE", 0.1)
+    monkeypatch.setattr(speed, "MEASURED_SECONDS", 0.1)
     data, split = digits()
     run = configure({"steps": 10})
     both = speed.speeds_of(run, data, split)

@@ -19,12 +19,13 @@ from .output import show_group, show_run
 from .parser import Parser
 from .shared import add_option
 
-COMMON = (
+COMMON_OPTIONS = (
     "data", "root", "labels", "flips", "from_", "method", "net", "labels_per_class", "steps",
     "seed", "lr", "batch", "unlabelled", "ema", "baseline", "device", "precision",
 )  # fmt: skip
 
-OUT = ("output", "output-dir", "out-dir", "outdir", "save-dir")  # what other programs call it
+# what other programs call --out
+OTHER_NAMES_OF_OUT = ("output", "output-dir", "out-dir", "outdir", "save-dir")
 
 
 def add_arguments(sub: ArgumentParser) -> None:
@@ -45,7 +46,7 @@ def add_arguments(sub: ArgumentParser) -> None:
     common = sub.add_argument_group("common")
     rare = sub.add_argument_group("more options")
     for name, option in RUN_OPTIONS.items():
-        add_option(common if name in COMMON else rare, option)
+        add_option(common if name in COMMON_OPTIONS else rare, option)
 
 
 def run(arguments: Namespace) -> int:
@@ -87,7 +88,7 @@ def given_options(arguments: Namespace) -> dict[str, Any]:
             hint = hint_for(word, arguments.parser)
             raise UsageError(f"{word!r} is not an option; write options as --name value.{hint}")
         name, equals, value = word[2:].partition("=")
-        if name in OUT:
+        if name in OTHER_NAMES_OF_OUT:
             raise UsageError(f"{word} is not an option. Perhaps you meant --out (run folder).")
         if not equals:
             value = next(words, "--")

@@ -15,15 +15,15 @@ SIZES = (32, 64, 96)  # sides of the images that are ever chosen, in pixels
 CPU_SIZE = 32  # at 64 pixels a step takes almost five times as long
 
 CPU_NET, GPU_NET, GPU_NET_FEW = "wrn_10_1_clean", "wrn_28_2_clean", "wrn_16_2_clean"
-FEW = 1000  # training images below which a GPU gets the smaller net
+FEW_IMAGES = 1000  # with fewer, a GPU trains the smaller net
 
 LEAST_BATCH, GPU_BATCH = 8, 64  # a CPU always has the least: many small steps beat few large ones
-PARTS = 3  # the labels are about so many labelled batches
+LABELLED_BATCHES = 3  # so many of them see about every label
 CPU_RATIO, GPU_RATIO = 1, 3  # unlabelled images to each labelled one
 
 FLIPS = "horizontal"
-UNEQUAL = 3  # times the labels of the smallest class: a class with more is told of
-CLEARLY = 0.8  # of the time of one thread that more threads must stay below
+UNEQUAL_FACTOR = 3  # a class with so many times the labels of the smallest one is told of
+CLEARLY_FASTER = 0.8  # share of one thread's time that more threads must stay below
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,9 @@ def net(images: int, *, gpu: bool) -> Chosen:
     """From the device and the number of training images."""
     if not gpu:
         return choice("net", CPU_NET, CPU_NET, "small enough to train without a GPU")
-    if images < FEW:
-        return choice("net", GPU_NET_FEW, GPU_NET_FEW, f"a small net for fewer than {FEW:,} images")
+    if images < FEW_IMAGES:
+        why = f"a small net for fewer than {FEW_IMAGES:,} images"
+        return choice("net", GPU_NET_FEW, GPU_NET_FEW, why)
     return choice("net", GPU_NET, GPU_NET, f"{images:,} training images and a GPU")
 
 
@@ -76,7 +77,7 @@ def batch(labelled: int, *, gpu: bool) -> Chosen:
     if not gpu:
         shown = f"{LEAST_BATCH} labelled images per step"
         return choice("batch", LEAST_BATCH, shown, "without a GPU, many small steps work best")
-    wanted = 2 ** int(math.log2(max(1, labelled / PARTS)))
+    wanted = 2 ** int(math.log2(max(1, labelled / LABELLED_BATCHES)))
     size = min(max(wanted, LEAST_BATCH), GPU_BATCH)
     return choice("batch", size, f"{size} labelled images per step", f"there are {labelled:,}")
 
@@ -98,7 +99,7 @@ def precision(found: str, *, gpu: bool) -> Chosen:
 
 def threads(available: int, one_thread: float, all_threads: float) -> Chosen:
     """From the seconds of a step: on a busy machine, threads that wait for each other are slow."""
-    if all_threads < CLEARLY * one_thread:
+    if all_threads < CLEARLY_FASTER * one_thread:
         gain = f"{one_thread / all_threads:.1f} × as fast as one"
         return choice("threads", available, f"{available}", gain)
     why = f"{available} are not clearly faster ({all_threads:.2g} s per step)"
@@ -108,7 +109,7 @@ def threads(available: int, one_thread: float, all_threads: float) -> Chosen:
 def unequal_labels_remark(labels: Sequence[int], names: Sequence[str]) -> str:
     """What to know of a uniform target where the classes have such numbers of labels."""
     most, least = max(labels), min(labels)
-    if most <= UNEQUAL * least:
+    if most <= UNEQUAL_FACTOR * least:
         return ""
     large, small = names[labels.index(most)], names[labels.index(least)]
     return (

@@ -11,7 +11,7 @@ from .choose import SIZES, Chosen, choice
 
 CPU_GRID = 8  # patches in a row: a step takes as long as there are patches
 LR, LAYER_DECAY = 1e-3, 0.65  # of the head, and from each layer to the one below
-WARM = 0.1  # of the steps
+WARMUP_SHARE = 0.1
 NORMALISE = "half"  # as Google's and most of timm's are trained
 
 
@@ -64,4 +64,4 @@ def net(name: str, original: str, file: str, row: int = 0) -> Chosen:
 
 def warmup(steps: int) -> int:
     """Steps over which the learning rate grows: the last layer knows nothing at first."""
-    return round(WARM * steps)
+    return round(WARMUP_SHARE * steps)

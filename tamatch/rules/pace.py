@@ -14,15 +14,15 @@ from ..errors import UsageError
 from .choose import Chosen, choice
 
 CPU_STEPS, GPU_STEPS = 10_000, 10_000  # for a small folder
-ENOUGH = 10_000  # from about here on, pseudo-labels of a net that began at random were of use
-PASSES = 20  # a large pool is seen this often
-MOST_LONGER = 4  # but no run is longer than this many times the short one
+ENOUGH_STEPS = 10_000  # from about here on, pseudo-labels of a net that began at random were of use
+POOL_PASSES = 20  # a large pool is seen this often
+LONGEST_FACTOR = 4  # but no run is longer than this many times the short one
 CPU_SECONDS = 12 * 60  # without a GPU, a run that was given no time ends after this
 LEAST_STEPS = 50
 
 TESTS, LOGS = 15, 60  # tests and log lines in a run, at most
 TEST_SHARE = 0.2  # of the time, at most, unless a single test takes longer
-USABLE = 0.85  # of the time; the machine may become busier than it was when it was measured
+USABLE_SHARE = 0.85  # of the time: the machine may become busier after it was measured
 
 LEAST_EMA, MOST_EMA = 0.5, 0.999  # of the averaged weights, by the length of the run
 LEAST_NORM = 0.01  # statistics that are averaged over more steps lag behind the weights
@@ -43,24 +43,24 @@ class Speed:
 def steps(pool: int, unlabelled: int, *, gpu: bool) -> Chosen:
     """From the size of the pool and of the unlabelled batch."""
     least = GPU_STEPS if gpu else CPU_STEPS
-    count = min(max(least, rounded(PASSES * pool / unlabelled)), MOST_LONGER * least)
+    count = min(max(least, rounded(POOL_PASSES * pool / unlabelled)), LONGEST_FACTOR * least)
     return choice("steps", count, f"{count:,}", f"usual for {pool:,} training images")
 
 
 def short_run_remark(count: int) -> str:
     """What a run of so many steps from a random start should not be expected to do."""
-    if count >= ENOUGH:
+    if count >= ENOUGH_STEPS:
         return ""
     return (
-        f"With {count:,} steps from random weights, unlabelled images may not help yet; {ENOUGH:,} "
-        "are better. Allow more --time, or start from pre-trained --weights."
+        f"With {count:,} steps from random weights, unlabelled images may not help yet; "
+        f"{ENOUGH_STEPS:,} are better. Allow more --time, or start from pre-trained --weights."
     )
 
 
 def steps_within(seconds: float, speeds: Sequence[Speed]) -> int:
     """How many steps of all these methods, one after the other, with their tests, fit."""
     apart = seconds_for(0, speeds, tests_within(seconds, speeds))
-    fitting = (USABLE * seconds - apart) / sum(speed.step for speed in speeds)
+    fitting = (USABLE_SHARE * seconds - apart) / sum(speed.step for speed in speeds)
     return rounded(max(0.0, fitting))
 
 
@@ -80,7 +80,7 @@ def steps_in_time(text: str, seconds: float, speeds: Sequence[Speed]) -> Chosen:
     count = steps_within(seconds, speeds)
     if count < LEAST_STEPS:
         gone = parse_time(text) - seconds  # spent before the first step
-        need = (gone + seconds_for(LEAST_STEPS, speeds, tests=1)) / (USABLE - TEST_SHARE)
+        need = (gone + seconds_for(LEAST_STEPS, speeds, tests=1)) / (USABLE_SHARE - TEST_SHARE)
         enough = duration_in_words(10 * math.ceil(need / 10))
         raise UsageError(
             f"--time {text} is too short for this run on this machine: {count} steps fit, but at "

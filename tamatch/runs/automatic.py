@@ -28,12 +28,12 @@ from .inputs import data_of
 from .lineage import split_of
 from .progress import Progress, counting
 
-ENDING = 10.0  # seconds for what comes before and after the training: imports, the report
-PACE = (  # what follows from a time
+OVERHEAD = 10.0  # seconds for what comes before and after the training: imports, the report
+PACE_SETTINGS = (  # what follows from the number of steps
     "steps", "warmup", "ema", "norm_momentum", "lambda_target", "log_every", "test_every",
     "save_every",
 )  # fmt: skip
-SHOWN = (
+SHOWN_SETTINGS = (
     "size", "flips", "net", "normalise", "optimizer", "lr", "batch", "unlabelled", "steps",
     "lambda_target", "precision", "threads",
 )  # fmt: skip
@@ -50,7 +50,7 @@ class Decided:
 
     def lines(self) -> list[str]:
         """What the screen shows: the choices that were left open, then the remarks."""
-        names = [name for name in SHOWN if name in self.reasons]
+        names = [name for name in SHOWN_SETTINGS if name in self.reasons]
         width = max(map(len, names), default=0)
         shown = [f"  {name:{width}} {self.reasons[name]}" for name in names]
         head = f"Settings chosen for {self.occasion}; your options take precedence:"
@@ -102,7 +102,7 @@ def decide(
 
     # what a run to start from says of its length gives way to a time limit
     said = {k for k, v in with_inherited(user).items() if v is not None}
-    fixed = {k for k in said if limit is None or k in user or k not in PACE}
+    fixed = {k for k in said if limit is None or k in user or k not in PACE_SETTINGS}
     device = pick_device(draft.run.device)
     if own:
         draft.take(size_and_net(draft.run, fixed, device))
@@ -115,7 +115,7 @@ def decide(
             draft.take(threads_of(draft.run, data, split, device))
     if limit is not None:
         speeds = speed.speeds_of(draft.run, data, split, runs)
-        left = pace.parse_time(limit) - ENDING - (time.perf_counter() - began)
+        left = pace.parse_time(limit) - OVERHEAD - (time.perf_counter() - began)
         draft.take(pace.steps_in_time(limit, left, speeds))
     elif "steps" not in fixed:
         draft.take(steps_of(draft.run, data, split, device, runs))
@@ -123,7 +123,8 @@ def decide(
     draft.chosen = paced(draft.run, steps, own=own) | draft.chosen
 
     settings, reasons = draft.chosen.settings, draft.chosen.reasons
-    draft.given = {k: settings[k] for k in PACE if k in settings and k not in fixed} | draft.given
+    paced_by = {k: settings[k] for k in PACE_SETTINGS if k in settings and k not in fixed}
+    draft.given = paced_by | draft.given  # before what the run to start from says
     told = {name: why for name, why in reasons.items() if name not in fixed}
     run, occasion = draft.run, f"{len(data.images):,} images on {machine(device, draft.run)}"
     remarks = (outlook_of(run, split), balance_of(run, user, data, split)) if own else ()
@@ -179,7 +180,7 @@ def steps_of(run: Run, data: DataSet, split: Split, device: torch.device, runs: 
     if gpu:
         return wanted
     speeds = speed.speeds_of(run, data, split, runs)
-    return pace.steps_at_most(pace.CPU_SECONDS - ENDING, wanted, speeds)
+    return pace.steps_at_most(pace.CPU_SECONDS - OVERHEAD, wanted, speeds)
 
 
 def threads_of(run: Run, data: DataSet, split: Split, device: torch.device) -> Chosen:

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from ..nets import AnyNet
 
 BATCH_PIXELS = 2**18  # of images decoded and predicted together: 256 of 32 × 32
-BATCHES = 16, 256  # least and most of them
-LARGEST = 2**12  # side of an image that a net of anybody's is tried with
-REASON = 200  # characters of what a library says of a damaged file
+BATCH_LIMITS = 16, 256  # least and most of them
+LARGEST_SIDE = 2**12  # side of an image that a net of anybody's is tried with
+REASON_LENGTH = 200  # characters of what a library says of a damaged file
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Predictions:
 
 def check_shapes(facts: Facts, tensors: dict[str, Tensor]) -> None:
     """Refuse facts that ask for another net than the weights are of, before memory is taken."""
-    if facts.size > LARGEST:
+    if facts.size > LARGEST_SIDE:
         raise ValueError(f"images of {facts.size} pixels")
     if nets.is_user_code(facts.net):
         return  # code of the user's own need not work without memory
@@ -92,7 +92,7 @@ def load_into(net: nn.Module, tensors: dict[str, Tensor], complaint: str) -> Non
         net.load_state_dict(tensors)
     except RuntimeError as error:
         raise UsageError(
-            f"the weights in {complaint} as it is now ({one_line(error, REASON)}). "
+            f"the weights in {complaint} as it is now ({one_line(error, REASON_LENGTH)}). "
             "Give the code they were trained with."
         ) from None
 
@@ -136,7 +136,7 @@ class Model:
         except UsageError:
             raise
         except Exception as error:
-            reason = one_line(error, REASON)
+            reason = one_line(error, REASON_LENGTH)
             raise DataError(
                 f"the model in {folder} is damaged ({reason}). Copy it again, or train again."
             ) from None
@@ -145,7 +145,7 @@ class Model:
     @property
     def _batch_size(self) -> int:
         """How many images are decoded and predicted at once."""
-        least, most = BATCHES
+        least, most = BATCH_LIMITS
         return min(max(BATCH_PIXELS // self.facts.size**2, least), most)
 
     @torch.no_grad()

@@ -13,8 +13,8 @@ from ..step.timing import timed, wait
 from .build import engine_of
 from .variants import baseline_config
 
-MEASURE = 2.0  # seconds of steps that are timed
-SAMPLE = 512  # images that a test is timed with
+MEASURED_SECONDS = 2.0  # of steps
+TESTED_IMAGES = 512  # that a test is timed with
 
 
 def speeds_of(run: Run, data: DataSet, split: Split, runs: int = 1) -> list[Speed]:
@@ -35,7 +35,7 @@ def speed_of(run: Run, data: DataSet, split: Split) -> Speed:
         timed(engine, WARM_STEPS + 2 if engine.use_graph else 1)
         start = time.perf_counter() - began
         steps, seconds, block = 0, 0.0, 1
-        while seconds < MEASURE:
+        while seconds < MEASURED_SECONDS:
             seconds += timed(engine, block)
             steps, block = steps + block, 2 * block
         image = seconds_to_predict(engine, data, split)
@@ -46,7 +46,7 @@ def speed_of(run: Run, data: DataSet, split: Split) -> Speed:
 
 def seconds_to_predict(engine: Engine, data: DataSet, split: Split) -> float:
     """Of one image, in a batch of some that lie at hand."""
-    sample = Subset(data, split.labelled[:SAMPLE], engine.device)
+    sample = Subset(data, split.labelled[:TESTED_IMAGES], engine.device)
     wait(engine)
     began = time.perf_counter()
     engine.probabilities(sample.images)

@@ -22,7 +22,7 @@ from .source import Resident
 from .subset import Subset
 
 PROBES = (2, 4)  # images that are sent through the net to see what each one more needs
-FLOATS = 2 * 3 * 4  # bytes a pixel of a view: three floats, there once more in the joint batch
+VIEW_BYTES = 2 * 3 * 4  # bytes a pixel of a view: three floats, there once more in the joint batch
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def estimate(engine: Engine, held_out: Iterable[Subset]) -> Estimate:
         optimizer=bytes_of(learning) * (2 if isinstance(engine.optimizer, AdamW) else 1),
         guard=engine.guard.nbytes,
         images=bytes_of(pools, tests),
-        step=views * FLOATS * pixels + bytes_of_passes(engine, views),
+        step=views * VIEW_BYTES * pixels + bytes_of_passes(engine, views),
     )
 
 
