@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from .. import __version__, methods
+from .. import __version__, methods, nets
 from ..data import DataSet, Split, read_split, shares, write_split
 from ..data.splitfile import ROLES
 from ..errors import DataError, UsageError
@@ -29,6 +29,7 @@ from ..storage.spreadsheet import write_table
 
 if TYPE_CHECKING:
     from ..methods import AnyMethod
+    from ..nets import AnyNet
 
 
 def begin(run: Run, folder: RunFolder) -> None:
@@ -48,10 +49,13 @@ def began_here(folder: RunFolder) -> bool:
     return name is not None and folder.read().get("torchrun") == name
 
 
-def stored_config(folder: RunFolder, method: AnyMethod | None = None) -> Run:
+def stored_config(
+    folder: RunFolder, method: AnyMethod | None = None, net: AnyNet | None = None
+) -> Run:
     """The resolved configuration in run.json, checked like any other input.
 
-    `method` is the run's, where it is code of the user's own that may not be where it was.
+    `method` and `net` are the run's, where they are code of the user's own that may not be where it
+    was.
     """
     config = folder.read()["config"]
     own = config.pop("options", {})
@@ -66,7 +70,9 @@ def stored_config(folder: RunFolder, method: AnyMethod | None = None) -> Run:
                 f"{error} For this run: tamatch.resume({path!r}, method=…), or `tamatch resume "
                 f"{shlex.quote(path)} --method FILE.py:CLASS`."
             ) from error
-    return resolve({**{k: v for k, v in config.items() if v is not None}, **own})
+    run = resolve({**{k: v for k, v in config.items() if v is not None}, **own})
+    nets.register_as(run.net, net)
+    return run
 
 
 def record_facts(

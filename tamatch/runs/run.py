@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import nets, usercode
+from .. import usercode
 from ..errors import StorageError
 from ..machine import launch
 from ..settings.configure import configure
@@ -69,9 +69,7 @@ def resume(
     folder = RunFolder(path_of(path, "resume takes a run folder"))
     folder.read()  # an error, if this is no run
     with advising_resume(folder), folder.held():
-        run = stored_config(folder, method)
-        nets.register_as(run.net, net)
-        return complete(run, folder, quiet=quiet)
+        return complete(stored_config(folder, method, net), folder, quiet=quiet)
 
 
 @contextmanager

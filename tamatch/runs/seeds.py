@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import nets, usercode
+from .. import usercode
 from ..errors import Stopped, StorageError, UsageError
 from ..machine import launch
 from ..settings.config import Run
@@ -102,9 +102,7 @@ def resume_group(
     home = home if home and home.exists() else None
     places = dict.fromkeys(folder.path for path in named for folder in runs_in(path))
     folders = [*map(RunFolder, places)]
-    runs = [stored_config(folder, method) for folder in folders]  # an error, if one is no run
-    for run in runs:
-        nets.register_as(run.net, net)
+    runs = [stored_config(folder, method, net) for folder in folders]  # an error, if one is no run
     with ExitStack() as held, advising_resume(home, folders):
         for folder in folders:
             held.enter_context(folder.held())
