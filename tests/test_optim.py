@@ -276,7 +276,6 @@ def test_parameters_without_gradient_stay_as_they_are(name: str) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("name", ["sgd", "adamw"])
 def test_captured_steps_follow_the_lr_tensor(name: str) -> None:
     """A graph of step, schedule and update, replayed, equals the same calls made one by one."""

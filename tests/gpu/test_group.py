@@ -14,20 +14,11 @@ from torch import distributed
 
 from tamatch import dist
 from tamatch.methods import METHODS
-from tamatch.settings.hardware import set_up_torch
 from tests.contract.test_contract import assert_equal
 from tests.gpu.test_capture import run
 from tests.tiny import tiny_engine
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
-
-
-@pytest.fixture(autouse=True)
-def same_kernels() -> None:
-    set_up_torch("fp32", deterministic=True)
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("same_kernels")]
 
 
 @pytest.fixture(scope="module")

@@ -27,10 +27,7 @@ from tamatch.step.memory import estimate
 from tests.contract.test_contract import assert_equal
 from tests.tiny import tiny_engine
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
+pytestmark = pytest.mark.gpu
 
 triton = pytest.importorskip("triton")
 beside = importlib.import_module("tamatch.nets.kernels.beside")

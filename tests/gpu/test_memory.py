@@ -21,10 +21,7 @@ from tamatch.step.memory import estimate
 from tests.contract.test_contract import assert_equal
 from tests.tiny import tiny_engine
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
+pytestmark = pytest.mark.gpu
 
 FACTOR = 2.5  # torch's convolutions borrow memory while they choose their algorithm
 NETS = {"wrn_28_2": 32, "vit_tiny_p2_32": 32, "vit_base_p16_96": 96}

@@ -13,18 +13,9 @@ from tamatch.step.source import Draw, Resident, Source, Streamed
 from tests.contract.test_contract import assert_equal
 from tests.tiny import digits, tiny_engine
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("same_kernels")]
 
 STEPS = 20
-
-
-@pytest.fixture(autouse=True)
-def same_kernels() -> None:
-    torch.backends.cudnn.benchmark = False
-    torch.use_deterministic_algorithms(True, warn_only=True)
 
 
 def run(engine: Engine, steps: int = STEPS) -> Engine:

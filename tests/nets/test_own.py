@@ -438,7 +438,6 @@ def test_what_was_handed_over_stands_in_for_the_name_of_a_run() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("net", [SMALL, f"{FILE}:Wrn", f"{FILE}:Dropping", f"{FILE}:Frozen"])
 @pytest.mark.parametrize("method", ["tamatch", "simmatch", "mean_teacher"])
 def test_on_a_gpu_captured_equals_eager(method: str, net: str) -> None:
