@@ -25,7 +25,7 @@ from ..errors import DataError, UsageError
 from ..kinds import AT_LEAST_ONE
 from ..settings.config import Run
 from ..settings.options import Option
-from .labels import check_none_missing, is_unlabelled
+from .arrays import are_images, check_none_missing, is_unlabelled, validation_rules
 from .learners import ImageLearner, Learner, VectorLearner
 from .parameters import PARAMETERS, run_of
 
@@ -119,7 +119,7 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Learn from all rows of X and from those labels in y that are not -1."""
         images = are_images(X)
         check_none_missing(y)
-        X, y = validate_data(self, X, y, **_validation_rules(images))
+        X, y = validate_data(self, X, y, **validation_rules(images))
         known = ~is_unlabelled(y)
         check_classification_targets(y[known])
         classes, codes = np.unique(y[known], return_inverse=True)
@@ -148,7 +148,7 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if images != isinstance(self.learner_, ImageLearner):
             kinds = ("images", "vectors") if images else ("vectors", "images")
             raise ValueError("X contains {}, but this classifier was fitted on {}.".format(*kinds))
-        X = validate_data(self, X, reset=False, **_validation_rules(images))
+        X = validate_data(self, X, reset=False, **validation_rules(images))
         with _as_value_errors():
             return self.learner_.probabilities(X)
 
@@ -242,19 +242,6 @@ class TaMatchClassifier(SSLClassifier):
 
     def _method(self) -> tuple[str, dict[str, Any]]:
         return "tamatch", {"tau": self.tau, "target": self.target, **(self.options or {})}
-
-
-def are_images(X: Any) -> bool:
-    """Whether X has more than the two axes of a table."""
-    axes: int = X.ndim if hasattr(X, "ndim") else np.asarray(X).ndim
-    return axes > 2
-
-
-def _validation_rules(images: bool) -> dict[str, Any]:
-    """How scikit-learn shall check X."""
-    if images:
-        return {"dtype": None, "ensure_2d": False, "allow_nd": True}
-    return {"dtype": np.float64}
 
 
 @contextmanager

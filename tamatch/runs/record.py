@@ -99,7 +99,7 @@ def record_facts(
     }
     before = folder.read()
     if "data" in before:
-        for change in changes(before, json_like(facts), folder, data, split):
+        if change := next(changes(before, json_like(facts), folder, data, split), None):
             raise DataError(
                 f"cannot resume {folder.path}: {change}. Undo the change, or start a new run with "
                 "a different --out."

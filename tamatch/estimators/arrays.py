@@ -1,4 +1,4 @@
-"""Which labels in y are missing."""
+"""What X and y hold: images or rows of numbers, and labels that may be missing."""
 
 from __future__ import annotations
 
@@ -9,6 +9,19 @@ import numpy as np
 import numpy.typing as npt
 
 from ..data import UNKNOWN
+
+
+def are_images(X: Any) -> bool:
+    """Whether X has more than the two axes of a table."""
+    axes: int = X.ndim if hasattr(X, "ndim") else np.asarray(X).ndim
+    return axes > 2
+
+
+def validation_rules(images: bool) -> dict[str, Any]:
+    """How scikit-learn shall check X."""
+    if images:
+        return {"dtype": None, "ensure_2d": False, "allow_nd": True}
+    return {"dtype": np.float64}
 
 
 def check_none_missing(y: Any) -> None:
