@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from .apply.use import evaluate, load
     from .estimators.estimator import SSLClassifier, TaMatchClassifier
     from .methods.base import Method
+    from .runs.finished import Finished
     from .runs.model import Model, Predictions
-    from .runs.run import Finished, resume, train
+    from .runs.run import resume, train
     from .runs.seeds import resume_seeds, train_seeds
 
 __all__ = [
@@ -38,7 +39,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Finished": "runs.run",
+    "Finished": "runs.finished",
     "Method": "methods.base",
     "Model": "runs.model",
     "Predictions": "runs.model",

@@ -23,7 +23,7 @@ from .machine import launch
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
 
-PATIENCE = timedelta(hours=1)  # for the first process, which alone decodes images, tests and saves
+TIMEOUT = timedelta(hours=1)  # for the first process, which alone decodes images, tests and saves
 if dist.is_available():
     # Its functions have the group as a default. torch's optimizers import it when first used; by
     # then there is a group, which so outlives its destruction, and gloo's threads can abort the
@@ -38,7 +38,7 @@ def alone() -> bool:
 
 
 @contextmanager
-def apart() -> Iterator[None]:
+def acting_alone() -> Iterator[None]:
     """Act as if alone in here: for work that the other processes do not do."""
     global _apart
     before, _apart = _apart, True
@@ -58,10 +58,10 @@ def rank() -> int:
     return 0 if alone() else dist.get_rank()
 
 
-class Left(TamatchError):
+class ProcessLost(TamatchError):
     """Another process of the run is no longer there."""
 
-    alike = True
+    in_every_process = True
 
 
 @contextmanager
@@ -70,16 +70,16 @@ def joined() -> Iterator[None]:
     if launch.processes() == 1:
         yield
         return
-    store, me, count = next(dist.rendezvous("env://", timeout=PATIENCE))  # type: ignore[attr-defined]
-    fresh = dist.PrefixStore(meet(store, me, count), store)  # type: ignore[attr-defined]
-    dist.init_process_group(store=fresh, rank=me, world_size=count, timeout=PATIENCE)
+    store, me, count = next(dist.rendezvous("env://", timeout=TIMEOUT))  # type: ignore[attr-defined]
+    fresh = dist.PrefixStore(agree_on_prefix(store, me, count), store)  # type: ignore[attr-defined]
+    dist.init_process_group(store=fresh, rank=me, world_size=count, timeout=TIMEOUT)
     try:
         yield
         dist.barrier()  # nobody leaves while another one still has something to do
     except RuntimeError as error:
         if not isinstance(error, dist.DistError) and "gloo" not in str(error):
             raise
-        raise Left(
+        raise ProcessLost(
             "another process of this run has ended or cannot be reached. The saved checkpoints "
             "are safe: `tamatch resume` continues from the newest one, with any number of "
             "processes."
@@ -88,7 +88,7 @@ def joined() -> Iterator[None]:
         dist.destroy_process_group()
 
 
-def meet(store: Store, me: int, count: int) -> str:
+def agree_on_prefix(store: Store, me: int, count: int) -> str:
     """A key prefix that the processes which run now agree on, and no earlier ones.
 
     torchrun keeps the store when it restarts processes, and so the addresses of dead ones in it.
@@ -196,7 +196,7 @@ def largest(number: int) -> int:
     return number if alone() else int(max_(torch.tensor(number)))
 
 
-def from_first(value: Any = None) -> Any:
+def broadcast(value: Any = None) -> Any:
     """Process 0's value in all processes: tensors, numbers, texts, and lists and dicts of them."""
     if alone():
         return value

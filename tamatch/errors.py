@@ -10,14 +10,14 @@ class TamatchError(Exception):
     """Base of all errors meant for the user; the command line prints it without a traceback."""
 
     exit_code = 1
-    alike = False  # True: every process of a run raises it, so one of them prints it
+    in_every_process = False  # True: all processes of a run raise it, and one prints it
 
 
 class UsageError(TamatchError):
     """A wrong option, name or value."""
 
     exit_code = 2
-    alike = True
+    in_every_process = True
 
 
 class DataError(TamatchError):
@@ -42,7 +42,7 @@ class Stopped(KeyboardInterrupt):
     Not an `Exception`: a sweep that catches errors must not go on with its next run.
     """
 
-    alike = True
+    in_every_process = True
 
     def __init__(self, number: int, message: str) -> None:
         super().__init__(message)

@@ -17,8 +17,9 @@ from typing import Any
 from .errors import TamatchError, UsageError
 
 IN_A_FILE = re.compile(r".+\.py:\w+")  # FILE.py:NAME
-HANDED = "python:"  # prefix of the name of an object that was given in Python and is in no file
-REASON = 300  # characters of what an exception says
+OBJECT_PREFIX = "python:"  # of the name of an object that was given in Python and is in no file
+
+REASON_LENGTH = 300  # characters of what an exception says
 PACKAGES = {"site-packages", "dist-packages"}
 OURS, PYTHONS = Path(__file__).parent, Path(sysconfig.get_path("stdlib"))
 
@@ -28,16 +29,21 @@ _under_way: list[Path] = []  # files that are being imported
 
 def name_of(thing: Any) -> str:
     """What a run calls an object of the user's: FILE.py:NAME if it can be imported by that."""
-    return in_a_file(thing) or HANDED + called(thing)
+    return importable_name(thing) or OBJECT_PREFIX + display_name(thing)
 
 
-def called(thing: Any) -> str:
+def is_object(name: str) -> bool:
+    """Whether it names an object that was given in Python and is in no file."""
+    return name.startswith(OBJECT_PREFIX)
+
+
+def display_name(thing: Any) -> str:
     """A name for people; of an object that has none, that of its class."""
     named = thing if hasattr(thing, "__qualname__") else type(thing)
     return str(named.__qualname__).rpartition(".")[2]
 
 
-def in_a_file(thing: Any) -> str | None:
+def importable_name(thing: Any) -> str | None:
     """FILE.py:NAME of a class or function that can be imported by it."""
     name = getattr(thing, "__qualname__", "")
     module = sys.modules.get(getattr(thing, "__module__", ""))
@@ -67,7 +73,7 @@ def imported(file: Path) -> ModuleType:
     content = file.read_bytes()
     if file not in _imported or _imported[file][0] != content:
         # others may look the module up by its name, which must not be that of another module
-        packages, above = around(file)
+        packages, above = enclosing_packages(file)
         name = ".".join([*packages, f"_own_{file.stem}_{zlib.crc32(bytes(file)):08x}"])
         spec = spec_from_file_location(name, file)
         assert spec is not None and spec.loader is not None
@@ -85,7 +91,7 @@ def imported(file: Path) -> ModuleType:
     return _imported[file][1]
 
 
-def around(file: Path) -> tuple[list[str], Path]:
+def enclosing_packages(file: Path) -> tuple[list[str], Path]:
     """The packages that a file is part of, outermost first, and the folder they lie in."""
     packages: list[str] = []
     place = file.parent
@@ -98,7 +104,7 @@ def around(file: Path) -> tuple[list[str], Path]:
 def refuse_runs_on_import() -> None:
     """An error if a file that is imported for what it defines starts a run on the way."""
     if _under_way:
-        place = innermost(traceback.extract_stack()) or "something"
+        place = innermost_user_line(traceback.extract_stack()) or "something"
         raise UsageError(
             f"{place} starts a run while {_under_way[-1].name} is imported. Move what is to run "
             'only as a script below `if __name__ == "__main__":`.'
@@ -114,7 +120,7 @@ def blaming(what: str, doing: str) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:
         place = where(error)
-        told = " ".join(str(error).split())[:REASON].rstrip(".")
+        told = " ".join(str(error).split())[:REASON_LENGTH].rstrip(".")
         reason = f"{place + ': ' if place else ''}{type(error).__name__}: {told}"
         raise UsageError(f"{what}: {doing} failed ({reason}).") from error
 
@@ -123,16 +129,16 @@ def where(error: BaseException) -> str:
     """File and line of the innermost code that is neither ours nor that of an installed package."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{Path(error.filename).name}, line {error.lineno}"
-    return innermost(traceback.extract_tb(error.__traceback__))
+    return innermost_user_line(traceback.extract_tb(error.__traceback__))
 
 
-def innermost(frames: traceback.StackSummary) -> str:
+def innermost_user_line(frames: traceback.StackSummary) -> str:
     """File and line of the innermost of the user's frames; empty if there is none."""
-    theirs = [f for f in frames if is_theirs(f.filename)]
+    theirs = [f for f in frames if is_user_code(f.filename)]
     return f"{Path(theirs[-1].filename).name}, line {theirs[-1].lineno}" if theirs else ""
 
 
-def is_theirs(file: str) -> bool:
+def is_user_code(file: str) -> bool:
     path = Path(file)
     installed = PACKAGES & {*path.parts} or PYTHONS in path.parents
     return not (installed or OURS in path.parents or file.startswith("<frozen"))

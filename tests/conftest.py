@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # A job in the background of a shell begins with Ctrl-C ignored, and would hand that down to the
@@ -15,3 +16,14 @@ settings.register_profile(
     "tests", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("tests")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test that is marked `gpu` needs one."""
+    if item.get_closest_marker("gpu") is None:
+        return
+    import torch  # some runs of tests need none
+
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")

@@ -21,12 +21,16 @@ from tamatch.data import make_split
 from tamatch.data.splitfile import listed_in
 from tamatch.errors import UsageError
 from tamatch.methods.tamatch import LAMBDA_TARGET
-from tamatch.rules import choose, recipes
-from tamatch.rules.choose import Speed
-from tamatch.runs import automatic
+from tamatch.rules import choose, pace, recipes
+from tamatch.rules.pace import Speed
+from tamatch.runs import automatic, speed
 from tamatch.runs.automatic import decide
-from tamatch.runs.build import baseline_config, data_of, engine_of, split_plan
-from tamatch.runs.run import stored_config
+from tamatch.runs.build import engine_of
+from tamatch.runs.inputs import data_of, split_plan
+from tamatch.runs.record import stored_config
+from tamatch.runs.variants import baseline_config
+from tamatch.settings.config import Run
+from tamatch.settings.configure import configure
 from tamatch.storage.folder import RunFolder
 from tests.photos import dark_and_light
 from tests.processes import tamatch as command
@@ -72,7 +76,7 @@ def test_the_batch_follows_the_labels(labels: int, cpu: int, gpu: int) -> None:
 
 def test_the_steps_follow_the_pool() -> None:
     def count(pool: int, gpu: bool) -> int:
-        return int(choose.steps(pool, 8, gpu=gpu).settings["steps"])
+        return int(pace.steps(pool, 8, gpu=gpu).settings["steps"])
 
     assert count(300, False) == count(300, True) == 10_000
     assert count(6000, False) == 15_000
@@ -84,13 +88,13 @@ def test_the_steps_follow_the_pool() -> None:
     [("90s", 90), ("20m", 1200), ("2h", 7200), ("1h30m", 5400), ("1H 5s", 3605), (" 3m ", 180)],
 )
 def test_durations(text: str, seconds: float) -> None:
-    assert choose.parse_time(text) == seconds
+    assert pace.parse_time(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "20", "0m", "m", "-5m", "1.5h", "30m1h", "soon", "١m x"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--time takes a duration such as 90s, 20m, 2h or 1h30m"):
-        choose.parse_time(text)
+        pace.parse_time(text)
 
 
 @pytest.mark.parametrize(
@@ -98,27 +102,28 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
     [(0.2, "1s"), (90, "90s"), (125, "2m"), (3600, "1h"), (5400, "1h30m"), (86_400, "24h")],
 )
 def test_durations_in_words(seconds: float, words: str) -> None:
-    assert choose.in_words(seconds) == words
-    assert abs(choose.parse_time(words) - max(1, seconds)) <= 30
+    assert pace.duration_in_words(seconds) == words
+    assert abs(pace.parse_time(words) - max(1, seconds)) <= 30
 
 
 @given(st.floats(1, 1e6), SPEEDS)
 def test_what_fits_ends_in_time(seconds: float, speeds: list[Speed]) -> None:
-    steps = choose.steps_within(seconds, speeds)
+    steps = pace.steps_within(seconds, speeds)
     assert steps >= 0
     if steps:
-        tests = choose.tests_within(seconds, speeds)
-        assert choose.seconds_for(steps, speeds, tests) <= choose.USABLE * seconds * (1 + 1e-9)
+        tests = pace.tests_within(seconds, speeds)
+        assert pace.seconds_for(steps, speeds, tests) <= pace.USABLE_SHARE * seconds * (1 + 1e-9)
 
 
 def test_slow_tests_are_made_less_often() -> None:
-    wanted = choose.steps(300, 8, gpu=False)
+    wanted = pace.steps(300, 8, gpu=False)
     quick, slow = Speed(1, 0.1, 1), Speed(1, 0.1, 20)
-    assert choose.at_most(700, wanted, [quick]).settings == {"steps": 5700, "test_every": 380}
-    assert choose.at_most(700, wanted, [slow]).settings == {"steps": 4500, "test_every": 643}
-    assert choose.in_time("10m", 590, [slow, slow]).settings == {"steps": 2000, "test_every": 1000}
-    assert choose.tests_within(10, [slow]) == 1
-    assert choose.tests_within(10, [Speed(1, 1, 0)]) == choose.TESTS
+    assert pace.steps_at_most(700, wanted, [quick]).settings == {"steps": 5700, "test_every": 380}
+    assert pace.steps_at_most(700, wanted, [slow]).settings == {"steps": 4500, "test_every": 643}
+    both = pace.steps_in_time("10m", 590, [slow, slow])
+    assert both.settings == {"steps": 2000, "test_every": 1000}
+    assert pace.tests_within(10, [slow]) == 1
+    assert pace.tests_within(10, [Speed(1, 1, 0)]) == pace.TESTS
 
 
 @given(st.floats(1, 1e5), SPEEDS)
@@ -128,43 +133,44 @@ def test_a_time_that_is_too_short_is_told_which_would_do(
     text = f"{int(seconds)}s"
     left = int(seconds) - 0.5
     try:
-        found = choose.in_time(text, left, speeds)
+        found = pace.steps_in_time(text, left, speeds)
     except UsageError as error:
         enough = str(error).rpartition("Give ")[2].partition(" or more")[0]
-        more = choose.parse_time(enough)
+        more = pace.parse_time(enough)
         assert more > seconds
         if more < 3600 * 24:  # longer ones are told to the minute
-            assert choose.in_time(enough, more + 60 - 0.5, speeds).settings["steps"] >= 50
+            assert pace.steps_in_time(enough, more + 60 - 0.5, speeds).settings["steps"] >= 50
     else:
-        assert found.settings["steps"] >= choose.LEAST_STEPS
+        assert found.settings["steps"] >= pace.LEAST_STEPS
 
 
 def test_a_slow_machine_does_fewer_steps() -> None:
-    wanted = choose.steps(300, 48, gpu=False)
+    wanted = pace.steps(300, 48, gpu=False)
     fast, slow = [Speed(1, 0.01, 0.1)], [Speed(1, 2.0, 1), Speed(1, 0.5, 1)]
-    assert choose.at_most(700, wanted, fast).settings["steps"] == wanted.settings["steps"]
-    found = choose.at_most(700, wanted, slow)
+    assert pace.steps_at_most(700, wanted, fast).settings["steps"] == wanted.settings["steps"]
+    found = pace.steps_at_most(700, wanted, slow)
     assert found.settings["steps"] == 220
     assert "a step takes 2 s here (baseline: 0.5 s)" in found.reasons["steps"]
 
 
 @given(st.integers(1, 10**6))
 def test_every_run_tests_and_saves_some_times(steps: int) -> None:
-    every = choose.intervals(steps)
+    every = pace.intervals(steps)
     assert all(1 <= n <= steps for n in every.values())
     tests = math.ceil(steps / every["test_every"])
-    assert min(steps, 8) <= tests <= choose.TESTS
+    assert min(steps, 8) <= tests <= pace.TESTS
 
 
 def test_short_runs_forget_their_start() -> None:
-    assert [choose.average(n) for n in (5, 20, 50, 300)] == [0.5, 0.5, 0.8, 0.967]
-    assert [choose.average(n) for n in (1000, 5000, 10_000, 10**6)] == [0.99, 0.998, 0.999, 0.999]
-    assert all(choose.average(n) ** n < 0.01 for n in range(20, 20_000, 37))
+    momentum = pace.ema_momentum
+    assert [momentum(n) for n in (5, 20, 50, 300)] == [0.5, 0.5, 0.8, 0.967]
+    assert [momentum(n) for n in (1000, 5000, 10_000, 10**6)] == [0.99, 0.998, 0.999, 0.999]
+    assert all(momentum(n) ** n < 0.01 for n in range(20, 20_000, 37))
 
 
 @given(st.integers(1, 10**6))
 def test_statistics_are_averaged_like_weights_up_to_a_hundred_steps(steps: int) -> None:
-    found = choose.averages(steps)
+    found = pace.averages(steps)
     assert found["norm_momentum"] == pytest.approx(max(0.01, 1 - found["ema"]))
 
 
@@ -178,9 +184,9 @@ def test_the_arithmetic_follows_the_cpu(
     native: bool, precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(automatic, "native_bf16", lambda: native)
-    run, cpu = tamatch.settings.config.configure({}), torch.device("cpu")
+    run, cpu = configure({}), torch.device("cpu")
     assert automatic.precision_of(run, cpu).settings == {"precision": precision}
-    wanted = tamatch.settings.config.configure({"precision": "tf32"})
+    wanted = configure({"precision": "tf32"})
     assert automatic.precision_of(wanted, cpu).settings == {}
 
 
@@ -193,7 +199,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine of a known speed."""
-    monkeypatch.setattr(automatic, "speed_of", lambda run, data, split: Speed(1, 0.02, 0.1))
+    monkeypatch.setattr(speed, "speed_of", lambda run, data, split: Speed(1, 0.02, 0.1))
     monkeypatch.setattr(automatic, "native_bf16", lambda: True)
 
 
@@ -215,12 +221,12 @@ def test_a_folder_needs_no_options(photos: Path, quick: None) -> None:
 def test_threads_are_measured_where_time_matters(
     photos: Path, quick: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def speed_of(run: tamatch.settings.config.Run, data: object, split: object) -> Speed:
+    def speed_of(run: Run, data: object, split: object) -> Speed:
         return Speed(1, 0.04 / (run.threads or 1), 0.1)
 
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
     assert decide({"data": str(photos)}).run.threads == 1  # all are equally fast
-    monkeypatch.setattr(automatic, "speed_of", speed_of)
+    monkeypatch.setattr(speed, "speed_of", speed_of)
     found = decide({"data": str(photos)})
     assert found.run.threads == 4 and found.reasons["threads"] == "4: 4.0 × as fast as one"
     assert decide({"data": str(photos), "threads": 2}).run.threads == 2
@@ -340,7 +346,7 @@ def test_a_run_that_goes_on_keeps_its_settings(photos: Path, tmp_path: Path, qui
 
 def test_named_sets_keep_their_recipes() -> None:
     found = decide({"data": "digits"})
-    assert found.lines() == [] and found.run == tamatch.settings.config.configure({})
+    assert found.lines() == [] and found.run == configure({})
 
 
 def test_photos_are_mirrored_unless_it_is_refused(photos: Path, quick: None) -> None:
@@ -350,7 +356,7 @@ def test_photos_are_mirrored_unless_it_is_refused(photos: Path, quick: None) -> 
     assert found.run.flips == "none" and "flips" not in found.reasons
 
 
-def views_of(run: tamatch.settings.config.Run) -> Policy:
+def views_of(run: Run) -> Policy:
     data = data_of(run, run.size)
     return engine_of(run, data, make_split(data, split_plan(run))).augment.policy
 
@@ -364,7 +370,7 @@ def test_the_views_are_mirrored_as_the_run_says(
     photos: Path, images: str, flips: str, mirrored: bool, turned: bool
 ) -> None:
     given = {"data": str(photos), "size": 8, "steps": 1, "flips": flips, "images": images}
-    run = tamatch.settings.config.configure(given)
+    run = configure(given)
     for one in (run, baseline_config(run)):
         policy = views_of(one)
         assert (policy.horizontal_flip, policy.vertical_flip) == (mirrored, turned)
@@ -384,14 +390,14 @@ def test_a_run_is_mirrored_as_it_began(photos: Path, tmp_path: Path) -> None:
 
 @given(st.integers(1, 10**6))
 def test_a_target_moves_as_far_in_any_run_as_in_the_papers(steps: int) -> None:
-    value = choose.target_momentum(steps).settings["lambda_target"]
-    assert value**steps == pytest.approx(choose.TARGET_LEFT, rel=0.06)
+    value = pace.target_momentum(steps).settings["lambda_target"]
+    assert value**steps == pytest.approx(pace.TARGET_LEFT, rel=0.06)
 
 
 def test_the_papers_run_has_the_papers_target() -> None:
     steps = recipes.PROTOCOLS["cifar10-lt"]["steps"]
-    assert LAMBDA_TARGET**steps == choose.TARGET_LEFT
-    assert choose.target_momentum(steps).settings == {"lambda_target": LAMBDA_TARGET}
+    assert LAMBDA_TARGET**steps == pace.TARGET_LEFT
+    assert pace.target_momentum(steps).settings == {"lambda_target": LAMBDA_TARGET}
 
 
 def test_a_target_that_follows_the_model_follows_it_in_short_runs(
@@ -450,7 +456,7 @@ def test_a_run_that_goes_on_with_another_target_has_its_speed(
     ("counts", "told"), [((3, 3), False), ((9, 3), False), ((10, 3), True), ((3, 10), True)]
 )
 def test_unequal_labels_are_told_from_three_to_one_on(counts: tuple[int, int], told: bool) -> None:
-    line = choose.unequal(counts, ("cat", "dog"))
+    line = choose.unequal_labels_remark(counts, ("cat", "dog"))
     assert bool(line) is told
     for option in ("--prior", "--target labelled", "--target adaptive"):
         assert (option in line) is told
@@ -486,12 +492,12 @@ def test_a_time_sets_the_steps_and_what_follows_from_them(quick: None) -> None:
 
 
 def test_the_speed_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(automatic, "MEASURE", 0.1)
+    monkeypatch.setattr(speed, "MEASURED_SECONDS", 0.1)
     data, split = digits()
-    run = tamatch.settings.config.configure({"steps": 10})
-    both = automatic.measured(run, data, split)
+    run = configure({"steps": 10})
+    both = speed.speeds_of(run, data, split)
     assert len(both) == 2 and both[1].step < both[0].step  # a baseline has fewer images a step
-    assert all(0 < value < 30 for speed in both for value in (speed.start, speed.step, speed.test))
+    assert all(0 < value < 30 for one in both for value in (one.start, one.step, one.test))
 
 
 def test_arrays_keep_their_size(tmp_path: Path, quick: None) -> None:
@@ -509,7 +515,7 @@ def test_a_run_says_what_was_chosen_and_why(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(automatic, "speed_of", lambda run, data, split: Speed(0, 0.3, 0))
+    monkeypatch.setattr(speed, "speed_of", lambda run, data, split: Speed(0, 0.3, 0))
     out = tmp_path / "run"
     options = {"net": "wrn_10_1_clean", "size": 16, "batch": 2}
     tamatch.train(data=str(photos), out=out, time="60s", **options)

@@ -16,13 +16,13 @@ import torch._dynamo
 from tamatch.augment import views
 from tamatch.machine.gpucode import why_no_nvrtc, why_no_triton
 from tamatch.nets import build
-from tamatch.settings.compiler import PLACES, RUNS, accelerate, keep_compiled
+from tamatch.settings.compiler import CACHE_FOLDERS, COMPILED_RUNS, accelerate, keep_compiled
 from tests.tiny import tiny_method
 
 
 @pytest.fixture(autouse=True)
 def untouched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for variable in PLACES:
+    for variable in CACHE_FOLDERS:
         monkeypatch.setenv(variable, "")  # so that it is put back afterwards
         monkeypatch.delenv(variable)
     with torch._dynamo.config.patch(recompile_limit=8):
@@ -32,9 +32,9 @@ def untouched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_beside_the_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TAMATCH_CACHE", str(tmp_path))
     keep_compiled()
-    for variable, name in PLACES.items():
+    for variable, name in CACHE_FOLDERS.items():
         assert os.environ[variable] == str(tmp_path / "compiled" / name)
-    assert torch._dynamo.config.recompile_limit == RUNS
+    assert torch._dynamo.config.recompile_limit == COMPILED_RUNS
 
 
 def test_the_user_s_own_place_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,7 +50,7 @@ def test_a_cache_that_cannot_be_made_is_done_without(
     (tmp_path / "file").touch()
     monkeypatch.setenv("TAMATCH_CACHE", str(tmp_path / "file"))
     keep_compiled()
-    assert not {*PLACES} & {*os.environ}
+    assert not {*CACHE_FOLDERS} & {*os.environ}
 
 
 def test_torch_looks_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,9 @@ from tamatch.errors import TamatchError, UsageError
 from tamatch.methods import METHODS
 from tamatch.rules import recipes
 from tamatch.runs.build import task_of
-from tamatch.settings.config import RUN_OPTIONS, configure, dump, method_options
+from tamatch.settings.config import RUN_OPTIONS, method_options
+from tamatch.settings.config_file import dump
+from tamatch.settings.configure import configure
 from tamatch.settings.target import in_order
 from tests.tiny import digits, own_method
 

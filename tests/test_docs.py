@@ -25,9 +25,10 @@ from tamatch.bench.commands import BENCHES
 from tamatch.cli.commands import COMMANDS, top_parser
 from tamatch.errors import UsageError
 from tamatch.methods import METHODS
-from tamatch.rules.choose import Speed
-from tamatch.runs import automatic
-from tamatch.settings.config import RUN_OPTIONS, configure, method_options
+from tamatch.rules.pace import Speed
+from tamatch.runs import speed
+from tamatch.settings.config import RUN_OPTIONS, method_options
+from tamatch.settings.configure import configure
 from tests import reference_page
 from tests.reference_page import bench_parser
 from tests.test_layers import LAYERS
@@ -128,7 +129,7 @@ def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             earlier.mkdir(parents=True, exist_ok=True)
             (earlier / "run.json").write_text('{"config": {}}')
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(automatic, "speed_of", lambda run, data, split: Speed(1, 0.1, 1))
+    monkeypatch.setattr(speed, "speed_of", lambda run, data, split: Speed(1, 0.1, 1))
     return tmp_path
 
 

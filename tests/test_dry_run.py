@@ -11,7 +11,7 @@ import tamatch
 from tamatch import methods
 from tamatch.cli import main
 from tamatch.runs.build import engine_of
-from tamatch.settings.config import configure
+from tamatch.settings.configure import configure
 from tamatch.storage.folder import RunFolder
 from tests.tiny import digits
 

@@ -25,9 +25,9 @@ import tamatch
 from tamatch import SSLClassifier, TaMatchClassifier
 from tamatch.augment import Augment, Policy
 from tamatch.data import make_split
-from tamatch.estimators.estimator import IN_OPTIONS
+from tamatch.estimators.parameters import IN_OPTIONS
 from tamatch.estimators.vectors import DROP, STRONG, WEAK, Jitter, data_of, vector_engine
-from tamatch.runs.build import split_plan
+from tamatch.runs.inputs import split_plan
 
 QUICK: dict[str, Any] = {"steps": 60, "batch": 16, "unlabelled": 16, "lr": 0.1, "ema": 0.0}
 EXPECTED_TO_FAIL = {
@@ -177,7 +177,7 @@ def test_options_of_a_run_are_for_vectors_too(monkeypatch: pytest.MonkeyPatch) -
     told: list[Any] = []
     monkeypatch.setattr(torch, "set_num_threads", told.append)
     monkeypatch.setattr(
-        "tamatch.runs.build.prepare", lambda kind, *, deterministic: told.append(deterministic)
+        "tamatch.runs.build.set_up_torch", lambda kind, *, deterministic: told.append(deterministic)
     )
     SSLClassifier(options={"threads": 3, "deterministic": True}, **QUICK).fit(X, few)
     assert told == [3, True]

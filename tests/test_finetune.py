@@ -16,8 +16,8 @@ from tamatch import nets
 from tamatch.errors import UsageError
 from tamatch.nets.weights import zero_head
 from tamatch.rules import finetune
-from tamatch.rules.choose import Speed
-from tamatch.runs import automatic
+from tamatch.rules.pace import Speed
+from tamatch.runs import automatic, speed
 from tamatch.runs.automatic import decide
 from tests.photos import dark_and_light
 
@@ -43,7 +43,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine of a known speed."""
-    monkeypatch.setattr(automatic, "speed_of", lambda run, data, split: Speed(1, 0.4, 0.1))
+    monkeypatch.setattr(speed, "speed_of", lambda run, data, split: Speed(1, 0.4, 0.1))
     monkeypatch.setattr(automatic, "native_bf16", lambda: True)
 
 

@@ -7,14 +7,14 @@ import torch
 
 from tamatch.data import SplitPlan, load, make_split
 from tamatch.runs.build import engine_of
-from tamatch.settings.config import configure
-from tamatch.settings.hardware import memory, native_bf16, pick_precision, prepare
+from tamatch.settings.configure import configure
+from tamatch.settings.hardware import available_memory, native_bf16, pick_precision, set_up_torch
 
 
 @pytest.fixture(autouse=True)
 def switches_as_before() -> Iterator[None]:
     yield
-    prepare("fp32")
+    set_up_torch("fp32")
 
 
 @pytest.mark.parametrize(("device", "able", "expected"), [
@@ -92,4 +92,4 @@ def test_the_memory_that_a_process_may_take(
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda asked: 4)
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda asked: 10)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda asked: (60, 100))
-    assert memory(torch.device(device)) == free
+    assert available_memory(torch.device(device)) == free

@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from tamatch import nets
 from tamatch.errors import UsageError
 from tamatch.step.engine import Pace
 from tamatch.step.optim import build_optimizer, parameter_groups, schedule, set_lr_
+from tests.contract.nosync import no_sync
 from tests.tiny import tiny_engine
 
 
@@ -28,16 +28,6 @@ class Wrapped(nn.Module):
         self.net = net
         self.project = nn.Linear(4, 4)
         self.average = nn.Linear(4, 4).requires_grad_(False)
-
-
-class NoSync(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Fails on the operator by which a device value reaches Python."""
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        assert func is not torch.ops.aten._local_scalar_dense.default, "host sync"
-        return func(*args, **(kwargs or {}))
 
 
 def settings(module: nn.Module, groups: list[dict[str, Any]]) -> dict[str, tuple[float, float]]:
@@ -194,7 +184,7 @@ def test_step_follows_the_lr_tensor_without_host_sync(name: str, by_hand: Any) -
     )
     (lr,) = (group["lr"] for group in optimizer.param_groups)
     grads = [torch.randn(3, 5) for _ in range(6)]
-    with NoSync():  # type: ignore[no-untyped-call]
+    with no_sync():
         for step, grad in enumerate(grads):
             set_lr_(optimizer, schedule(torch.tensor(step), 6, 2))
             parameter.grad = grad.clone()
@@ -286,7 +276,6 @@ def test_parameters_without_gradient_stay_as_they_are(name: str) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("name", ["sgd", "adamw"])
 def test_captured_steps_follow_the_lr_tensor(name: str) -> None:
     """A graph of step, schedule and update, replayed, equals the same calls made one by one."""

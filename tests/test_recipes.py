@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tamatch.settings.config import Run, configure
+from tamatch.settings.config import Run
+from tamatch.settings.configure import configure
 
 VIT = ["pseudo_label", "pi_model", "mean_teacher", "vat", "mixmatch", "remixmatch", "adamatch",
        "uda", "fixmatch", "flexmatch", "dash", "crmatch", "comatch", "simmatch", "freematch",

@@ -11,9 +11,9 @@ import pytest
 from tamatch.cli.commands import top_parser
 from tamatch.cli.train import given_options
 from tamatch.methods import METHODS
-from tamatch.runs.record import command
-from tamatch.runs.run import begin, stored_config
-from tamatch.settings.config import Run, configure
+from tamatch.runs.record import begin, command, stored_config
+from tamatch.settings.config import Run
+from tamatch.settings.configure import configure
 from tamatch.storage.folder import RunFolder
 from tests.tiny import own_method
 

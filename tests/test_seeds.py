@@ -17,9 +17,12 @@ import tamatch
 from tamatch import cli
 from tamatch.errors import Stopped, StorageError, UsageError
 from tamatch.machine.out_of_memory import OutOfMemory
-from tamatch.rules.choose import Speed
-from tamatch.runs import automatic, run, seeds, shared_data
+from tamatch.rules.pace import Speed
+from tamatch.runs import automatic, jobs, seeds, shared_data, speed
 from tamatch.runs.progress import Progress
+from tamatch.runs.record import begin
+from tamatch.runs.training import Training
+from tamatch.settings.configure import configure
 from tamatch.step.engine import Engine
 from tamatch.storage import checkpoint
 from tamatch.storage.files import read_json
@@ -97,15 +100,15 @@ def test_seeds_at_different_steps_become_level(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: dict[int, dict[str, Any]]
 ) -> None:
     """One died after its checkpoint of step 8, the other before that, and had step 4."""
-    home, save, whole = tmp_path / "both", run.Training.save, Engine.advance
+    home, save, whole = tmp_path / "both", Training.save, Engine.advance
 
-    def crash(training: run.Training) -> None:
+    def crash(training: Training) -> None:
         if training.run.seed == 3 and training.engine.done == 8:
             raise Crash
         save(training)
 
     with monkeypatch.context() as patch, pytest.raises(Crash):
-        patch.setattr(run.Training, "save", crash)
+        patch.setattr(Training, "save", crash)
         tamatch.train_seeds(PAIR, out=home, quiet=True, **DOZEN)
     saved = [checkpoint.found(home / f"s{seed}" / "checkpoints")[-1].name for seed in PAIR]
     assert saved == ["step_00000008", "step_00000004"]
@@ -164,7 +167,7 @@ def test_one_that_breaks_ends_alone(
     alone: dict[int, dict[str, Any]],
     baseline: str,
 ) -> None:
-    home, go = tmp_path / "both", run.train_to_end
+    home, go = tmp_path / "both", jobs.train_to_end
 
     def spoilt(trainings: Any) -> Any:
         for training in trainings:
@@ -172,7 +175,7 @@ def test_one_that_breaks_ends_alone(
                 spoil_loss(training.engine, set(range(2, 99)))
         return go(trainings)
 
-    monkeypatch.setattr(run, "train_to_end", spoilt)
+    monkeypatch.setattr(jobs, "train_to_end", spoilt)
     given = {**DOZEN, "baseline": baseline, "seeds": "0,3", "out": home}
     words = [w for k, v in given.items() for w in (f"--{k.replace('_', '-')}", str(v))]
     assert cli.main(["train", *words]) == 4
@@ -211,7 +214,7 @@ def test_the_figures_are_summed_up(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_images_are_read_once_and_held_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reads, held, read, go = [], [], shared_data.data_of, run.train_to_end
+    reads, held, read, go = [], [], shared_data.data_of, jobs.train_to_end
 
     def counted(*given: Any) -> Any:
         reads.append(given)
@@ -222,7 +225,7 @@ def test_images_are_read_once_and_held_once(
         return go(trainings)
 
     monkeypatch.setattr(shared_data, "data_of", counted)
-    monkeypatch.setattr(run, "train_to_end", looked_at)
+    monkeypatch.setattr(jobs, "train_to_end", looked_at)
     tamatch.train_seeds(PAIR, out=tmp_path / "both", quiet=True, **DOZEN)
     assert len(reads) == 1
     [(first, second)] = held
@@ -288,7 +291,7 @@ def test_a_full_disk_names_the_command_for_all(
 def test_memory_is_estimated_for_all_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("tamatch.step.memory.memory", lambda device: 2**20)
+    monkeypatch.setattr("tamatch.step.memory.available_memory", lambda device: 2**20)
     tamatch.train_seeds(PAIR, out=tmp_path / "both", **{**DOZEN, "steps": 2})
     told = [line for line in capsys.readouterr().err.splitlines() if "of memory" in line]
     records = [read_json(tmp_path / "both" / f"s{seed}" / "run.json") for seed in PAIR]
@@ -314,7 +317,7 @@ def test_without_out_each_has_its_usual_folder(
 
 
 def test_time_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(automatic, "speed_of", lambda *given: Speed(1.0, 0.01, 0.1))
+    monkeypatch.setattr(speed, "speed_of", lambda *given: Speed(1.0, 0.01, 0.1))
     given = {**DOZEN, "steps": None}
     steps = [automatic.decide(given, None, "2m", runs).run.steps for runs in (1, 3)]
     assert steps[0] > 2.5 * steps[1]
@@ -347,7 +350,7 @@ def test_a_command_killed_at_its_very_start_can_be_given_again(tmp_path: Path) -
     """Nothing was trained yet, so that nothing is lost."""
     home, short = tmp_path / "both", {**DOZEN, "steps": 2}
     seeds.SeedFolder(home).claim([0, 3])
-    run.begin(tamatch.settings.config.configure({**short, "seed": 0}), RunFolder(home / "s0"))
+    begin(configure({**short, "seed": 0}), RunFolder(home / "s0"))
     with pytest.raises(UsageError, match="is not a folder"):
         tamatch.resume_seeds(home, quiet=True)
     assert len(tamatch.train_seeds(PAIR, out=home, quiet=True, **short)) == 2

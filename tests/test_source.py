@@ -21,7 +21,7 @@ from tamatch.bench.speed import mapped
 from tamatch.data import DataSet
 from tamatch.data.dataset import Indices, Pixels
 from tamatch.settings import hardware
-from tamatch.settings.config import configure
+from tamatch.settings.configure import configure
 from tamatch.step.engine import Engine
 from tamatch.step.source import BLOCK, Draw, OnHost, Resident, Source, Streamed, to_device
 from tamatch.step.subset import Subset
@@ -208,7 +208,7 @@ def test_images_are_sent_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_images_that_need_more_than_half_of_the_memory_are_streamed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(hardware, "memory", lambda device: 1000)
+    monkeypatch.setattr(hardware, "available_memory", lambda device: 1000)
     auto, device, stream = (configure({"images": w}) for w in ("auto", "device", "stream"))
     assert hardware.pick_images(auto, 500, CPU) == "device"
     assert hardware.pick_images(auto, 501, CPU) == "stream"
@@ -217,13 +217,13 @@ def test_images_that_need_more_than_half_of_the_memory_are_streamed(
 
 
 def test_memory_is_that_of_the_machine() -> None:
-    assert 2**28 < hardware.memory(CPU) < 2**45
+    assert 2**28 < hardware.available_memory(CPU) < 2**45
 
 
 def test_whole_runs_are_equal_and_say_where_their_images_live(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hardware, "memory", lambda device: 1)
+    monkeypatch.setattr(hardware, "available_memory", lambda device: 1)
     small: dict[str, Any] = {
         "net": "wrn_10_1_clean", "batch": 8, "unlabelled": 12, "steps": 10, "log_every": 5,
         "test_every": 5, "save_every": 5, "baseline": "none", "quiet": True,

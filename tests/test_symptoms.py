@@ -12,8 +12,8 @@ from PIL import Image, ImageFilter
 from tamatch.data import SplitPlan, load, make_split
 from tamatch.judge.symptoms import Reached, distribution_shift, never_predicted, patience, unused
 from tamatch.judge.two_sample import (
-    FEWEST,
-    MOST,
+    FEWEST_IMAGES,
+    MOST_IMAGES,
     TwoSampleTest,
     auc,
     crossed_auc,
@@ -148,9 +148,9 @@ def test_shifted_sets_are_told_apart(
 
 
 def test_too_few_images_say_nothing() -> None:
-    black = np.zeros((FEWEST - 1, 8, 8, 3), np.uint8)
+    black = np.zeros((FEWEST_IMAGES - 1, 8, 8, 3), np.uint8)
     assert two_sample_test(black, 255 - black) is None and distribution_shift(None) is None
-    enough = np.zeros((FEWEST, 8, 8, 3), np.uint8)
+    enough = np.zeros((FEWEST_IMAGES, 8, 8, 3), np.uint8)
     found = two_sample_test(enough, 255 - enough)
     assert found is not None and found.auc == 1 and found.differ
     same = two_sample_test(enough, enough)  # no statistic varies at all
@@ -165,7 +165,7 @@ def test_the_area_under_the_curve_counts_pairs() -> None:
 
 def test_large_sets_are_sampled_evenly_and_each_image_stands_alone() -> None:
     chosen = spread(10_000)
-    assert len(chosen) == MOST and chosen[0] == 0 and chosen[-1] == 9_999
+    assert len(chosen) == MOST_IMAGES and chosen[0] == 0 and chosen[-1] == 9_999
     assert (np.diff(chosen) >= 19).all() and (spread(7) == np.arange(7)).all()
     random = np.random.default_rng(0).integers(0, 256, (150, 9, 9, 3), np.uint8)
     assert statistics(random)[140] == pytest.approx(statistics(random[140:141])[0], abs=1e-6)

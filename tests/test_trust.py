@@ -19,7 +19,7 @@ from sklearn.metrics import (
 )
 
 from tamatch.judge.calibration import (
-    FEWEST,
+    FEWEST_TO_FIT,
     calibrate,
     calibrate_on_itself,
     fit_temperature,
@@ -119,7 +119,7 @@ def test_a_model_that_is_too_sure_is_calibrated_by_others_images() -> None:
 
 
 def test_where_a_temperature_cannot_be_fitted_the_reason_is_said() -> None:
-    p, labels = case(4, FEWEST)
+    p, labels = case(4, FEWEST_TO_FIT)
     assert calibrate(p, labels, p, labels).temperature is not None
     few = calibrate(p, labels, p[1:], labels[1:])
     assert few.temperature is None and few.after is None
@@ -130,8 +130,8 @@ def test_where_a_temperature_cannot_be_fitted_the_reason_is_said() -> None:
 
 
 def test_probabilities_that_underflowed_do_no_harm() -> None:
-    p = np.tile(np.array([[1.0, 0.0, 0.0]], np.float32), (FEWEST, 1))
-    labels = np.arange(FEWEST) % 10 == 0  # one in ten is of class 1, which has probability 0
+    p = np.tile(np.array([[1.0, 0.0, 0.0]], np.float32), (FEWEST_TO_FIT, 1))
+    labels = np.arange(FEWEST_TO_FIT) % 10 == 0  # one in ten is of class 1, which has probability 0
     found = calibrate_on_itself(p, labels.astype(np.int64))
     assert found.temperature is not None and np.isfinite(found.temperature)
     assert found.after is not None and found.after.ece < found.before.ece

@@ -17,7 +17,7 @@ from ..data.dataset import UNKNOWN, Indices
 from ..errors import DataError, UsageError
 from ..judge.cut import RISK, Cut, choose_cut, least_images
 from ..kinds import FRACTION, SHARE
-from ..runs.folds import countable, trained_without
+from ..runs.folds import images_to_hold_out, trained_without
 from ..runs.model import Model
 from ..runs.progress import Progress
 from ..step.source import OnHost
@@ -104,7 +104,7 @@ def label(
     folder.read()  # says what is wrong where this is no run
     model = load(folder.path, net)
     run, images = own_data(folder, model, data=data)
-    nets.stand_in(run.net, net)
+    nets.register_as(run.net, net)
     today = own_split(folder, run, images)
     split = today.split
 
@@ -197,7 +197,7 @@ def ways_out(data: DataSet, split: Split, need: int) -> str:
     ways = []
     if fewest > each:
         ways.append(f"Train with --validation-per-class {each:,} or more")
-    if countable(data.labels[split.labelled]) >= need:
+    if images_to_hold_out(data.labels[split.labelled]) >= need:
         ways.append("use the labelled images (--folds 5, which trains five more runs)")
     ways = ways or ["Label more images (`tamatch review`)"]
     return ", or ".join([*ways, "set the confidence threshold yourself: --min-confidence."])
@@ -214,7 +214,7 @@ def cut_by_folds(
 
     A fold is such a model and the images that it was trained without.
     """
-    need, have = least_images(precision), countable(data.labels[split.labelled])
+    need, have = least_images(precision), images_to_hold_out(data.labels[split.labelled])
     if have < need:
         raise DataError(
             f"--precision {precision:g} needs at least {need:,} labelled images to hold out, even "

@@ -16,13 +16,13 @@ from ..data.splitfile import still_there
 from ..data.today import Today, split_today
 from ..errors import DataError, UsageError
 from ..judge.trust import LEVEL, Trust, measure
-from ..runs.build import data_of, split_plan
+from ..runs.inputs import data_of, split_plan
 from ..runs.lineage import learnt_by, lineage
 from ..runs.model import Model
-from ..runs.run import stored_config
+from ..runs.record import stored_config
 from ..settings.config import Run
 from ..step.subset import Scores, Subset
-from ..storage.folder import RunFolder, what_to_name
+from ..storage.folder import RunFolder, folder_advice
 from ..storage.paths import path_of
 
 if TYPE_CHECKING:
@@ -35,12 +35,12 @@ def load(path: str | Path, net: AnyNet | None = None) -> Model:
     Where its net is code of your own, `net` is that: FILE.py:NAME, a module, or what makes one.
     """
     folder = path_of(path, "load takes a run or model folder")
-    RunFolder(folder).must_be_one()
+    RunFolder(folder).check_one_run()
     if (folder / "run.json").exists():
         return Model.load(folder / "model", net)
     if not (folder / "model.json").exists():
         raise UsageError(
-            f"{folder} is neither a run folder nor a model folder. {what_to_name(folder)}"
+            f"{folder} is neither a run folder nor a model folder. {folder_advice(folder)}"
         )
     return Model.load(folder, net)
 

@@ -13,9 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import NumericError, Stopped, StorageError, UsageError
+from ..runs.finished import Finished
+from ..runs.jobs import Job, complete_all
 from ..runs.progress import Progress, Screen
-from ..runs.run import Finished, Job, begin, complete_all, stored_config
-from ..settings.config import Run, configure
+from ..runs.record import begin, stored_config
+from ..settings.config import Run
+from ..settings.configure import configure
 from ..storage.folder import RunFolder
 from ..storage.lock import Locked, locked
 from .budget import Budget

@@ -19,7 +19,7 @@ from ..data import DataSet, Split
 from ..data.dataset import Pixels
 from ..errors import UsageError
 from ..methods import METHODS
-from ..settings.config import configure
+from ..settings.configure import configure
 from ..step.timing import timed, wait
 from ..storage.files import write_json
 from . import reference

@@ -18,7 +18,8 @@ from typing import Any
 
 from ..data import DataSet, make_split
 from ..errors import TamatchError
-from ..settings.config import Run, configure
+from ..settings.config import Run
+from ..settings.configure import configure
 from ..step.timing import wait
 from ..storage.files import write_json
 from .cells import Cell
@@ -131,7 +132,8 @@ def train(cell: Cell, run: Run) -> tuple[list[float], float]:
     """All losses, and the milliseconds of a step once it is captured."""
     import torch
 
-    from ..runs.build import engine_of, split_plan
+    from ..runs.build import engine_of
+    from ..runs.inputs import split_plan
 
     torch._dynamo.reset()
     data = images_of(cell.setting.data)

@@ -10,7 +10,7 @@ from ..errors import Stopped, TamatchError, UsageError
 from ..machine import launch
 from .commands import top_parser
 
-TAKE_MORE = ("train", "resume")  # commands that say themselves what is wrong with other options
+TRAINING = ("train", "resume")  # may run in several processes, and read more options themselves
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -20,18 +20,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         parser = top_parser()
         arguments, extra = parser.parse_known_args(argv)
-        if extra and arguments.command not in TAKE_MORE:
+        if extra and arguments.command not in TRAINING:
             raise getattr(arguments, "parser", parser).not_an_option(extra[0])
         if arguments.command is None:
             parser.print_help()
             return 0
-        if launch.processes() > 1 and arguments.command not in ("train", "resume"):
+        if launch.processes() > 1 and arguments.command not in TRAINING:
             raise UsageError("torchrun works only with `tamatch train` and `tamatch resume`.")
         arguments.extra = extra
         status: int = arguments.run(arguments)
         return status
     except (TamatchError, Stopped) as error:
-        if launch.local_rank() == 0 or not error.alike:
+        if launch.local_rank() == 0 or not error.in_every_process:
             print(f"tamatch: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError
 from ..rules.recipes import PROTOCOLS
-from ..settings.config import RUN_OPTIONS, filled_in
+from ..settings.config import RUN_OPTIONS
+from ..settings.configure import filled_in
 from .shared import add_json, add_option
 
 if TYPE_CHECKING:
     from ..data import SplitPlan
 
-SPLIT = (
+SPLIT_OPTIONS = (
     "labels_per_class", "head_labelled", "head_unlabelled", "gamma", "gamma_unlabelled",
     "validation_per_class", "labelled_in_pool", "seed",
 )  # fmt: skip
@@ -25,7 +26,7 @@ def add_arguments(sub: ArgumentParser) -> None:
     sub.add_argument("data", metavar="NAME|DIR", help="name of a data set, or a folder")
     sub.add_argument("--download", action="store_true", help="download a named data set first")
     add_json(sub)
-    for name in ("root", "labels", "size", *SPLIT):
+    for name in ("root", "labels", "size", *SPLIT_OPTIONS):
         add_option(sub, RUN_OPTIONS[name])
 
 
@@ -53,7 +54,7 @@ def plan_of(data: str, given: dict[str, Any]) -> SplitPlan | None:
     from ..data import SplitPlan
 
     options = filled_in(given, PROTOCOLS.get(data, {}))
-    split = {name: options[name] for name in SPLIT if name in options}
+    split = {name: options[name] for name in SPLIT_OPTIONS if name in options}
     if "labelled_in_pool" in split:
         split["labelled_in_pool"] = split["labelled_in_pool"] == "yes"
     return SplitPlan(**split) if split else None

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from ..errors import UsageError, perhaps
 
-PLAIN = {  # what argparse says, in our words
+REWORDED = {  # what argparse says, in our words
     r"argument ([^:/]+)(/[^:]+)?: expected (one|at least one) argument": r"\1 needs a value",
     r"argument ([^:]+): invalid int value: (.*)": r"\1 takes a whole number, got \2",
     r"argument ([^:]+): invalid float value: (.*)": r"\1 takes a number, got \2",
@@ -70,7 +70,7 @@ class Parser(argparse.ArgumentParser):
         return UsageError(f"{word} is not an option of `{self.prog}`.{hint}")
 
     def error(self, message: str) -> NoReturn:
-        for pattern, plain in PLAIN.items():
+        for pattern, plain in REWORDED.items():
             message = re.sub(pattern, plain, message)
         raise UsageError(f"{message}. See `{self.prog} --help`.")
 

@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from ..errors import UsageError
-from ..methods import is_own
+from ..methods import is_user_code
 from ..settings.config import RUN_OPTIONS
 from ..storage.seedfolder import SeedFolder
 from .output import show_group, show_run
@@ -26,19 +26,19 @@ def add_arguments(sub: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     from ..runs.run import resume
-    from ..runs.seeds import go_on
+    from ..runs.seeds import resume_group
 
     path, *more = arguments.paths
     if arguments.extra:
-        raise not_here(arguments.extra, path, arguments.parser)
-    if arguments.method is not None and not is_own(arguments.method):
-        raise not_here(["--method", arguments.method], path, arguments.parser)
+        raise setting_is_kept(arguments.extra, path, arguments.parser)
+    if arguments.method is not None and not is_user_code(arguments.method):
+        raise setting_is_kept(["--method", arguments.method], path, arguments.parser)
     if more or SeedFolder(path).exists():
-        return show_group(go_on(arguments.paths, method=arguments.method, net=arguments.net))
+        return show_group(resume_group(arguments.paths, method=arguments.method, net=arguments.net))
     return show_run(resume(path, method=arguments.method, net=arguments.net).path)
 
 
-def not_here(words: list[str], path: Path, parser: Parser) -> UsageError:
+def setting_is_kept(words: list[str], path: Path, parser: Parser) -> UsageError:
     """A run keeps its settings; with others it is a new run, which may start from its weights."""
     if not any(option.flag == words[0].partition("=")[0] for option in RUN_OPTIONS.values()):
         return parser.not_an_option(words[0])

@@ -8,11 +8,11 @@ from typing import Any
 
 from ..settings.options import Option
 
-WHAT = {  # placeholders in the help, where the type of an option says too little
+PLACEHOLDERS = {  # placeholders in the help, where the type of an option says too little
     "data": "NAME|DIR", "root": "DIR", "labels": "FILE", "weights": "FILE", "from_": "RUN",
     "method": "NAME", "net": "NAME", "fold": "K/N", "device": "NAME",
 }  # fmt: skip
-KINDS = {int: "N", float: "X", str: "TEXT", tuple: "A,B,…"}
+KIND_PLACEHOLDERS = {int: "N", float: "X", str: "TEXT", tuple: "A,B,…"}
 
 
 def add_run(sub: argparse.ArgumentParser) -> None:
@@ -41,7 +41,7 @@ def add_option(group: Any, option: Option) -> None:
     if option.type is bool:
         group.add_argument(option.flag, action=argparse.BooleanOptionalAction, **about)
         return
-    what = WHAT.get(option.name, KINDS[option.type])
+    what = PLACEHOLDERS.get(option.name, KIND_PLACEHOLDERS[option.type])
     if option.choices:
         what = "{" + ",".join(option.choices) + "}"
     group.add_argument(option.flag, dest=option.name, metavar=what, **about)

@@ -9,20 +9,23 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
-from ..rules.choose import parse_time
+from ..rules.pace import parse_time
 from ..rules.recipes import PROTOCOLS
-from ..settings.config import RUN_OPTIONS, configure, dump
+from ..settings.config import RUN_OPTIONS
+from ..settings.config_file import dump
+from ..settings.configure import configure
 from ..settings.seeds import read_seeds
 from .output import show_group, show_run
 from .parser import Parser
 from .shared import add_option
 
-COMMON = (
+COMMON_OPTIONS = (
     "data", "root", "labels", "flips", "from_", "method", "net", "labels_per_class", "steps",
     "seed", "lr", "batch", "unlabelled", "ema", "baseline", "device", "precision",
 )  # fmt: skip
 
-OUT = ("output", "output-dir", "out-dir", "outdir", "save-dir")  # what other programs call it
+# what other programs call --out
+OTHER_NAMES_OF_OUT = ("output", "output-dir", "out-dir", "outdir", "save-dir")
 
 
 def add_arguments(sub: ArgumentParser) -> None:
@@ -43,7 +46,7 @@ def add_arguments(sub: ArgumentParser) -> None:
     common = sub.add_argument_group("common")
     rare = sub.add_argument_group("more options")
     for name, option in RUN_OPTIONS.items():
-        add_option(common if name in COMMON else rare, option)
+        add_option(common if name in COMMON_OPTIONS else rare, option)
 
 
 def run(arguments: Namespace) -> int:
@@ -62,9 +65,9 @@ def run(arguments: Namespace) -> int:
         return 0
     where = {name: getattr(arguments, name) for name in ("out", "overwrite", "config", "time")}
     if arguments.seeds is not None:
-        from ..runs.seeds import start
+        from ..runs.seeds import train_group
 
-        return show_group(start(arguments.seeds, given, **where))
+        return show_group(train_group(arguments.seeds, given, **where))
     from ..runs.run import train
 
     return show_run(train(**where, **given).path)
@@ -82,10 +85,10 @@ def given_options(arguments: Namespace) -> dict[str, Any]:
     words = iter(arguments.extra)
     for word in words:
         if not word.startswith("--"):
-            hint = hint_at(word, arguments.parser)
+            hint = hint_for(word, arguments.parser)
             raise UsageError(f"{word!r} is not an option; write options as --name value.{hint}")
         name, equals, value = word[2:].partition("=")
-        if name in OUT:
+        if name in OTHER_NAMES_OF_OUT:
             raise UsageError(f"{word} is not an option. Perhaps you meant --out (run folder).")
         if not equals:
             value = next(words, "--")
@@ -96,7 +99,7 @@ def given_options(arguments: Namespace) -> dict[str, Any]:
     return given
 
 
-def hint_at(word: str, parser: Parser) -> str:
+def hint_for(word: str, parser: Parser) -> str:
     """What was perhaps meant by a word that is no option."""
     if word in PROTOCOLS or os.path.exists(word):
         return f" Perhaps you meant --data {shlex.quote(word)}."

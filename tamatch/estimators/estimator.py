@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -23,28 +23,16 @@ from torch import nn
 from ..data import UNKNOWN
 from ..errors import DataError, UsageError
 from ..kinds import AT_LEAST_ONE
-from ..rules import choose, finetune
-from ..rules.choose import averages
-from ..settings.config import RUN_OPTIONS, Run, configure, target_follows
-from ..settings.hardware import pick_device
+from ..settings.config import Run
 from ..settings.options import Option
-from ..settings.start import start_of
+from .arrays import are_images, check_none_missing, is_unlabelled, validation_rules
 from .learners import ImageLearner, Learner, VectorLearner
+from .parameters import PARAMETERS, run_of
 
 Array = npt.NDArray[Any]
-TRAINING = (
-    "net", "weights", "size", "flips", "steps", "batch", "unlabelled", "optimizer", "lr",
-    "weight_decay", "ema", "device",
-)  # fmt: skip
-FOR_IMAGES = ("net", "weights", "size", "head", "normalise", "flips", "images")
-IN_OPTIONS = (  # of a run; the others are parameters, hide labels, or are for its folder
-    "prior", "labelled_in_pool", "warmup", "replacement", "layer_decay", "norm_momentum", "head",
-    "normalise", "images", "threads", "precision", "deterministic", "compile", "graph",
-)  # fmt: skip
-FRESH = {"net": "wrn_16_1_clean", "batch": 32, "unlabelled": 96, "optimizer": "sgd", "lr": 0.03}
 HIDDEN = Option("hidden", int, default=None, bounds=AT_LEAST_ONE)  # no option of a run
 LEARNERS: dict[str, type[Learner]] = {"images": ImageLearner, "vectors": VectorLearner}
-FITTING = threading.RLock()  # threads share torch's generator, which the draws of a fit come from
+FIT_LOCK = threading.RLock()  # threads share torch's generator, which the draws of a fit come from
 
 
 class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -131,7 +119,7 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Learn from all rows of X and from those labels in y that are not -1."""
         images = are_images(X)
         check_none_missing(y)
-        X, y = validate_data(self, X, y, **_accepted(images))
+        X, y = validate_data(self, X, y, **validation_rules(images))
         known = ~is_unlabelled(y)
         check_classification_targets(y[known])
         classes, codes = np.unique(y[known], return_inverse=True)
@@ -143,7 +131,7 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         labels = np.full(len(y), UNKNOWN)
         labels[known] = codes
         names = tuple(str(c) for c in classes)
-        with FITTING, _errors_of_values(), torch.random.fork_rng(devices=[]):
+        with FIT_LOCK, _as_value_errors(), torch.random.fork_rng(devices=[]):
             run = self._run(min(X.shape[1:3]) if images else None, int(known.sum()))
             self.learner_, self.history_ = (
                 ImageLearner.learn(run, X, labels, names, self.net)
@@ -160,8 +148,8 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if images != isinstance(self.learner_, ImageLearner):
             kinds = ("images", "vectors") if images else ("vectors", "images")
             raise ValueError("X contains {}, but this classifier was fitted on {}.".format(*kinds))
-        X = validate_data(self, X, reset=False, **_accepted(images))
-        with _errors_of_values():
+        X = validate_data(self, X, reset=False, **validation_rules(images))
+        with _as_value_errors():
             return self.learner_.probabilities(X)
 
     def predict(self, X: Any) -> Array:
@@ -183,26 +171,12 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _run(self, side: int | None, labelled: int) -> Run:
         """What to train, on so many labels and on images of this side; None if X are vectors."""
         method, options = self._method()
-        check_options(options)
         seed = self.random_state
         if not isinstance(seed, Integral):
             seed = check_random_state(seed).randint(2**31 - 1)
-        given = {name: getattr(self, name) for name in TRAINING if getattr(self, name) is not None}
-        # a compiled net pays off after minutes only
-        fixed = {"data": "arrays", "compile": False, "baseline": "none"}
-        values = {**fixed, "method": method, "seed": int(seed), **given, **options}
-        for name in FOR_IMAGES if side is None else ():
-            if name in values:
-                raise UsageError(
-                    f"{name}=… is for images, but X contains rows of numbers. Leave it out."
-                )
-        if side is None or self.weights is None:
-            chosen = FRESH
-        else:
-            chosen = pretrained(configure(values), values, side, labelled)
-        run = configure(values, chosen=chosen)
-        target = choose.target_momentum(run.steps).settings if target_follows(run) else {}
-        return configure(values, chosen={**averages(run.steps), **target, **chosen})
+        given = {name: getattr(self, name) for name in PARAMETERS}
+        given = {name: value for name, value in given.items() if value is not None}
+        return run_of({"method": method, "seed": int(seed), **given}, options, side, labelled)
 
     def __getstate__(self) -> dict[str, Any]:
         """Plain values and, for the weights, the bytes of a safetensors file."""
@@ -270,59 +244,8 @@ class TaMatchClassifier(SSLClassifier):
         return "tamatch", {"tau": self.tau, "target": self.target, **(self.options or {})}
 
 
-def pretrained(run: Run, given: dict[str, Any], side: int, labelled: int) -> dict[str, Any]:
-    """What suits a start from weights, as for a run on a folder."""
-    gpu = pick_device(run.device).type == "cuda"
-    start = start_of(run, given, side, arrays=True, gpu=gpu)
-    batch = choose.batch(labelled, gpu=gpu)
-    pool = choose.pool_batch(given.get("batch", batch.settings["batch"]), gpu=gpu)
-    warm = {"warmup": finetune.warmup(run.steps)} if "lr" in start.settings else {}
-    return {**(start | batch | pool).settings, **warm}
-
-
-def check_options(options: dict[str, Any]) -> None:
-    """Those of a run must not contradict the parameters, or hide labels that were given."""
-    for name in options:
-        if name == "from" or (name in RUN_OPTIONS and name not in IN_OPTIONS):
-            hint = f" Pass {name} as a parameter of the classifier." if name in TRAINING else ""
-            raise UsageError(
-                f"options does not take {name}: it takes the options of the method and "
-                f"{', '.join(IN_OPTIONS)}.{hint}"
-            )
-
-
-def check_none_missing(y: Any) -> None:
-    """Refuse other signs of a missing label: NumPy makes a class of NaN in a list of names."""
-    mixed = isinstance(y, list | tuple) or getattr(y, "dtype", None) == np.dtype(object)
-    for label in y if mixed else ():
-        if label is None or (isinstance(label, Real) and label != label):
-            raise ValueError(f"y contains {label}. Unlabelled rows have -1, or the text '-1'.")
-
-
-def is_unlabelled(y: Array) -> npt.NDArray[np.bool_]:
-    """Where y is -1; among names also as text, which NumPy makes of it in a list of names."""
-    if y.dtype == object:
-        marks = (UNKNOWN, str(UNKNOWN))
-        return np.array([isinstance(v, Real | str) and v in marks for v in y], bool)
-    mark = str(UNKNOWN) if y.dtype.kind == "U" else UNKNOWN
-    return np.asarray(y == mark, bool) if y.dtype.kind in "iufU" else np.zeros(len(y), bool)
-
-
-def are_images(X: Any) -> bool:
-    """Whether X has more than the two axes of a table."""
-    axes: int = X.ndim if hasattr(X, "ndim") else np.asarray(X).ndim
-    return axes > 2
-
-
-def _accepted(images: bool) -> dict[str, Any]:
-    """How scikit-learn shall check X."""
-    if images:
-        return {"dtype": None, "ensure_2d": False, "allow_nd": True}
-    return {"dtype": np.float64}
-
-
 @contextmanager
-def _errors_of_values() -> Iterator[None]:
+def _as_value_errors() -> Iterator[None]:
     """What a user of scikit-learn expects where a parameter or an array cannot be used."""
     try:
         yield

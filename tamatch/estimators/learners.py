@@ -20,11 +20,12 @@ from ..data import UNKNOWN, make_split
 from ..data.arrays import from_arrays
 from ..data.dataset import Indices
 from ..errors import NumericError
-from ..runs.build import engine_of, normalised, split_plan
+from ..runs.build import engine_of
+from ..runs.inputs import normalised, split_plan
 from ..runs.model import Facts, Model
 from ..settings.config import Run
 from ..step.engine import Engine
-from ..step.guard import ALLOWED
+from ..step.guard import ALLOWED_BAD_STEPS
 from ..step.source import OnHost
 from .vectors import MLP, data_of, vector_engine
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 ItsNet = TypeVar("ItsNet", bound=nn.Module)
 History = list[dict[str, Any]]
 State = dict[str, Any]  # numbers, names and bytes
-LINES = 20  # of the history
+HISTORY_LINES = 20
 
 
 class Learner(Protocol):
@@ -68,8 +69,8 @@ class ImageLearner:
         data = normalised(replace(numbered, classes=classes), run)
         engine = engine_of(run, data, make_split(data, split_plan(run)))
         history = train(engine)
-        facts = Facts(nets.title(run.net), data.classes, data.size, data.mean, data.std)
-        return cls(Model(facts, final_net(engine)), run.net if net is None else net), history
+        model = Model(Facts.of(run.net, data), final_net(engine))
+        return cls(model, run.net if net is None else net), history
 
     def probabilities(self, samples: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         unknown = np.full(len(samples), UNKNOWN)
@@ -139,12 +140,12 @@ class VectorLearner:
 def train(engine: Engine) -> History:
     """All steps of an engine, and what was logged on the way."""
     history: History = []
-    every = max(1, engine.pace.steps // LINES)
+    every = max(1, engine.pace.steps // HISTORY_LINES)
     with engine.running():
         while engine.done < engine.pace.steps:
             engine.advance()
             if engine.done % every == 0 or engine.done == engine.pace.steps:
-                if (bad := int(engine.guard.count)) > ALLOWED:
+                if (bad := int(engine.guard.count)) > ALLOWED_BAD_STEPS:
                     raise NumericError(
                         f"{bad} steps gave non-finite values near step {engine.done}. The "
                         "learning rate is probably too high: try a smaller lr."

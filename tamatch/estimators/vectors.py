@@ -17,10 +17,10 @@ from ..augment import Augment, uniform
 from ..data import UNKNOWN, DataSet, Split
 from ..data.dataset import Indices
 from ..nets.base import Net
-from ..runs.build import SEEDS, assembled, draw_of, machine_of, method_of, ready, seeded, task_of
+from ..runs import build
 from ..settings.config import Run
 from ..step.engine import Engine
-from ..step.sampler import keyed
+from ..step.sampler import stream_key
 from ..step.source import Draw, Source
 from ..types import Out
 
@@ -113,10 +113,10 @@ def data_of(labels: Indices, classes: tuple[str, ...]) -> DataSet:
 
 def vector_engine(run: Run, rows: Rows, data: DataSet, split: Split, hidden: int) -> Engine:
     """An engine at step 0 that trains an `MLP` on standardised rows."""
-    device, autocast = machine_of(run)
-    with seeded(run):
+    device, autocast = build.machine_of(run)
+    with build.seeded(run):
         net = MLP(rows.shape[1], hidden, len(data.classes))
-        method = method_of(run, net, task_of(run, data, split), device)
-    source = VectorSource(rows, data, split, draw_of(run, method), device)
-    views = cast(Augment, Jitter(keyed(run.seed, SEEDS["views"])))
-    return ready(run, assembled(run, method, source, views, autocast))
+        method = build.method_of(run, net, build.task_of(run, data, split), device)
+    source = VectorSource(rows, data, split, build.draw_of(run, method), device)
+    views = cast(Augment, Jitter(stream_key(run.seed, build.SEEDS["views"])))
+    return build.try_and_accelerate(run, build.assemble(run, method, source, views, autocast))

@@ -16,7 +16,7 @@ Floats = npt.NDArray[np.floating[Any]]
 Labels = npt.NDArray[np.integer[Any]]
 
 BINS = 10  # of the reliability curve
-FEWEST = 50  # images to fit a temperature on; with fewer it does more harm than good
+FEWEST_TO_FIT = 50  # images to fit a temperature on; with fewer it does more harm than good
 FOLDS = 5  # where the same images must serve for fitting and for measuring
 HOTTEST = 20.0  # temperatures are sought in [1/20, 20]
 TINY = 1e-30  # instead of a probability that has underflowed
@@ -97,8 +97,8 @@ def uncalibrated(p: Floats, labels: Labels, reason: str, fitted_on: int = 0) -> 
 
 def why_no_temperature(p: Floats, labels: Labels) -> str:
     """What keeps a temperature from being fitted on these images; empty if nothing does."""
-    if len(labels) < FEWEST:
-        return f"{len(labels)} validation images are fewer than the {FEWEST} required"
+    if len(labels) < FEWEST_TO_FIT:
+        return f"{len(labels)} validation images are fewer than the {FEWEST_TO_FIT} required"
     if (p.argmax(-1) == labels).all():
         return "no validation image is wrong, so nothing limits the confidence"
     return ""

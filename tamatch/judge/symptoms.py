@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from .two_sample import TwoSampleTest
 
 PATIENCE = 2000  # steps after the warm-up before anybody worries; a quarter of a shorter run
-HARDLY = 0.01  # share of the unlabelled images below which they count as not used
-EXPECTED = 10  # images of a class there should have been before its absence means something
-LISTED = 5  # class names in a sentence
+UNUSED_BELOW = 0.01  # share of the unlabelled images below which they count as not used
+EXPECTED_IMAGES = 10  # of a class, before its absence means something
+LISTED_CLASSES = 5  # class names in a sentence
 
 SHIFT = "labelled and unlabelled images look different"  # the name of a rule
 
@@ -47,7 +47,7 @@ class Reached:
 
 def unused(used: float, step: int, ask: Callable[[], Reached]) -> Symptom | None:
     """Hardly any unlabelled image is accepted; only then the pool is asked why."""
-    if used >= HARDLY:
+    if used >= UNUSED_BELOW:
         return None
     reached = ask()
     bar, lower = "is confident enough", ""
@@ -80,12 +80,12 @@ def never_predicted(
     missing = [
         name
         for name, share, expected in zip(names, predicted, likely, strict=True)
-        if share == 0 and expected >= EXPECTED
+        if share == 0 and expected >= EXPECTED_IMAGES
     ]
     if not missing:
         return None
-    listed = ", ".join(f'"{name}"' for name in missing[:LISTED])
-    more = f" and {len(missing) - LISTED} more" if len(missing) > LISTED else ""
+    listed = ", ".join(f'"{name}"' for name in missing[:LISTED_CLASSES])
+    more = f" and {len(missing) - LISTED_CLASSES} more" if len(missing) > LISTED_CLASSES else ""
     plural = len(missing) > 1
     other = "" if method.startswith("tamatch") else "; --method tamatch keeps weak classes alive"
     return Symptom(

@@ -12,11 +12,11 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 Pixels = npt.NDArray[np.uint8]
 
-MOST = 500  # images of a set that are looked at
-FEWEST = 10  # with fewer nothing is said
+MOST_IMAGES = 500  # of a set that are looked at
+FEWEST_IMAGES = 10  # with fewer nothing is said
 FOLDS = 5
 CLEAR = 0.8  # AUC from which two sets are said to differ, if there are enough images
-ERRORS = 5.0  # standard errors that the AUC must lie above 1/2 as well
+STANDARD_ERRORS = 5.0  # by which the AUC must lie above 1/2 as well
 PERFECT = 0.98  # this is enough however few they are
 SHRINK = 0.3  # of the covariance towards its diagonal: few images, many statistics
 CHUNK = 64  # images in memory as floats at once
@@ -47,7 +47,7 @@ class TwoSampleTest:
 
 def two_sample_test(first: Pixels, second: Pixels) -> TwoSampleTest | None:
     """Compare images (N, H, W, 3); None where one of the sets is too small to tell."""
-    if min(len(first), len(second)) < FEWEST:
+    if min(len(first), len(second)) < FEWEST_IMAGES:
         return None
     a, b = statistics(first[spread(len(first))]), statistics(second[spread(len(second))])
     both = np.concatenate([a, b])
@@ -56,14 +56,14 @@ def two_sample_test(first: Pixels, second: Pixels) -> TwoSampleTest | None:
     a, b = a / divisor, b / divisor
     most = int(np.abs(a.mean(0) - b.mean(0)).argmax())
     error = math.sqrt((len(a) + len(b) + 1) / (12 * len(a) * len(b)))  # of an AUC without cause
-    limit = min(max(CLEAR, 0.5 + ERRORS * error), PERFECT)
+    limit = min(max(CLEAR, 0.5 + STANDARD_ERRORS * error), PERFECT)
     means = (float(a[:, most].mean() * scale[most]), float(b[:, most].mean() * scale[most]))
     return TwoSampleTest(crossed_auc(a, b), limit, NAMES[most], means)
 
 
 def spread(count: int) -> npt.NDArray[np.int64]:
     """At most `MOST` positions, evenly over all."""
-    return np.unique(np.linspace(0, count - 1, min(count, MOST)).round().astype(np.int64))
+    return np.unique(np.linspace(0, count - 1, min(count, MOST_IMAGES)).round().astype(np.int64))
 
 
 def statistics(images: Pixels) -> Floats:

@@ -28,7 +28,7 @@ def tracking(norms: Sequence[_BatchNorm], tracked: Sequence[bool]) -> Iterator[N
 
 
 @contextmanager
-def unmoved(module: nn.Module, *, weights: bool = False) -> Iterator[None]:
+def restoring(module: nn.Module, *, weights: bool = False) -> Iterator[None]:
     """Restore the module's buffers (BatchNorm's statistics) afterwards, and with `weights` also its
     parameters.
     """

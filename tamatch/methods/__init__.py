@@ -111,21 +111,21 @@ def entry(name: str) -> MethodEntry:
     """The row of a method, or an error that names the near miss."""
     if name in METHODS:
         return METHODS[name]
-    if is_own(name):
+    if is_user_code(name):
         return MethodEntry(name.rpartition(":")[2], name, "a method of your own")
     hint = perhaps(name, METHODS) or " `tamatch methods` lists them."
     raise UsageError(f"--method {name} is not a method.{hint}")
 
 
-def is_own(name: str) -> bool:
+def is_user_code(name: str) -> bool:
     """Whether a method is code of the user's own, by its name."""
-    return name.rpartition(":")[0].endswith(".py") or name.startswith(usercode.HANDED)
+    return name.rpartition(":")[0].endswith(".py") or usercode.is_object(name)
 
 
 def get(name: str) -> type[Method]:
     """The class behind a name, or behind FILE.py:CLASS."""
     if name not in METHODS:
-        return own_class(name)
+        return user_class(name)
     module, _, cls = entry(name).path.partition(":")
     found: type[Method] = getattr(import_module(f"{__name__}.{module}"), cls)
     return found
@@ -140,34 +140,34 @@ def register(method: AnyMethod) -> str:
     if not (isinstance(method, type) and issubclass(method, Method)):
         raise UsageError(
             "method takes a name, FILE.py:CLASS, or a subclass of tamatch.Method; got "
-            f"{usercode.called(method)}."
+            f"{usercode.display_name(method)}."
         )
     name = usercode.name_of(method)
     CUSTOM[name] = method
     return name
 
 
-def stand_in(name: str, method: AnyMethod | None) -> None:
+def register_as(name: str, method: AnyMethod | None) -> None:
     """Let the user's class be the one that a run knows by this name, if one is given."""
     if method is None or method == name:
         return
-    if not is_own(name):
+    if not is_user_code(name):
         raise UsageError(
             f"--method works only for runs with your own method; this one uses {name}."
         )
-    if isinstance(method, str) and not is_own(method):
+    if isinstance(method, str) and not is_user_code(method):
         raise UsageError(f"--method {method}: this run uses your own method; give FILE.py:CLASS.")
-    CUSTOM[name] = own_class(register(method))
+    CUSTOM[name] = user_class(register(method))
 
 
-def own_class(name: str) -> type[Method]:
+def user_class(name: str) -> type[Method]:
     """The user's class of this name; that of a file is imported."""
     from .base import Method
 
     entry(name)
     if name in CUSTOM:
         return CUSTOM[name]
-    if name.startswith(usercode.HANDED):
+    if usercode.is_object(name):
         raise UsageError(
             f"the method {name} was passed as a Python class, which is not available here. Pass "
             "the class again, or use --method FILE.py:CLASS."

@@ -59,9 +59,9 @@ class Method(nn.Module):
         theirs the way back; in a captured step that pass runs beside the others'.
         """
         if constant is not None and getattr(self.net, "independent", False):
-            looked_at = images[constant]
-            with branch_of(looked_at) as beside:
-                seen = beside(torch.no_grad()(lambda: Out(*self.net(looked_at))))
+            view = images[constant]
+            with branch_of(view) as beside:
+                seen = beside(torch.no_grad()(lambda: Out(*self.net(view))))
                 outs = self.predict(*images[:constant], *images[constant + 1 :])
             return *outs[:constant], seen, *outs[constant:]
         sizes = [len(x) for x in images]
@@ -115,19 +115,19 @@ def frozen_weights(net: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def looked_at(images: Tensor, *nets: nn.Module) -> Iterator[Branch]:
-    """For predictions of these nets that are only looked at, such as guesses: no gradient goes
-    through them, and no statistics move. What is given to the function that this gives runs beside
-    what else is done in here, in a captured step.
+def constant_branch(images: Tensor, *nets: nn.Module) -> Iterator[Branch]:
+    """For predictions that serve as constants, such as guesses: no gradient goes through them, and
+    the statistics of these nets stay as they are. In a captured step, work that is given to the
+    yielded function runs in parallel with what else is done in here.
     """
     with branch_of(images) as beside:
 
-        def aside(look: Callable[[], Result]) -> Result:
-            def quietly() -> Result:
+        def aside(predict: Callable[[], Result]) -> Result:
+            def without_traces() -> Result:
                 with torch.no_grad(), frozen_norm(*nets):
-                    return look()
+                    return predict()
 
-            return beside(quietly)
+            return beside(without_traces)
 
         yield aside
 

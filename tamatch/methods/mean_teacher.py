@@ -8,7 +8,7 @@ from ..errors import UsageError
 from ..kinds import Inherited, LambdaU, Rampup, WeightMomentum
 from ..losses import each_ce, each_mse, ramp
 from ..types import Batch, Loss, Task, Views
-from .base import Method, frozen_norm, looked_at
+from .base import Method, constant_branch, frozen_norm
 
 
 class MeanTeacher(Method):
@@ -38,7 +38,7 @@ class MeanTeacher(Method):
     def forward(self, batch: Batch) -> Loss:
         (x,) = self.predict(*batch.x)
         teacher, first, second = self.final, *batch.u
-        with frozen_norm(self.net), looked_at(first, teacher) as aside:
+        with frozen_norm(self.net), constant_branch(first, teacher) as aside:
             q = aside(lambda: teacher(first).logits.softmax(-1))
             p = q if self.parity == "usb" else self.net(second).logits.softmax(-1)
         sup = each_ce(x.logits, batch.y).mean()

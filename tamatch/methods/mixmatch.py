@@ -7,7 +7,7 @@ from torch import nn
 from ..kinds import Alpha, Inherited, LambdaU, Rampup, Temperature
 from ..losses import each_ce, each_mse, one_hot, ramp, sharpen
 from ..types import Batch, Loss, Task, Views
-from .base import Method, looked_at
+from .base import Method, constant_branch
 from .mixing import mixed_logits
 
 
@@ -36,7 +36,7 @@ class MixMatch(Method):
         self.alpha, self.temperature = alpha, temperature
 
     def forward(self, batch: Batch) -> Loss:
-        with looked_at(batch.u[0], self.net) as aside:
+        with constant_branch(batch.u[0], self.net) as aside:
             p_1, p_2 = aside(lambda: [self.net(view).logits.softmax(-1) for view in batch.u])
             logits, mix = mixed_logits(self.net, [*batch.x, *batch.u], self.alpha)
         q = sharpen((p_1 + p_2) / 2, self.temperature)

@@ -7,7 +7,7 @@ from torch import nn
 from ..kinds import Inherited, LambdaU, Rampup
 from ..losses import each_ce, each_mse, ramp
 from ..types import Batch, Loss, Task, Views
-from .base import Method, frozen_norm, looked_at
+from .base import Method, constant_branch, frozen_norm
 
 
 class PiModel(Method):
@@ -34,7 +34,7 @@ class PiModel(Method):
     def forward(self, batch: Batch) -> Loss:
         (x,) = self.predict(*batch.x)
         first, second = batch.u
-        with frozen_norm(self.net), looked_at(first, self.net) as aside:
+        with frozen_norm(self.net), constant_branch(first, self.net) as aside:
             q = aside(lambda: self.net(first).logits.softmax(-1))
             p = self.net(second).logits.softmax(-1)
         sup = each_ce(x.logits, batch.y).mean()

@@ -21,7 +21,7 @@ from ..kinds import (
 from ..losses import each_ce, one_hot, ramp, sharpen
 from ..stats import Status
 from ..types import Batch, Loss, Task, Views
-from .base import Method, frozen_norm, looked_at
+from .base import Method, constant_branch, frozen_norm
 from .mixing import mixed_logits
 
 
@@ -66,7 +66,7 @@ class ReMixMatch(Method):
 
     def forward(self, batch: Batch) -> Loss:
         weak, strong, other = batch.u
-        with looked_at(weak, self.net) as aside:
+        with constant_branch(weak, self.net) as aside:
             q = aside(lambda: self.guess(weak))
             turn = dist.mine(turn_draw(dist.world() * len(strong), strong.device))
             with frozen_norm(self.net):

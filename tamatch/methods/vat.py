@@ -12,7 +12,7 @@ from ..kinds import EntropyWeight, Epsilon, Inherited, LambdaU, Rampup, Xi
 from ..losses import each_ce, entropy, ramp
 from ..machine.precision import full_precision
 from ..types import Batch, Loss, Task, Views
-from .base import Method, frozen_norm, frozen_weights, gradient_of, looked_at
+from .base import Method, constant_branch, frozen_norm, frozen_weights, gradient_of
 
 
 def direction_draw(images: Tensor) -> Tensor:
@@ -56,7 +56,7 @@ class VAT(Method):
 
     def forward(self, batch: Batch) -> Loss:
         (images,) = batch.u
-        with looked_at(images, self.net) as aside:
+        with constant_branch(images, self.net) as aside:
             exact = aside(lambda: self.unrounded(images))
             (x,) = self.predict(*batch.x)
             with frozen_norm(self.net):

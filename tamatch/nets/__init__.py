@@ -98,7 +98,7 @@ def is_timm(name: str) -> bool:
     return find(name).build == TIMM
 
 
-def made_for(name: str) -> int | None:
+def size_in_name(name: str) -> int | None:
     """The side of the images that a transformer's name tells; other nets take any."""
     return int(name.rpartition("_")[2]) if is_transformer(name) else None
 
@@ -109,7 +109,7 @@ def build(name: str, classes: int, size: int) -> Net:
     return cast("Net", getattr(importlib.import_module(module), function)(name, classes, size))
 
 
-def is_own(name: str) -> bool:
+def is_user_code(name: str) -> bool:
     """Whether a net is code of the user's own, which no file that comes with it may name."""
     return name not in NETS and any(
         entry.build == OWN and re.fullmatch(pattern, name) for pattern, entry in FAMILIES.values()
@@ -118,7 +118,7 @@ def is_own(name: str) -> bool:
 
 def title(name: str) -> str:
     """The name without the folder that a file lies in, to be passed on with a model."""
-    return Path(name).name if is_own(name) else name
+    return Path(name).name if is_user_code(name) else name
 
 
 def register(net: AnyNet) -> str:
@@ -130,20 +130,20 @@ def register(net: AnyNet) -> str:
     return user_net_source.register(net)
 
 
-def stand_in(name: str, net: AnyNet | None) -> None:
+def register_as(name: str, net: AnyNet | None) -> None:
     """From now on, build this net of the user's, if one is given, where a run asks for the name."""
     if net is not None and net != name:
         from . import user_net_source
 
-        user_net_source.stand_in(name, net)
+        user_net_source.register_as(name, net)
 
 
-def of_model(name: str, net: AnyNet | None, place: Path) -> str:
+def net_of_model(name: str, net: AnyNet | None, place: Path) -> str:
     """The net to build for a saved model, which says that it is one of this name.
 
     Code of the user's own is never taken from what the model says: it must be given.
     """
-    if not is_own(name):
+    if not is_user_code(name):
         if net is None or net == name:
             return name
         raise UsageError(f"--net works only for models with your own net; {place} uses {name}.")

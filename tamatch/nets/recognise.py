@@ -22,7 +22,7 @@ ADVICE = (
     "Specify the net: --net NAME (`tamatch nets` lists them; timm/NAME is any net of the timm "
     "package), or --net FILE.py:NAME for your own."
 )
-OTHER = re.compile(r"(blocks|patch_embed|norm_pre|stages)\.|(reg|dist)_token")  # parts of a body
+BODY_PART = re.compile(r"(blocks|patch_embed|norm_pre|stages)\.|(reg|dist)_token")
 MAY_LACK = re.compile(r"head\.|stem\.bias$|.*\.num_batches_tracked$")
 SHOWN = 4  # tensors of a file that is not recognised
 
@@ -64,7 +64,8 @@ def recognise(path: Path) -> Recognised:
     elif "stages.0.0.conv1.weight" in shapes:
         found = residual({plain_name(k): v for k, v in tensors.items()})
     else:
-        raise UsageError(f"{path}: the weights match no built-in net: {some(tensors)}. {ADVICE}")
+        seen = tensors_in_words(tensors)
+        raise UsageError(f"{path}: the weights match no built-in net: {seen}. {ADVICE}")
     check(found, tensors, path)
     return found
 
@@ -102,7 +103,7 @@ def check(found: Recognised, tensors: Mapping[str, Tensor], path: Path) -> None:
         net = build(found.net, 1, found.size)
     _, report = fit(net, tensors, path)
     missing = [name for name in report.missing if MAY_LACK.match(name) is None]
-    extra = [name for name in report.extra if OTHER.match(name)]
+    extra = [name for name in report.extra if BODY_PART.match(name)]
     wrong = {"of other shapes": list(report.misfits), "missing": missing, "left over": extra}
     if any(wrong.values()):
         said = "; ".join(f"{what}: {', '.join(v[:SHOWN])}" for what, v in wrong.items() if v)
@@ -116,7 +117,7 @@ def blocks_in(names: Mapping[str, object], part: str) -> int:
     return len({match[1] for match in found if match})
 
 
-def some(tensors: Mapping[str, Tensor]) -> str:
+def tensors_in_words(tensors: Mapping[str, Tensor]) -> str:
     """How many tensors there are, and the first of them."""
     first = [f"{k} {'×'.join(map(str, v.shape)) or '1'}" for k, v in list(tensors.items())[:SHOWN]]
     more = ", …" if len(tensors) > SHOWN else ""

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.checkpoint import checkpoint
 
-from ..machine.tracking import norms_of, tracking, unmoved
+from ..machine.tracking import norms_of, restoring, tracking
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ class Recomputing(nn.Module):
 
     @contextmanager
     def _again(self, norms: list[_BatchNorm], tracked: list[bool]) -> Iterator[None]:
-        with unmoved(self), tracking(norms, tracked):
+        with restoring(self), tracking(norms, tracked):
             yield
 
 

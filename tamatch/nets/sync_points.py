@@ -30,7 +30,9 @@ class SyncDetector(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self.place is None and (
             packet in SYNCHRONISING or (packet is aten.index and masked(args[1]))
         ):
-            self.place = usercode.innermost(traceback.extract_stack()) or "in a layer of its own"
+            self.place = (
+                usercode.innermost_user_line(traceback.extract_stack()) or "in a layer of its own"
+            )
         return func(*args, **(kwargs or {}))
 
 

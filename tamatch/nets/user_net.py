@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from .. import dist
 from ..machine.precision import without_autocast
-from ..machine.tracking import unmoved
+from ..machine.tracking import restoring
 from ..types import Out
 from ..usercode import blaming
 from . import title
@@ -61,11 +61,11 @@ def as_out(found: Tensor | Out, model: nn.Module, head_name: str | None) -> Out:
     if isinstance(found, Out):
         return found
     logits = found if found.dtype.itemsize > 2 else found.float()
-    features = logits if head_name is None else taken(model, head_name)
+    features = logits if head_name is None else take_features(model, head_name)
     return Out(logits, features, features)
 
 
-def taken(model: nn.Module, head_name: str) -> Tensor:
+def take_features(model: nn.Module, head_name: str) -> Tensor:
     """The features of the pass that has just been made."""
     head = model.get_submodule(head_name)
     assert isinstance(head, Head) and head.seen is not None
@@ -79,5 +79,5 @@ def dry_run_net(net: Net, name: str, size: int, device: torch.device) -> None:
     images = torch.zeros(2, 3, size, size, device=device)
     blamed = blaming(f"--net {title(name)}", f"a pass of 2 images on {device}")
     draws = torch.random.fork_rng([device] if device.type == "cuda" else [])
-    with blamed, draws, unmoved(net), dist.apart():
+    with blamed, draws, restoring(net), dist.acting_alone():
         net(images)

@@ -58,7 +58,7 @@ def checked_net(model: nn.Module, what: str, classes: int, size: int) -> Net:
         return model
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         sync_point = first_sync(trial, images)
-        channels_last = bears_channels_last(trial, images)
+        channels_last = accepts_channels_last(trial, images)
     return UserNet(model, head_name, shown, channels_last=channels_last, sync_point=sync_point)
 
 
@@ -88,7 +88,7 @@ def last_linear(calls: list[tuple[str, Tensor]], found: Tensor | Out) -> str | N
     return next((n for n, output in rows if output is found), rows[-1][0] if rows else None)
 
 
-def bears_channels_last(trial: nn.Module, images: Tensor) -> bool:
+def accepts_channels_last(trial: nn.Module, images: Tensor) -> bool:
     """Whether it works in the order that is fastest on a GPU; `view` after a convolution does not.
 
     The module is lost for other use.

@@ -12,7 +12,7 @@ from torch import nn
 from .. import usercode
 from ..errors import UsageError
 from ..usercode import blaming
-from . import is_own, title
+from . import is_user_code, title
 from .base import Net
 from .user_net_check import checked_net
 
@@ -35,11 +35,11 @@ def register(net: Any) -> str:
     return name
 
 
-def stand_in(name: str, net: Any) -> None:
+def register_as(name: str, net: Any) -> None:
     """From now on `net` is what is meant by the name that a run has for its net."""
-    if not is_own(name):
+    if not is_user_code(name):
         raise UsageError(f"--net works only for runs with your own net; this one uses {name}.")
-    if isinstance(net, str) and not is_own(net):
+    if isinstance(net, str) and not is_user_code(net):
         raise UsageError(f"--net {net}: this run uses your own net; give FILE.py:NAME.")
     CUSTOM[name] = source(net) if isinstance(net, str) else CUSTOM[register(net)]
 

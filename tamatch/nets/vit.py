@@ -117,12 +117,12 @@ class Block(Recomputing):
     def forward(self, x: Tensor, first: int | None = None) -> Tensor:
         """Map (N, tokens, width) to the same, or to the `first` so many tokens alone."""
         x = x[:, :first] + self._maybe_drop(self.keep_or_recompute(self._attend, x, first))
-        return x + self._maybe_drop(self.keep_or_recompute(self._think, x))
+        return x + self._maybe_drop(self.keep_or_recompute(self._feed_forward, x))
 
     def _attend(self, x: Tensor, first: int | None) -> Tensor:
         return cast(Tensor, self.attn(self.norm1(x), first))
 
-    def _think(self, x: Tensor) -> Tensor:
+    def _feed_forward(self, x: Tensor) -> Tensor:
         return cast(Tensor, self.mlp(self.norm2(x)))
 
     def _maybe_drop(self, branch: Tensor) -> Tensor:

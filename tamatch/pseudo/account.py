@@ -16,20 +16,20 @@ from .weigh import ByClass, Product
 Kind = TypeVar("Kind", bound=nn.Module)
 
 
-def inside(method: nn.Module, kind: type[Kind]) -> Kind | None:
+def find_module(method: nn.Module, kind: type[Kind]) -> Kind | None:
     """The first module of a kind in a method."""
     return next((m for m in method.modules() if isinstance(m, kind)), None)
 
 
 def accepted(method: nn.Module) -> Tensor | None:
     """How often each image of the pool was accepted; None where the method has no such rule."""
-    tally = inside(method, Tally)
+    tally = find_module(method, Tally)
     return None if tally is None else tally.count
 
 
 def generated(method: nn.Module, p: Tensor) -> Tensor:
     """What the method's labels would be made of: p after generation, or p where it has none."""
-    labeler, status = inside(method, PseudoLabeler), inside(method, Status)
+    labeler, status = find_module(method, PseudoLabeler), find_module(method, Status)
     if labeler is not None:
         return labeler.generate(_guess(p, labeler.status))
     return p if status is None else rescale(_guess(p, status))
@@ -37,7 +37,7 @@ def generated(method: nn.Module, p: Tensor) -> Tensor:
 
 def threshold(method: nn.Module) -> float | None:
     """The fixed τ, where there is one."""
-    labeler = inside(method, PseudoLabeler)
+    labeler = find_module(method, PseudoLabeler)
     tau = getattr(method if labeler is None else labeler.select, "tau", None)
     return tau if isinstance(tau, float) else None
 
@@ -48,7 +48,7 @@ def class_shares(method: nn.Module) -> dict[str, list[float] | None]:
     `factors` is r = p_target/p_model where predictions are rescaled by it, `weights` what a
     pseudo-label of each class counts where that depends on the class; None: not done.
     """
-    status, labeler = inside(method, Status), inside(method, PseudoLabeler)
+    status, labeler = find_module(method, Status), find_module(method, PseudoLabeler)
     if status is None:
         return dict.fromkeys(("p_model", "p_target", "factors", "weights"))
     rescales = labeler is None or labeler.generate is rescale

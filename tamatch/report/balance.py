@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from ..rules.choose import UNEQUAL
+from ..rules.choose import UNEQUAL_FACTOR
 from .bias import Bias, biases, kl_curve, share_curve
 from .classtables import ClassRow, bias_columns, bias_rows, gap_limit
 from .curve import Line
@@ -98,7 +98,7 @@ def _caution(target: Sequence[float], labelled: Sequence[float]) -> str:
     """Equal shares of classes that have very unequal numbers of labels may be nobody's choice."""
     uniform = bool(target) and math.isclose(min(target), max(target), rel_tol=1e-3)
     fewest = min(labelled, default=0)
-    if not uniform or fewest <= 0 or max(labelled) <= UNEQUAL * fewest:
+    if not uniform or fewest <= 0 or max(labelled) <= UNEQUAL_FACTOR * fewest:
         return ""
     return (
         "The target is uniform, but the labels are not: the most frequent class has "

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import UsageError
-from ..storage.folder import what_to_name
+from ..storage.folder import folder_advice
 from ..storage.untrusted import parse_json
 from .metrics import Metrics, read_metrics
 from .trust import Trust, trust_of
@@ -51,7 +51,7 @@ def read_folder(path: Path) -> RunFiles:
     if not _is_run(path):
         raise UsageError(
             f"{path} is not a run folder: it contains none of {', '.join(_EXPECTED)}. "
-            f"{what_to_name(path)}"
+            f"{folder_advice(path)}"
         )
     inner = path / "baseline"
     return _read(path, _read(inner, None) if _is_run(inner) else None)

@@ -14,7 +14,7 @@ from ..data import DATASETS
 from ..data.checktext import counted
 from ..errors import DataError, UsageError
 from ..runs.progress import counting
-from ..runs.run import stored_config
+from ..runs.record import stored_config
 from ..settings.config import Run
 from ..storage.folder import RunFolder
 from .pictures import Pictures

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 
-from .choose import SIZES, Chosen, one
+from .choose import SIZES, Chosen, choice
 
 CPU_SIZE, GPU_SIZE = 128, 256  # pixels, at most, of a net whose patches cannot be made smaller
 CPU_GRID = 8  # patches in a row: a step takes as long as there are patches
 LR, LAYER_DECAY = 1e-3, 0.65  # of the head, and from each layer to the one below
-WARM = 0.1  # of the steps
+WARMUP_SHARE = 0.1
 NORMALISE = "half"  # as Google's and most of timm's transformers are trained
 COLOURS = {"half": "colours from -1 to 1", "imagenet": "ImageNet's mean and deviation"}
 
@@ -37,7 +37,7 @@ def published_size(own: int, patch: int, *, gpu: bool) -> int:
 def size(pixels: int, side: float | None) -> Chosen:
     """The side of the images, for people."""
     why = "the photos' size is unknown" if side is None else f"the photos have {side:,.0f}"
-    return one("size", pixels, f"{pixels} × {pixels} pixels", why)
+    return choice("size", pixels, f"{pixels} × {pixels} pixels", why)
 
 
 def patch_for(pixels: int, most: int, row: int) -> int:
@@ -56,9 +56,9 @@ def recipe(normalise: str = NORMALISE) -> Chosen:
     A last layer that begins at 0 is not sure of anything before it has learnt something.
     """
     return (
-        one("normalise", normalise, normalise, f"{COLOURS[normalise]}, as such weights expect")
-        | one("optimizer", "adamw", "adamw", "usual for pre-trained nets")
-        | one("lr", LR, f"{LR:g}", "for the last layer; lower for each layer below it")
+        choice("normalise", normalise, normalise, f"{COLOURS[normalise]}, as such weights expect")
+        | choice("optimizer", "adamw", "adamw", "usual for pre-trained nets")
+        | choice("lr", LR, f"{LR:g}", "for the last layer; lower for each layer below it")
         | Chosen({"layer_decay": LAYER_DECAY, "head": "zero"}, {})
     )
 
@@ -66,9 +66,9 @@ def recipe(normalise: str = NORMALISE) -> Chosen:
 def net(name: str, original: str, file: str, row: int = 0) -> Chosen:
     """The net of a file, as it is or in another number of patches."""
     other = f", here in {row} × {row} patches" if name != original else ""
-    return one("net", name, name, f"{file} holds a {original}{other}")
+    return choice("net", name, name, f"{file} holds a {original}{other}")
 
 
 def warmup(steps: int) -> int:
     """Steps over which the learning rate grows: the last layer knows nothing at first."""
-    return round(WARM * steps)
+    return round(WARMUP_SHARE * steps)

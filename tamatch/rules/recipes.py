@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import choose
+from . import choose, pace
 
 Settings = dict[str, Any]
 
@@ -34,10 +34,10 @@ DIGITS: Settings = {
 
 FOLDER: Settings = {  # until `choose` has looked at the images and the machine
     "net": choose.CPU_NET, "labelled_in_pool": "yes", "flips": choose.FLIPS,
-    "steps": choose.CPU_STEPS, "warmup": 0,
+    "steps": pace.CPU_STEPS, "warmup": 0,
     "batch": choose.LEAST_BATCH, "unlabelled": choose.CPU_RATIO * choose.LEAST_BATCH,
     "optimizer": "sgd", "lr": 0.03, "weight_decay": 5e-4, "layer_decay": 1.0,
-    **choose.averages(choose.CPU_STEPS), **choose.intervals(choose.CPU_STEPS),
+    **pace.averages(pace.CPU_STEPS), **pace.intervals(pace.CPU_STEPS),
     "threads": 1,  # unless more are measured to be faster
 }  # fmt: skip
 

@@ -62,9 +62,9 @@ def assess(engine: Engine, held_out: Mapping[str, Subset], pool: Pool | None) ->
         calibration = calibration_of(raw, held_out)
         trust = measure(raw[measured_on], held_out[measured_on].labels.numpy(), calibration)
         temperature = calibration.temperature or 1.0
-    found = predict_pool(engine, pool, temperature) if pool is not None and len(pool) else None
-    shares = None
-    if pool is not None and found is not None:
+    found, shares = None, None
+    if pool is not None and len(pool):
+        found = predict_pool(engine, pool, temperature)
         shares = summary(found, pool, engine.method)
     spoken = {kind: tempered(p, temperature) for kind, p in raw.items()}
     return Assessment(measured_on, trust, spoken, held_out, pool, found, shares)
@@ -83,24 +83,23 @@ def calibration_of(p: Mapping[str, Floats], held_out: Mapping[str, Subset]) -> C
 def write(found: Assessment, folder: Path) -> None:
     """trust.json, predictions/, never_accepted.csv and pictures/."""
     content: dict[str, Any] = {"measured_on": found.measured_on or None, "pool": found.shares}
-    content |= {"reason": NOT_MEASURED} if found.trust is None else in_words(found.trust)
+    content |= {"reason": NOT_MEASURED} if found.trust is None else figures_of(found.trust)
     for kind, p in found.probabilities.items():
         part = found.held_out[kind]
         lines = [part.line(i, int(c), float(p[i, c])) for i, c in enumerate(p.argmax(-1))]
         write_table(folder / "predictions" / f"{kind}.csv", PREDICTION_COLUMNS, lines)
         if kind == found.measured_on:
             for name, places in notable(p, part.labels.numpy()).items():
-                content[name] = [
-                    {
-                        **dict(zip(PREDICTION_COLUMNS, lines[i], strict=True)),
-                        "confidence": float(p[i].max()),
-                    }
-                    for i in places
-                ]
+                content[name] = [tile(lines[i], p[i]) for i in places]
                 picture(folder, name, part, places)
     if found.pool is not None and found.pool_predictions is not None:
         write_pool(found.pool, found.pool_predictions, folder)
     write_json(folder / "trust.json", content)
+
+
+def tile(line: tuple[str, ...], p: Floats) -> dict[str, Any]:
+    """What trust.json says of one image; its confidence is not rounded there."""
+    return {**dict(zip(PREDICTION_COLUMNS, line, strict=True)), "confidence": float(p.max())}
 
 
 def write_pool(pool: Pool, found: PoolPredictions, folder: Path) -> None:
@@ -113,7 +112,7 @@ def write_pool(pool: Pool, found: PoolPredictions, folder: Path) -> None:
         picture(folder, "never_accepted", pool, found.never)
 
 
-def in_words(trust: Trust) -> dict[str, Any]:
+def figures_of(trust: Trust) -> dict[str, Any]:
     """The figures as trust.json has them: shares of one, None where there is nothing to divide."""
     classes = [
         {**asdict(one), "precision": one.precision, "recall": one.recall} for one in trust.classes

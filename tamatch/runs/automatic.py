@@ -15,26 +15,25 @@ import torch
 from .. import methods
 from ..data import DATASETS, DataSet, Split, own_path
 from ..errors import UsageError
-from ..rules import choose, finetune
-from ..rules.choose import NOTHING, Chosen, Speed
-from ..settings.config import TARGET, Run, configure, stated, target_follows
+from ..rules import choose, finetune, pace
+from ..rules.choose import NOTHING, Chosen
+from ..settings.config import Run
+from ..settings.configure import TARGET, configure, user_settings, with_inherited
 from ..settings.hardware import native_bf16, pick_device, pick_precision
 from ..settings.start import fine_tunes, side_of, start_of
-from ..step.engine import WARM_STEPS, Engine
-from ..step.subset import Subset
-from ..step.timing import timed, wait
-from .build import baseline_config, data_of, engine_of
+from ..settings.target import target_follows
+from ..storage.folder import RunFolder
+from . import speed
+from .inputs import data_of
 from .lineage import split_of
-from .progress import counting
+from .progress import Progress, counting
 
-MEASURE = 2.0  # seconds of steps that are timed
-SAMPLE = 512  # images that a test is timed with
-ENDING = 10.0  # seconds for what comes before and after the training: imports, the report
-PACE = (  # what follows from a time
+OVERHEAD = 10.0  # seconds for what comes before and after the training: imports, the report
+PACE_SETTINGS = (  # what follows from the number of steps
     "steps", "warmup", "ema", "norm_momentum", "lambda_target", "log_every", "test_every",
     "save_every",
 )  # fmt: skip
-SHOWN = (
+SHOWN_SETTINGS = (
     "size", "flips", "net", "normalise", "optimizer", "lr", "batch", "unlabelled", "steps",
     "lambda_target", "precision", "threads",
 )  # fmt: skip
@@ -51,11 +50,17 @@ class Decided:
 
     def lines(self) -> list[str]:
         """What the screen shows: the choices that were left open, then the remarks."""
-        names = [name for name in SHOWN if name in self.reasons]
+        names = [name for name in SHOWN_SETTINGS if name in self.reasons]
         width = max(map(len, names), default=0)
         shown = [f"  {name:{width}} {self.reasons[name]}" for name in names]
         head = f"Settings chosen for {self.occasion}; your options take precedence:"
         return [*([head] if shown else []), *shown, *self.remarks]
+
+    def announce(self, folder: RunFolder, *, quiet: bool) -> None:
+        """Say what was chosen and why, here and in run.json."""
+        if lines := self.lines():
+            folder.update(chosen=self.reasons)
+            Progress(folder.log, quiet=quiet).say("\n".join(lines))
 
 
 @dataclass
@@ -88,7 +93,7 @@ def decide(
     """
     began = time.perf_counter()
     draft = Draft({k: v for k, v in given.items() if v is not None}, config)
-    user, inherited = (stated(draft.given, config, inherit=also) for also in (False, True))
+    user = user_settings(draft.given, config)
     if limit is not None and "steps" in user:
         raise UsageError("--steps and --time both set the length of a run: give only one.")
     own = draft.run.data not in DATASETS
@@ -96,8 +101,8 @@ def decide(
         return Decided(draft.run)
 
     # what a run to start from says of its length gives way to a time limit
-    said = {k for k, v in inherited.items() if v is not None}
-    fixed = {k for k in said if limit is None or k in user or k not in PACE}
+    said = {k for k, v in with_inherited(user).items() if v is not None}
+    fixed = {k for k in said if limit is None or k in user or k not in PACE_SETTINGS}
     device = pick_device(draft.run.device)
     if own:
         draft.take(size_and_net(draft.run, fixed, device))
@@ -105,23 +110,21 @@ def decide(
         data = data_of(draft.run, draft.run.size, count)
     split = split_of(draft.run, data)
     if own:
-        draft.chosen = fitting(split, device) | draft.chosen  # weights have a net of their own
-        draft.take(choose.flips())
-        draft.take(pool_batch(draft.run, gpu=device.type == "cuda"))
-        draft.take(precision_of(draft.run, device))
+        fit_to_data(draft, split, device)
         if "threads" not in fixed and (limit is not None or "steps" not in fixed):
             draft.take(threads_of(draft.run, data, split, device))
     if limit is not None:
-        speeds = measured(draft.run, data, split, runs)
-        left = choose.parse_time(limit) - ENDING - (time.perf_counter() - began)
-        draft.take(choose.in_time(limit, left, speeds))
+        speeds = speed.speeds_of(draft.run, data, split, runs)
+        left = pace.parse_time(limit) - OVERHEAD - (time.perf_counter() - began)
+        draft.take(pace.steps_in_time(limit, left, speeds))
     elif "steps" not in fixed:
         draft.take(steps_of(draft.run, data, split, device, runs))
     steps = draft.chosen.settings.get("steps", draft.run.steps)
     draft.chosen = paced(draft.run, steps, own=own) | draft.chosen
 
     settings, reasons = draft.chosen.settings, draft.chosen.reasons
-    draft.given = {k: settings[k] for k in PACE if k in settings and k not in fixed} | draft.given
+    paced_by = {k: settings[k] for k in PACE_SETTINGS if k in settings and k not in fixed}
+    draft.given = paced_by | draft.given  # before what the run to start from says
     told = {name: why for name, why in reasons.items() if name not in fixed}
     run, occasion = draft.run, f"{len(data.images):,} images on {machine(device, draft.run)}"
     remarks = (outlook_of(run, split), balance_of(run, user, data, split)) if own else ()
@@ -140,7 +143,7 @@ def outlook_of(run: Run, split: Split) -> str:
     """From a random start, methods with a threshold on confidence want many steps."""
     fresh = run.weights is None and run.from_ is None
     asked = fresh and len(split.unknown) > 0 and "tau" in run.options
-    return choose.outlook(run.steps) if asked else ""
+    return pace.short_run_remark(run.steps) if asked else ""
 
 
 def balance_of(run: Run, user: Mapping[str, Any], data: DataSet, split: Split) -> str:
@@ -149,7 +152,19 @@ def balance_of(run: Run, user: Mapping[str, Any], data: DataSet, split: Split) -
     if not asked or TARGET & user.keys():
         return ""
     labels = np.bincount(data.labels[split.labelled], minlength=len(data.classes))
-    return choose.unequal(labels.tolist(), data.classes)
+    return choose.unequal_labels_remark(labels.tolist(), data.classes)
+
+
+def fit_to_data(draft: Draft, split: Split, device: torch.device) -> None:
+    """The net and the batches by what there is to learn from, the precision by the device."""
+    gpu, labelled = device.type == "cuda", len(split.labelled)
+    fitting = choose.net(labelled + len(split.unlabelled), gpu=gpu) | choose.batch(
+        labelled, gpu=gpu
+    )
+    draft.chosen = fitting | draft.chosen  # weights have a net of their own
+    draft.take(choose.flips())
+    draft.take(pool_batch(draft.run, gpu=gpu))
+    draft.take(precision_of(draft.run, device))
 
 
 def pool_batch(run: Run, *, gpu: bool) -> Chosen:
@@ -158,21 +173,14 @@ def pool_batch(run: Run, *, gpu: bool) -> Chosen:
     return found if methods.get(run.method).views.u else Chosen(found.settings, {})
 
 
-def fitting(split: Split, device: torch.device) -> Chosen:
-    """The net and the batch, by what there is to learn from."""
-    gpu = device.type == "cuda"
-    images = len(split.labelled) + len(split.unlabelled)
-    return choose.net(images, gpu=gpu) | choose.batch(len(split.labelled), gpu=gpu)
-
-
 def steps_of(run: Run, data: DataSet, split: Split, device: torch.device, runs: int = 1) -> Chosen:
     """By the data; without a GPU, no more than end in a quarter of an hour."""
     gpu = device.type == "cuda"
-    wanted = choose.steps(len(split.unlabelled), run.unlabelled, gpu=gpu)
+    wanted = pace.steps(len(split.unlabelled), run.unlabelled, gpu=gpu)
     if gpu:
         return wanted
-    speeds = measured(run, data, split, runs)
-    return choose.at_most(choose.CPU_SECONDS - ENDING, wanted, speeds)
+    speeds = speed.speeds_of(run, data, split, runs)
+    return pace.steps_at_most(pace.CPU_SECONDS - OVERHEAD, wanted, speeds)
 
 
 def threads_of(run: Run, data: DataSet, split: Split, device: torch.device) -> Chosen:
@@ -181,17 +189,17 @@ def threads_of(run: Run, data: DataSet, split: Split, device: torch.device) -> C
     if device.type != "cpu" or available == 1:
         return NOTHING
     alone, together = (
-        speed_of(replace(run, threads=count), data, split).step for count in (1, available)
+        speed.speed_of(replace(run, threads=count), data, split).step for count in (1, available)
     )
     return choose.threads(available, alone, together)
 
 
 def paced(run: Run, steps: int, *, own: bool) -> Chosen:
     """What follows from the number of steps."""
-    settings: dict[str, Any] = {**choose.intervals(steps)}
-    target = choose.target_momentum(steps) if own and target_follows(run) else NOTHING
+    settings: dict[str, Any] = {**pace.intervals(steps)}
+    target = pace.target_momentum(steps) if own and target_follows(run) else NOTHING
     if own:
-        settings |= choose.averages(steps)
+        settings |= pace.averages(steps)
         if fine_tunes(run, run.net):
             settings["warmup"] = finetune.warmup(steps)
     else:
@@ -213,40 +221,3 @@ def machine(device: torch.device, run: Run) -> str:
         return torch.cuda.get_device_name(device)
     threads = run.threads or torch.get_num_threads()
     return f"{threads} CPU thread{'s' * (threads != 1)} (of {os.cpu_count()})"
-
-
-def measured(run: Run, data: DataSet, split: Split, runs: int = 1) -> list[Speed]:
-    """The speed of the run and, where it has one, of its baseline, by doing some real steps.
-
-    For several runs, as if the device did a step of each in turn; abreast they are no slower.
-    """
-    kinds = [run, baseline_config(run)] if run.baseline == "supervised" else [run]
-    found = [speed_of(one, data, split) for one in kinds]
-    return [Speed(runs * one.start, runs * one.step, runs * one.test) for one in found]
-
-
-def speed_of(run: Run, data: DataSet, split: Split) -> Speed:
-    """Time the start, some steps and a part of a test; nothing of it is kept."""
-    began = time.perf_counter()
-    engine = engine_of(run, data, split)
-    with engine.running():
-        timed(engine, WARM_STEPS + 2 if engine.use_graph else 1)
-        start = time.perf_counter() - began
-        steps, seconds, block = 0, 0.0, 1
-        while seconds < MEASURE:
-            seconds += timed(engine, block)
-            steps, block = steps + block, 2 * block
-        image = seconds_to_predict(engine, data, split)
-    at_the_end = image * len(split.unlabelled) if engine.method.views.u else 0.0
-    held_out = len(split.validation) + len(split.test)
-    return Speed(start + at_the_end, seconds / steps, image * held_out)
-
-
-def seconds_to_predict(engine: Engine, data: DataSet, split: Split) -> float:
-    """Of one image, in a batch of some that lie at hand."""
-    sample = Subset(data, split.labelled[:SAMPLE], engine.device)
-    wait(engine)
-    began = time.perf_counter()
-    engine.probabilities(sample.images)
-    wait(engine)
-    return (time.perf_counter() - began) / len(sample)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -13,7 +12,7 @@ from torch import nn
 
 from .. import methods, nets
 from ..augment import Augment, Policy
-from ..data import DataSet, OnProgress, Split, SplitPlan, load, shares
+from ..data import DataSet, Split, shares
 from ..errors import DataError, UsageError
 from ..machine.state import make_buffers_contiguous
 from ..methods.base import Method
@@ -22,14 +21,13 @@ from ..nets.norm import set_momentum, share_norms
 from ..nets.user_net import dry_run_net
 from ..nets.weights import load_weights, zero_head
 from ..settings.compiler import accelerate
-from ..settings.config import Run, method_options
-from ..settings.hardware import pick_device, pick_images, pick_precision, prepare
+from ..settings.config import Run
+from ..settings.hardware import pick_device, pick_images, pick_precision, set_up_torch
 from ..settings.target import in_order
 from ..step import optim
 from ..step.engine import Engine, Pace
-from ..step.sampler import keyed
+from ..step.sampler import stream_key
 from ..step.source import Draw, Resident, Source, Streamed
-from ..storage.folder import RunFolder
 from ..types import Task
 from ..usercode import blaming
 from .dry_run import check_built, check_constructor, dry_run_method
@@ -38,10 +36,6 @@ from .model import Model
 Say = Callable[[str], None]
 
 SEEDS = {"init": 1, "steps": 2, "views": 3, "batches": 4}  # independent streams of one seed
-COLOURS = {  # mean and spread of the colours that published weights were trained with
-    "half": ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
-    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
-}
 
 
 def silent(text: str) -> None:
@@ -62,12 +56,12 @@ def engine_of(run: Run, data: DataSet, split: Split, say: Say = silent) -> Engin
         horizontal_flip=run.flips != "none", vertical_flip=run.flips == "both",
     )  # fmt: skip
     source = source_of(run, data, split, draw_of(run, method), device, say)
-    views = Augment(policy, keyed(run.seed, SEEDS["views"])).to(device)
-    engine = assembled(run, method, source, views, autocast, say)
-    if nets.is_own(run.net):
+    views = Augment(policy, stream_key(run.seed, SEEDS["views"])).to(device)
+    engine = assemble(run, method, source, views, autocast, say)
+    if nets.is_user_code(run.net):
         with engine.precision():
             dry_run_net(net, run.net, data.size, device)
-    return ready(run, engine, say)
+    return try_and_accelerate(run, engine, say)
 
 
 def machine_of(run: Run) -> tuple[torch.device, torch.dtype | None]:
@@ -75,14 +69,14 @@ def machine_of(run: Run) -> tuple[torch.device, torch.dtype | None]:
     device = pick_device(run.device)
     if run.threads is not None:
         torch.set_num_threads(run.threads)
-    return device, prepare(pick_precision(run, device), deterministic=run.deterministic)
+    return device, set_up_torch(pick_precision(run, device), deterministic=run.deterministic)
 
 
 @contextmanager
 def seeded(run: Run) -> Iterator[None]:
     """Seed torch's generator in here, and restore the user's state of it afterwards."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(keyed(run.seed, SEEDS["init"]) >> 1)
+        torch.manual_seed(stream_key(run.seed, SEEDS["init"]) >> 1)
         yield
 
 
@@ -94,14 +88,14 @@ def net_of(run: Run, data: DataSet, say: Say) -> Net:
     if run.head == "zero":
         zero_head(net)
     if run.from_ is not None:
-        go_on_from(Path(run.from_), net, run, data)
+        load_from_run(Path(run.from_), net, run, data)
         say(f"Starting from the weights of {run.from_}.")
     return net
 
 
 def method_of(run: Run, net: Net, task: Task, device: torch.device) -> Method:
     """The method around its net, both on the device."""
-    own, what = methods.is_own(run.method), f"--method {run.method}"
+    own, what = methods.is_user_code(run.method), f"--method {run.method}"
     cls, tensors = methods.get(run.method), net.state_dict().keys()
     if own:
         check_constructor(cls, what)
@@ -121,11 +115,11 @@ def method_of(run: Run, net: Net, task: Task, device: torch.device) -> Method:
 
 def draw_of(run: Run, method: Method) -> Draw:
     """How a step's images are drawn."""
-    seed = keyed(run.seed, SEEDS["batches"])
+    seed = stream_key(run.seed, SEEDS["batches"])
     return Draw(run.batch, run.unlabelled, seed, bool(method.views.u), run.replacement)
 
 
-def assembled(
+def assemble(
     run: Run,
     method: Method,
     source: Source,
@@ -146,51 +140,24 @@ def assembled(
         optim.build_optimizer(run.optimizer, groups),
         source,
         views,
-        Pace(run.steps, run.warmup, keyed(run.seed, SEEDS["steps"])),
+        Pace(run.steps, run.warmup, stream_key(run.seed, SEEDS["steps"])),
         autocast=autocast,
         graph=run.graph and cuda and net.sync_point is None,
     )
 
 
-def ready(run: Run, engine: Engine, say: Say = silent) -> Engine:
+def try_and_accelerate(run: Run, engine: Engine, say: Say = silent) -> Engine:
     """The same engine, after a trial where the method is the user's own, and as fast as it can."""
-    if methods.is_own(run.method):
+    if methods.is_user_code(run.method):
         dry_run_method(engine, run.method)
     if run.compile and engine.device.type == "cuda":
         accelerate(cast(Net, engine.method.net), engine.method, say)
     return engine
 
 
-def baseline_config(run: Run) -> Run:
-    """The same labels, net, steps and average, without the unlabelled images.
-
-    Where the run goes on from another, its baseline goes on from that one's.
-    """
-    options = {k: o.default for k, o in method_options("supervised").items()}
-    earlier = RunFolder(Path(run.from_)).baseline if run.from_ else None
-    start = str(earlier.path) if earlier and earlier.model.exists() else None
-    return dataclasses.replace(
-        run, method="supervised", baseline="none", options=options, from_=start
-    )
-
-
-def data_of(run: Run, size: int | None, progress: OnProgress | None = None) -> DataSet:
-    """The data of a run, with the labels that were given to it."""
-    root, labels = (Path(p) if p else None for p in (run.root, run.labels))
-    return normalised(load(run.data, root, size, progress, labels), run)
-
-
-def normalised(data: DataSet, run: Run) -> DataSet:
-    """The data with the mean and spread of colours that the run normalises by."""
-    if run.normalise == "own":
-        return data
-    mean, std = COLOURS[run.normalise]
-    return dataclasses.replace(data, mean=mean, std=std)
-
-
-def go_on_from(path: Path, net: nn.Module, run: Run, data: DataSet) -> None:
+def load_from_run(path: Path, net: nn.Module, run: Run, data: DataSet) -> None:
     """Put the model of a finished run, its head included, into a net for the same classes."""
-    before = Model.load(path / "model", run.net if nets.is_own(run.net) else None)
+    before = Model.load(path / "model", run.net if nets.is_user_code(run.net) else None)
     if before.facts.classes != data.classes:
         raise DataError(
             f"--from {path}: that run has the classes {', '.join(before.facts.classes)}; "
@@ -220,32 +187,6 @@ def source_of(
         return Resident(data, split, draw, device)
     say(f"Streaming {pixels / 2**20:,.1f} MiB of images to {device} (--images {run.images}).")
     return Streamed(data, split, draw, device)
-
-
-def split_plan(run: Run) -> SplitPlan:
-    """What to draw from the data; a fully supervised run draws every label."""
-    everything = methods.entry(run.method).all_labels
-    return SplitPlan(
-        labels_per_class=None if everything else run.labels_per_class,
-        head_labelled=None if everything else run.head_labelled,
-        head_unlabelled=None if everything else run.head_unlabelled,
-        gamma=1.0 if everything else run.gamma,
-        gamma_unlabelled=None if everything else run.gamma_unlabelled,
-        validation_per_class=run.validation_per_class,
-        labelled_in_pool=run.labelled_in_pool == "yes",
-        seed=run.seed,
-        fold=read_fold(run.fold),
-    )
-
-
-def read_fold(text: str | None) -> tuple[int, int] | None:
-    """`--fold 2/5` as numbers."""
-    if text is None:
-        return None
-    part, slash, parts = text.partition("/")
-    if not (slash and part.isdecimal() and parts.isdecimal()):
-        raise UsageError(f"--fold takes K/N, such as 1/5 for the first of five parts; got {text}.")
-    return int(part), int(parts)
 
 
 def task_of(run: Run, data: DataSet, split: Split) -> Task:

@@ -16,14 +16,14 @@ from ..augment.views import VIEWS
 from ..errors import UsageError
 from ..machine.out_of_memory import OutOfMemory, detecting_out_of_memory
 from ..machine.state import in_place
-from ..machine.tracking import unmoved
+from ..machine.tracking import restoring
 from ..machine.unsaved import all_saved, draws_from_torch, refuse_loose_weights
 from ..methods.base import Method
 from ..step.engine import Engine
 from ..types import Batch, Loss, Views
 from ..usercode import blaming
 
-TAKEN = {"step", "kind", "total", "lr", "time", "count"}  # what a line of the log and a meter have
+RESERVED = {"step", "kind", "total", "lr", "time", "count"}  # names in the log and the meter
 
 
 def dry_run_method(engine: Engine, name: str) -> None:
@@ -56,16 +56,16 @@ def first_step(engine: Engine, what: str, *watches: AbstractContextManager[None]
     method, processes = engine.method, dist.world()
     with (
         torch.random.fork_rng([engine.device] if engine.stream else []),
-        dist.apart(),
-        unmoved(method, weights=True),
+        dist.acting_alone(),
+        restoring(method, weights=True),
         ExitStack() as watching,
     ):
         for watch in watches:
             watching.enter_context(watch)
-        batch = of_all(engine.batch(engine.device_step), processes)
+        batch = whole_batch(engine.batch(engine.device_step), processes)
         with engine.precision():
             loss = method(batch)
-        check(loss, what)
+        check_loss(loss, what)
         try:
             loss.total.backward()
         finally:
@@ -90,7 +90,7 @@ def after_update(method: Method, what: str) -> None:
         )
 
 
-def of_all(batch: Batch, processes: int) -> Batch:
+def whole_batch(batch: Batch, processes: int) -> Batch:
     """As many rows as all processes have together: what is gathered has the shape it will have."""
     joined: Batch = pytree.tree_map(lambda t: torch.cat([t] * processes) if t.ndim else t, batch)
     return joined
@@ -130,7 +130,7 @@ def check_built(method: Method, what: str, tensors: Collection[str]) -> None:
     refuse_loose_weights(method, what, method.net, method.average)
 
 
-def check(found: object, what: str) -> None:
+def check_loss(found: object, what: str) -> None:
     if not isinstance(found, Loss):
         kind = type(found).__name__
         raise UsageError(
@@ -148,7 +148,7 @@ def check(found: object, what: str) -> None:
         if not isinstance(value, Tensor):
             kind = type(value).__name__
             raise UsageError(f"{what}: the part {part!r} of its loss must be a tensor, not {kind}.")
-        if part in TAKEN:
+        if part in RESERVED:
             raise UsageError(
                 f"{what}: {part!r} cannot be the name of a part of its loss, as the log uses it "
                 "for something else. Rename it."

@@ -11,14 +11,15 @@ from ..data import DataSet, Past, Split, make_split, write_split
 from ..data.dataset import Indices
 from ..settings.config import Run
 from ..storage.folder import RunFolder
-from .build import split_plan
+from .inputs import split_plan
+from .jobs import Job, train_one
 from .lineage import first_weights
 from .model import Model
 from .progress import Progress
-from .run import begin, one_run
+from .record import begin
 
 
-def countable(labels: Indices) -> int:
+def images_to_hold_out(labels: Indices) -> int:
     """How many labelled images the folds can hold out in turn: the only one of a class stays."""
     counts = np.bincount(labels)
     return int(counts[counts > 1].sum())
@@ -46,6 +47,6 @@ def trained_without(
             if not place.split.exists():
                 write_split(place.split, data, parted)
             progress.say(f"Fold {k} of {folds}: the same run, trained without part of its labels")
-            one_run(part, place, progress)
+            train_one(Job(part, place, progress))
         without = parted.validation
         yield Model.load(place.model, run.net), without[np.isin(without, split.labelled)]

@@ -8,7 +8,8 @@ from statistics import mean, stdev
 from typing import Any
 
 from ..errors import NumericError
-from .run import Finished, Job
+from .finished import Finished
+from .jobs import Job
 
 FIGURES = {"error": "test error", "baseline_error": "supervised", "utilization": "unlabelled used"}
 
@@ -40,9 +41,9 @@ class Group:
         scale = {name: 100.0 if name == "utilization" else 1.0 for name in names}  # to percent
         rows = [("", *(FIGURES[name] for name in names))]
         for job, run in zip(self.jobs, found["runs"], strict=True):
-            cells = (words(run.get(name), scale[name]) for name in names)
+            cells = (as_percent(run.get(name), scale[name]) for name in names)
             rows.append((job.progress.name, *(("failed",) if "failed" in run else cells)))
-        over = (words(**found[name], scale=scale[name]) for name in names)
+        over = (as_percent(**found[name], scale=scale[name]) for name in names)
         return [*rows, ("mean ± std (n − 1)", *over)]
 
 
@@ -64,7 +65,7 @@ def spread(values: Sequence[float | None]) -> dict[str, float | None] | None:
     return {"mean": mean(known), "std": stdev(known) if len(known) > 1 else None}
 
 
-def words(mean: float | None, scale: float, std: float | None = None) -> str:
+def as_percent(mean: float | None, scale: float, std: float | None = None) -> str:
     """A percentage, with its spread where there is one."""
     if mean is None:
         return "–"

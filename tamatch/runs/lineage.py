@@ -15,7 +15,7 @@ from ..data.splits import Mask
 from ..errors import DataError
 from ..settings.config import Run
 from ..storage.folder import RunFolder
-from .build import split_plan
+from .inputs import split_plan
 
 
 def lineage(start: str | None) -> list[RunFolder]:
@@ -25,11 +25,11 @@ def lineage(start: str | None) -> list[RunFolder]:
         if folder.path.resolve() in found:
             break
         found[folder.path.resolve()] = folder
-        start = given(folder, "from_")
+        start = path_in_config(folder, "from_")
     return [*found.values()]
 
 
-def given(folder: RunFolder, name: str) -> str | None:
+def path_in_config(folder: RunFolder, name: str) -> str | None:
     """A path among a run's settings, seen from here or else from where the run was started."""
     record = folder.read()
     path: str | None = record["config"].get(name)
@@ -41,13 +41,13 @@ def given(folder: RunFolder, name: str) -> str | None:
 def first_weights(folder: RunFolder) -> str | None:
     """The file that the first run of this one's line began with; None: with random weights."""
     first = lineage(str(folder.path))[-1]
-    if gone := given(first, "from_"):
+    if gone := path_in_config(first, "from_"):
         raise DataError(
             f"{folder.path} was trained from {gone}, which no longer exists, so the initial "
             "weights of its net are unknown. Restore it, use validation images (leave out "
             "--folds), or set the confidence threshold yourself: --min-confidence."
         )
-    return given(first, "weights")
+    return path_in_config(first, "weights")
 
 
 def past_of(runs: Sequence[RunFolder], data: DataSet, size: int | None) -> Past:

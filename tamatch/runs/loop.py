@@ -10,9 +10,8 @@ from .. import dist
 from ..errors import NumericError, Stopped
 from ..machine.out_of_memory import OutOfMemory, free_memory
 from ..machine.signals import StopSignals
-from ..step.engine import Engine
 from ..step.joint_graph import JointGraph
-from ..step.memory import scarce
+from ..step.memory import memory_message
 from ..storage.folder import RunFolder
 from .place import resume_command
 from .training import Training
@@ -60,7 +59,7 @@ def begin(trainings: Sequence[Training]) -> None:
     for training in trainings:
         training.begin()
     lead, needs = trainings[0], [training.memory for training in trainings]
-    if message := scarce(needs, lead.engine.device):
+    if message := memory_message(needs, lead.engine.device):
         say = lead.progress.say if len(trainings) == 1 else lead.progress.screen.say
         say(message)
 
@@ -101,7 +100,7 @@ def captured(joint: JointGraph, trainings: Sequence[Training]) -> bool:
 
 def stopped(number: int, trainings: Sequence[Training]) -> Stopped:
     """All is saved; how to go on with it."""
-    lead, whole = trainings[0], [RunFolder(t.folder.whole) for t in trainings]
+    lead, whole = trainings[0], [RunFolder(t.folder.to_resume) for t in trainings]
     for training in trainings:
         training.folder.update(status="stopped")
     return Stopped(
@@ -109,13 +108,3 @@ def stopped(number: int, trainings: Sequence[Training]) -> Stopped:
         f"stopped at step {lead.engine.done:,} of {lead.steps:,}; all is saved. "
         f"{resume_command(whole)} continues from there.",
     )
-
-
-def take_part(engine: Engine, stop: StopSignals) -> None:
-    """The loop of a process that only does the steps; process 0 logs, tests and saves."""
-    steps = engine.pace.steps
-    with engine.running():
-        while engine.done < steps:
-            engine.advance()
-            if (asked := dist.largest(stop.received)) and engine.done < steps:
-                raise Stopped(asked, f"stopped at step {engine.done:,} of {steps:,}.")

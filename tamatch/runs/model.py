@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from PIL import Image
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from .. import nets
 from ..augment import Augment, Policy
-from ..data.dataset import Pixels
-from ..data.decode import Unreadable, decode, square_of
+from ..data.dataset import DataSet, Pixels
+from ..data.decode import Unreadable
 from ..errors import DataError, UsageError, one_line
 from ..machine.out_of_memory import Rows
 from ..storage.files import read_json, write_bytes, write_json
+from .images import Images, described, one_by_one, pixels_of
 
 if TYPE_CHECKING:
     from ..nets import AnyNet
 
 BATCH_PIXELS = 2**18  # of images decoded and predicted together: 256 of 32 × 32
-BATCHES = 16, 256  # least and most of them
-LARGEST = 2**12  # side of an image that a net of anybody's is tried with
-REASON = 200  # characters of what a library says of a damaged file
-CHANNELS = (1, 3, 4)  # of an array: grey, colour, colour and opacity
-
-One = str | os.PathLike[str] | Image.Image | np.ndarray | Tensor
-Images = One | Iterable[One]
+BATCH_LIMITS = 16, 256  # least and most of them
+LARGEST_SIDE = 2**12  # side of an image that a net of anybody's is tried with
+REASON_LENGTH = 200  # characters of what a library says of a damaged file
 
 
 @dataclass(frozen=True)
@@ -45,6 +40,11 @@ class Facts:
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
     temperature: float = 1.0
+
+    @classmethod
+    def of(cls, net: str, data: DataSet) -> Facts:
+        """Those of a net that is trained on these data."""
+        return cls(nets.title(net), data.classes, data.size, data.mean, data.std)
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,9 @@ class Predictions:
 
 def check_shapes(facts: Facts, tensors: dict[str, Tensor]) -> None:
     """Refuse facts that ask for another net than the weights are of, before memory is taken."""
-    if facts.size > LARGEST:
+    if facts.size > LARGEST_SIDE:
         raise ValueError(f"images of {facts.size} pixels")
-    if nets.is_own(facts.net):
+    if nets.is_user_code(facts.net):
         return  # code of the user's own need not work without memory
     with torch.device("meta"):
         planned = nets.build(facts.net, len(facts.classes), facts.size).state_dict()
@@ -86,13 +86,13 @@ def check_shapes(facts: Facts, tensors: dict[str, Tensor]) -> None:
         )
 
 
-def fill(net: nn.Module, tensors: dict[str, Tensor], complaint: str) -> None:
+def load_into(net: nn.Module, tensors: dict[str, Tensor], complaint: str) -> None:
     """Put saved weights into a net, or say that they are those of another one."""
     try:
         net.load_state_dict(tensors)
     except RuntimeError as error:
         raise UsageError(
-            f"the weights in {complaint} as it is now ({one_line(error, REASON)}). "
+            f"the weights in {complaint} as it is now ({one_line(error, REASON_LENGTH)}). "
             "Give the code they were trained with."
         ) from None
 
@@ -128,32 +128,32 @@ class Model:
             raw: dict[str, Any] = read_json(folder / "model.json")
             lists = {k: tuple(v) for k, v in raw.items() if isinstance(v, list)}
             facts = Facts(**(raw | lists))
-            name = nets.of_model(facts.net, net, folder)
+            name = nets.net_of_model(facts.net, net, folder)
             tensors = load_file(folder / "model.safetensors")
             check_shapes(facts, tensors)
             built = nets.build(name, len(facts.classes), facts.size)
-            fill(built, tensors, f"{folder} are not those of {nets.title(name)}")
+            load_into(built, tensors, f"{folder} are not those of {nets.title(name)}")
         except UsageError:
             raise
         except Exception as error:
-            reason = one_line(error, REASON)
+            reason = one_line(error, REASON_LENGTH)
             raise DataError(
                 f"the model in {folder} is damaged ({reason}). Copy it again, or train again."
             ) from None
         return cls(facts, built.eval())
 
     @property
-    def _together(self) -> int:
+    def _batch_size(self) -> int:
         """How many images are decoded and predicted at once."""
-        least, most = BATCHES
+        least, most = BATCH_LIMITS
         return min(max(BATCH_PIXELS // self.facts.size**2, least), most)
 
     @torch.no_grad()
     def answers(self, images: Rows) -> Iterator[tuple[Tensor, Tensor]]:
         """(N, 3, size, size) uint8 to (n, C) probabilities and (n, D) features, batch by batch."""
         zero = torch.zeros((), dtype=torch.int64)
-        for first in range(0, len(images), self._together):
-            part = images[first : first + self._together]
+        for first in range(0, len(images), self._batch_size):
+            part = images[first : first + self._batch_size]
             out = self.net(self.normalise("plain", part, zero, zero, 0))
             yield (out.logits / self.facts.temperature).softmax(-1), out.features
 
@@ -194,33 +194,19 @@ class Model:
         """Images and their pixels (n, 3, size, size), so many as are predicted at once."""
         kept: list[Any] = []
         pixels: list[Pixels] = []
-        for image in several(images):
+        for image in one_by_one(images):
             try:
-                pixels.append(self._pixels(image))
+                pixels.append(pixels_of(image, self.facts.size))
                 kept.append(image)
             except Unreadable as reason:
                 if skip is None:
-                    raise DataError(f"{shown(image)} cannot be read: {reason}.") from None
+                    raise DataError(f"{described(image)} cannot be read: {reason}.") from None
                 skip(image, str(reason))
-            if len(kept) == self._together:
+            if len(kept) == self._batch_size:
                 yield kept, stacked(pixels)
                 kept, pixels = [], []
         if kept:
             yield kept, stacked(pixels)
-
-    def _pixels(self, image: Any) -> Pixels:
-        if isinstance(image, Tensor):
-            image = from_tensor(image)
-        if isinstance(image, np.ndarray):
-            image = from_array(image)
-        if isinstance(image, Image.Image):
-            return square_of(image, self.facts.size)
-        if isinstance(image, str | os.PathLike):
-            return decode(Path(image), self.facts.size)[0]
-        raise UsageError(
-            "a model takes file names, Pillow images, and arrays or tensors of pixels; "
-            f"got {type(image).__name__}."
-        )
 
 
 def stacked(pixels: list[Pixels]) -> Tensor:
@@ -230,55 +216,3 @@ def stacked(pixels: list[Pixels]) -> Tensor:
 def joined(classes: tuple[str, ...], parts: Sequence[Predictions]) -> Predictions:
     empty = np.empty((0, len(classes)), np.float32)
     return Predictions(classes, np.concatenate([empty, *(part.probabilities for part in parts)]))
-
-
-def several(images: Images) -> Iterable[Any]:
-    """The images one by one, also where there is only one."""
-    if isinstance(images, str | os.PathLike | Image.Image):
-        return [images]
-    if isinstance(images, Tensor):
-        return images if images.ndim == 4 else [images]
-    if isinstance(images, np.ndarray) and images.ndim in (2, 3):
-        alone = images.ndim == 2 or images.shape[-1] in CHANNELS
-        return [images] if alone else images
-    if not isinstance(images, Iterable):
-        raise UsageError(
-            "a model takes file names, Pillow images, and arrays or tensors of pixels, or a list "
-            f"of them; got {type(images).__name__}."
-        )
-    return images
-
-
-def from_tensor(pixels: Tensor) -> np.ndarray:
-    """One image whose colours come first, as torch has them, as an array."""
-    if pixels.ndim != 3 or pixels.shape[0] not in CHANNELS:
-        raise UsageError(
-            "a tensor to predict must be (1, H, W), (3, H, W) or (4, H, W), or a batch of these; "
-            f"got {tuple(pixels.shape)}."
-        )
-    pixels = pixels.float() if pixels.is_floating_point() else pixels
-    array: np.ndarray = pixels.detach().cpu().permute(1, 2, 0).numpy()
-    return array
-
-
-def from_array(pixels: np.ndarray) -> Image.Image:
-    """One image of bytes, or of floats in 0 … 1, grey or in colour."""
-    if pixels.ndim not in (2, 3) or (pixels.ndim == 3 and pixels.shape[-1] not in CHANNELS):
-        raise UsageError(
-            "an array to predict must be (H, W), (H, W, 1), (H, W, 3) or (H, W, 4), or a batch of "
-            f"these; got {pixels.shape}."
-        )
-    if pixels.dtype.kind == "f" and 0 <= pixels.min() <= pixels.max() <= 1:
-        pixels = np.rint(255 * pixels).astype(np.uint8)
-    if pixels.dtype != np.uint8:
-        raise UsageError(
-            f"an array to predict must be bytes (uint8), or floats in 0 … 1; got {pixels.dtype}."
-        )
-    return Image.fromarray(pixels[..., 0] if pixels.shape[2:] == (1,) else pixels)
-
-
-def shown(image: Any) -> str:
-    """A name for an error message."""
-    return (
-        str(image) if isinstance(image, str | os.PathLike) else f"an image ({type(image).__name__})"
-    )

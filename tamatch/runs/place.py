@@ -36,7 +36,7 @@ def resume_command(folders: Sequence[RunFolder], home: SeedFolder | None = None)
     paths = [str(folder.path) for folder in folders] if home is None else [str(home.path)]
     configs = [folder.read()["config"] for folder in folders]
     names = {what: [str(config.get(what)) for config in configs] for what in ("method", "net")}
-    handed = [w for w, found in names.items() if any(n.startswith(usercode.HANDED) for n in found)]
+    handed = [what for what, found in names.items() if any(map(usercode.is_object, found))]
     if not handed:
         return f"`{shlex.join(['tamatch', 'resume', *paths])}`"
     call = "resume" if home is None and len(folders) == 1 else "resume_seeds"

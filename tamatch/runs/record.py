@@ -1,32 +1,78 @@
-"""What run.json says of a run, checked when it is resumed, and remarks on its data."""
+"""What run.json says of a run: written when it begins, checked when it is resumed."""
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import platform
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from .. import __version__
+from .. import __version__, methods, nets
 from ..data import DataSet, Split, read_split, shares, write_split
 from ..data.splitfile import ROLES
-from ..data.splits import Mask
-from ..errors import DataError
+from ..errors import DataError, UsageError
+from ..machine import launch
 from ..settings.config import RUN_OPTIONS, Run, method_options
+from ..settings.configure import resolve
 from ..settings.hardware import pick_precision
-from ..settings.options import Option, typed
+from ..settings.options import Option, as_text
 from ..step.engine import Engine
-from ..step.subset import Pool
 from ..storage.files import timestamp
 from ..storage.folder import RunFolder
 from ..storage.spreadsheet import write_table
-from .progress import Progress
 
-HELD_OUT = ("validation", "test")
+if TYPE_CHECKING:
+    from ..methods import AnyMethod
+    from ..nets import AnyNet
+
+
+def begin(run: Run, folder: RunFolder) -> None:
+    """Write down what is to be trained, in place of what an older run has left there."""
+    folder.clear()
+    config = dataclasses.asdict(run)
+    # where the paths among the settings begin; of the machine, so that no report shows it
+    started = {"command": command(run, folder.path), "started_in": os.getcwd()}
+    if (name := launch.name()) is not None:
+        started["torchrun"] = name
+    folder.update(status="new", step=0, config=config, **started)
+
+
+def began_here(folder: RunFolder) -> bool:
+    """Did this torchrun command begin the run itself, before it restarted its processes?"""
+    name = launch.name() if folder.record.exists() else None
+    return name is not None and folder.read().get("torchrun") == name
+
+
+def stored_config(
+    folder: RunFolder, method: AnyMethod | None = None, net: AnyNet | None = None
+) -> Run:
+    """The resolved configuration in run.json, checked like any other input.
+
+    `method` and `net` are the run's, where they are code of the user's own that may not be where it
+    was.
+    """
+    config = folder.read()["config"]
+    own = config.pop("options", {})
+    name = str(config.get("method"))
+    methods.register_as(name, method)
+    if methods.is_user_code(name):
+        try:
+            methods.get(name)
+        except UsageError as error:
+            path = str(folder.path)
+            raise UsageError(
+                f"{error} For this run: tamatch.resume({path!r}, method=…), or `tamatch resume "
+                f"{shlex.quote(path)} --method FILE.py:CLASS`."
+            ) from error
+    run = resolve({**{k: v for k, v in config.items() if v is not None}, **own})
+    nets.register_as(run.net, net)
+    return run
 
 
 def record_facts(
@@ -53,7 +99,7 @@ def record_facts(
     }
     before = folder.read()
     if "data" in before:
-        for change in changes(before, json_like(facts), folder, data, split):
+        if change := next(changes(before, json_like(facts), folder, data, split), None):
             raise DataError(
                 f"cannot resume {folder.path}: {change}. Undo the change, or start a new run with "
                 "a different --out."
@@ -105,72 +151,6 @@ def record_skipped(folder: RunFolder, data: DataSet) -> None:
         write_table(folder.path / "skipped.csv", ("file", "reason"), data.skipped)
 
 
-def tell_of_skipped(data: DataSet, progress: Progress) -> None:
-    """Images that cannot be used are named, here and in skipped.csv; training goes on."""
-    for note in data.notes:
-        progress.say(note)
-    if data.skipped:
-        (file, reason), total = data.skipped[0], len(data.skipped) + len(data.images)
-        progress.say(
-            f"{len(data.skipped):,} of {total:,} images cannot be read and are left out "
-            f"(see skipped.csv): {file}: {reason}"
-        )
-
-
-def seen_of(data: DataSet, split: Split, learnt: Mask) -> dict[str, int]:
-    """How many held-out images were `learnt` before, or equal one that the run learns from."""
-    digests = data.image_digests()
-    known = {*map(bytes, digests[split.labelled])}
-    return {
-        role: sum(bool(learnt[i]) or bytes(digests[i]) in known for i in getattr(split, role))
-        for role in HELD_OUT
-    }
-
-
-def tell_of_seen(run: Run, split: Split, seen: Mapping[str, int], progress: Progress) -> None:
-    """Images that are learnt by heart say nothing of others."""
-    command = shlex.join(["tamatch", "check", run.data])
-    before = f", here or in {run.from_}" if run.from_ else ""
-    for role in HELD_OUT:
-        if seen[role]:
-            progress.say(
-                f"{seen[role]:,} of {len(getattr(split, role)):,} {role} images are also labelled "
-                f"training images{before}: the error will look too good. `{command}` "
-                "lists identical images."
-            )
-
-
-def tell_of_contradictions(run: Run, data: DataSet, split: Split, progress: Progress) -> None:
-    """Of equal images with different labels, one is wrong, and few labels must not be."""
-    digests, labels = data.image_digests(), dict[bytes, set[int]]()
-    for i in split.labelled:
-        labels.setdefault(bytes(digests[i]), set()).add(int(data.labels[i]))
-    if twice := sum(len(own) > 1 for own in labels.values()):
-        command = shlex.join(["tamatch", "check", run.data])
-        what = "1 labelled image occurs" if twice == 1 else f"{twice:,} labelled images occur"
-        progress.say(
-            f"{what} again, identical to the last pixel, with a different label: one of the two "
-            f"is wrong. `{command}` lists identical images."
-        )
-
-
-def tell_of_no_held_out(progress: Progress) -> None:
-    """Better known before a long run than after it."""
-    progress.say(
-        "There are no test images, so no error will be measured. --validation-per-class N "
-        "holds out N labelled images per class for that."
-    )
-
-
-def tell_of_no_pool(pool: Pool, labelled: int, progress: Progress) -> None:
-    """A method for unlabelled images may have none but the labelled ones: likely not meant."""
-    if not len(pool):
-        progress.say(
-            f"There are no unlabelled images: all {labelled:,} training images have a "
-            "label, and they are used as unlabelled images, too."
-        )
-
-
 def command(run: Run, out: Path) -> str:
     """The exact command that repeats a run, every setting spelt out."""
     words = ["tamatch", "train", "--out", str(out)]
@@ -179,13 +159,13 @@ def command(run: Run, out: Path) -> str:
         if option.type is bool:
             words.append(option.flag if value else option.flag.replace("--", "--no-", 1))
         elif value is not None:
-            words += spelt(option, value)
+            words += option_words(option, value)
     for name, option in method_options(run.method).items():
-        words += spelt(option, run.options[name])
+        words += option_words(option, run.options[name])
     return shlex.join(words)
 
 
-def spelt(option: Option, value: Any) -> list[str]:
+def option_words(option: Option, value: Any) -> list[str]:
     """An option and its value as words of a command; a value that looks like an option is tied."""
-    text = typed(value)
+    text = as_text(value)
     return [f"{option.flag}={text}"] if text.startswith("-") else [option.flag, text]

@@ -8,19 +8,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import nets, usercode
+from .. import usercode
 from ..errors import Stopped, StorageError, UsageError
 from ..machine import launch
-from ..settings.config import Run, configure, stated
+from ..settings.config import Run
+from ..settings.configure import configure, user_settings
 from ..settings.seeds import read_seeds
 from ..storage.folder import RunFolder
 from ..storage.paths import config_path, path_of
 from ..storage.seedfolder import SeedFolder, runs_in
 from .automatic import decide
+from .finished import Finished
 from .group import Group
+from .jobs import Job, complete_all
 from .place import default_folder, refuse_inside, resume_command
 from .progress import Progress, Screen
-from .run import Finished, Job, begin, complete_all, stored_config, tell
+from .record import begin, stored_config
 
 if TYPE_CHECKING:
     from ..methods import AnyMethod
@@ -37,7 +40,7 @@ def train_seeds(
     `out`, the one that `train` would give it. A run that leaves the finite numbers ends alone, and
     its `NumericError` is raised when the others are finished.
     """
-    group = start(
+    group = train_group(
         seeds, options, out=out, overwrite=overwrite, config=config, time=time, quiet=quiet
     )
     return group.finished()
@@ -48,10 +51,10 @@ def resume_seeds(
     quiet: bool = False,
 ) -> list[Finished]:  # fmt: skip
     """Continue stopped runs in parallel. A path is that of a run, or the `out` of several seeds."""
-    return go_on(paths, method=method, net=net, quiet=quiet).finished()
+    return resume_group(paths, method=method, net=net, quiet=quiet).finished()
 
 
-def start(
+def train_group(
     seeds: Sequence[int] | str, options: dict[str, Any], *, out: str | Path | None = None,
     overwrite: bool = False, config: str | Path | None = None, time: str | None = None,
     quiet: bool = False,
@@ -63,7 +66,7 @@ def start(
     options = {name: value for name, value in options.items() if value is not None}
     runs = [configure({**options, "seed": seed}, file) for seed in read_seeds(seeds)]
     numbers = [run.seed for run in runs]
-    if "seed" in stated(options, file):
+    if "seed" in user_settings(options, file):
         raise UsageError("--seed and --seeds cannot be used together.")
     home = None if out is None else SeedFolder(path_of(out, "out takes a folder"))
     folders = home.runs(numbers) if home else [*map(usual_folder, runs)]
@@ -79,11 +82,11 @@ def start(
         for job in jobs:
             begin(job.run, job.folder)
         for job in jobs:
-            tell(decided, job.folder, quiet=quiet or job is not jobs[0])
+            decided.announce(job.folder, quiet=quiet or job is not jobs[0])
         return completed(home, jobs)
 
 
-def go_on(
+def resume_group(
     paths: Sequence[str | Path], *, method: AnyMethod | None = None, net: AnyNet | None = None,
     quiet: bool = False,
 ) -> Group:  # fmt: skip
@@ -99,9 +102,7 @@ def go_on(
     home = home if home and home.exists() else None
     places = dict.fromkeys(folder.path for path in named for folder in runs_in(path))
     folders = [*map(RunFolder, places)]
-    runs = [stored_config(folder, method) for folder in folders]  # an error, if one is no run
-    for run in runs:
-        nets.stand_in(run.net, net)
+    runs = [stored_config(folder, method, net) for folder in folders]  # an error, if one is no run
     with ExitStack() as held, advising_resume(home, folders):
         for folder in folders:
             held.enter_context(folder.held())

@@ -9,7 +9,7 @@ from ..data import DataSet
 from ..data.dataset import Indices
 from ..settings.config import Run
 from ..step.subset import Subset
-from .build import data_of
+from .inputs import data_of
 from .progress import counting
 
 

@@ -12,11 +12,11 @@ import numpy as np
 
 from ..errors import DataError, NumericError
 from ..machine.out_of_memory import OutOfMemory, free_memory
-from ..settings.conditions import compare, conditions
+from ..settings.conditions import changes_since, conditions
 from ..settings.config import Run
 from ..step.diagnosis import explain, overflow
 from ..step.engine import Engine
-from ..step.guard import ALLOWED
+from ..step.guard import ALLOWED_BAD_STEPS
 from ..step.memory import estimate, too_large
 from ..step.subset import Pool, Subset
 from ..storage import checkpoint
@@ -57,7 +57,7 @@ class Training:
         """Go back to a checkpoint, or to the start if there is none."""
         if state is not None:
             try:
-                for change in compare(state["conditions"], self.conditions):
+                for change in changes_since(state["conditions"], self.conditions):
                     self.progress.say(change)
                 self.engine.load_state_dict(state["engine"])
                 self.seconds = state["seconds"]
@@ -163,16 +163,16 @@ class Training:
     def check_numbers(self) -> None:
         """Tell of bad steps; stop when there were too many. The device has undone them."""
         before, self.bad_steps = self.bad_steps, int(self.engine.guard.count)
-        if self.bad_steps > ALLOWED:
+        if self.bad_steps > ALLOWED_BAD_STEPS:
             raise NumericError(
-                f"{ALLOWED + 1} steps gave non-finite values; the last one was "
+                f"{ALLOWED_BAD_STEPS + 1} steps gave non-finite values; the last one was "
                 f"{explain(self.engine)}. The newest checkpoint was saved before it. If the images "
                 "are correct, the learning rate is probably too high: restart with a smaller --lr."
             )
         if self.bad_steps > before:
             self.progress.say(
                 f"Shortly before step {self.engine.done:,}, values were not finite; such steps "
-                f"are skipped ({self.bad_steps} of {ALLOWED})."
+                f"are skipped ({self.bad_steps} of {ALLOWED_BAD_STEPS})."
             )
 
     def test(self) -> None:

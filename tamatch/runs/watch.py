@@ -24,9 +24,9 @@ from .pool_predictions import Floats, PoolPredictions, pseudo_label_probabilitie
 from .progress import Progress
 
 WINDOW = 1000  # a rule looks at so many images at least
-EACH = 30  # and at so many a class
-ASKED = 512  # images of the pool that are asked why nothing is accepted
-SOME = 0.1  # share of them that a lower threshold should accept
+PER_CLASS = 30  # and at so many a class
+SAMPLE = 512  # images of the pool that are asked why nothing is accepted
+ENOUGH = 0.1  # share of them that a lower threshold should accept
 
 
 class Watch:
@@ -41,7 +41,7 @@ class Watch:
         labels = pool.data.labels[engine.source.roles[0]]
         self.shares = shares(labels, len(self.names))
         self.from_step = symptoms.patience(run.steps, run.warmup)
-        wanted = max(WINDOW, EACH * len(self.names))  # images, of some number of last lines
+        wanted = max(WINDOW, PER_CLASS * len(self.names))  # images, of some number of last lines
         lines = math.ceil(wanted / (run.log_every * run.unlabelled))
         self.rows: deque[Mapping[str, Any]] = deque(maxlen=lines)
         self.present = {w["name"]: Symptom(**w) for w in folder.read().get("warnings", [])}
@@ -95,10 +95,9 @@ class Watch:
 
     def reached(self) -> Reached:
         """How confident a part of the pool is now."""
-        sure = (
-            pseudo_label_probabilities(self.engine, self.pool.images[:ASKED]).amax(-1).cpu().numpy()
-        )
-        lower = next((t for t in reversed(TAUS) if (sure >= t).mean() >= SOME), None)
+        p = pseudo_label_probabilities(self.engine, self.pool.images[:SAMPLE])
+        sure = p.amax(-1).cpu().numpy()
+        lower = next((t for t in reversed(TAUS) if (sure >= t).mean() >= ENOUGH), None)
         return Reached(float(sure.max()), threshold(self.engine.method), lower)
 
     def tell(self, symptom: Symptom | None) -> None:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from ..methods.base import Method
     from ..nets.base import Net
 
-RUNS = 1024  # whose code torch keeps side by side; with its default of 8, the ninth is not compiled
-PLACES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
+COMPILED_RUNS = 1024  # kept side by side; with torch's default of 8, the ninth is not compiled
+CACHE_FOLDERS = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
 
 
 def accelerate(net: Net, method: Method, say: Callable[[str], None]) -> None:
@@ -41,11 +41,11 @@ def keep_compiled() -> None:
     """
     import torch._dynamo
 
-    torch._dynamo.config.recompile_limit = RUNS
+    torch._dynamo.config.recompile_limit = COMPILED_RUNS
     folder = cache_folder() / "compiled"
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
         return  # then they are where torch puts them
-    for variable, name in PLACES.items():
+    for variable, name in CACHE_FOLDERS.items():
         os.environ.setdefault(variable, str(folder / name))

@@ -13,34 +13,34 @@ from .. import __version__, dist, nets
 from ..errors import UsageError
 from .config import Run
 
-PLACE = ("root", "device", "images", "tensorboard")  # of the machine, not of the run
+OF_THE_MACHINE = ("root", "device", "images", "tensorboard")  # of the machine, not of the run
 
 Conditions = dict[str, str]
 
 
 def conditions(run: Run, device: torch.device) -> Conditions:
     """The settings, the versions and the device, as a checkpoint keeps them."""
-    settings = {k: v for k, v in dataclasses.asdict(run).items() if k not in PLACE}
-    own = {"file of the net": file_sum(run.net)} if nets.is_own(run.net) else {}
+    settings = {k: v for k, v in dataclasses.asdict(run).items() if k not in OF_THE_MACHINE}
+    own = {"file of the net": file_digest(run.net)} if nets.is_user_code(run.net) else {}
     cuda = device.type == "cuda"
     return {
         "settings": json.dumps(settings, sort_keys=True),
         "version of tamatch": __version__,
         "version of torch": str(torch.__version__),
         "device": torch.cuda.get_device_name(device) if cuda else device.type,
-        "file of the method": file_sum(run.method),
+        "file of the method": file_digest(run.method),
         **own,
         "number of processes": str(dist.world()),
     }
 
 
-def file_sum(name: str) -> str:
+def file_digest(name: str) -> str:
     """Checksum of the file of FILE.py:NAME; empty for what lies in no file."""
     file = Path(name.rpartition(":")[0])
     return hashlib.sha256(file.read_bytes()).hexdigest()[:12] if file.is_file() else ""
 
 
-def compare(then: Conditions, now: Conditions) -> list[str]:
+def changes_since(then: Conditions, now: Conditions) -> list[str]:
     """What has changed since a checkpoint, in words; an error if it is a setting of the run."""
     old, new = json.loads(then["settings"]), json.loads(now["settings"])
     other = [f"{k} was {v!r}, now it is {new.get(k)!r}" for k, v in old.items() if v != new.get(k)]

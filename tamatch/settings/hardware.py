@@ -63,7 +63,7 @@ def native_bf16() -> bool:
     return any(able.get(name) for name in ("avx512_bf16", "amx_bf16"))
 
 
-def prepare(precision: str, *, deterministic: bool = False) -> torch.dtype | None:
+def set_up_torch(precision: str, *, deterministic: bool = False) -> torch.dtype | None:
     """Set torch's switches; returns the autocast type, None for full precision.
 
     On a GPU, torch's fastest kernels may add in another order each time; a CPU's do not.
@@ -83,10 +83,10 @@ def pick_images(run: Run, pixels: int, device: torch.device) -> Literal["device"
     """On the device where this many bytes of them fit, unless the user says otherwise."""
     if run.images != "auto":
         return run.images
-    return "device" if pixels <= IMAGES_SHARE * memory(device) else "stream"
+    return "device" if pixels <= IMAGES_SHARE * available_memory(device) else "stream"
 
 
-def memory(device: torch.device) -> int:
+def available_memory(device: torch.device) -> int:
     """Bytes that this process may still take of a GPU's; the whole machine's where a CPU trains."""
     if device.type != "cuda":
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -9,7 +9,7 @@ from .. import nets
 from ..data import load
 from ..data.folder import typical_side
 from ..rules import choose, finetune
-from ..rules.choose import NOTHING, Chosen, one
+from ..rules.choose import NOTHING, Chosen, choice
 from .config import Run
 
 
@@ -46,7 +46,7 @@ def timm_start(run: Run, fixed: Container[str], *, gpu: bool) -> Chosen:
     pixels = finetune.published_size(made.size, made.patch, gpu=gpu)
     slow = "" if gpu else " without a GPU"
     why = f"{run.net} is made for {made.size}" + f", which is slow{slow}" * (pixels < made.size)
-    return one("size", pixels, f"{pixels} × {pixels} pixels", why) | recipe
+    return choice("size", pixels, f"{pixels} × {pixels} pixels", why) | recipe
 
 
 def net_of(
@@ -73,8 +73,8 @@ def size_of(
     """That of a transformer's name, or by the images; arrays are not made larger than they are."""
     if "size" in fixed:
         return NOTHING
-    if "net" in fixed and (size := nets.made_for(run.net)) is not None:
-        return one("size", size, f"{size} × {size} pixels", f"what {run.net} is made for")
+    if "net" in fixed and (size := nets.size_in_name(run.net)) is not None:
+        return choice("size", size, f"{size} × {size} pixels", f"what {run.net} is made for")
     found = choose.image_size(side, gpu=gpu)
     if arrays and side is not None and side < found.settings["size"]:
         return Chosen({"size": int(side)}, found.reasons)

@@ -1,4 +1,4 @@
-"""Known class shares to steer towards: from a file, or from the command line."""
+"""Class shares to steer towards: known ones from a file or an option, or ones that move."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from pathlib import Path
 import yaml
 
 from ..errors import UsageError
+from ..methods import entry
 from ..storage.untrusted import parse_yaml
+from .config import Run
 
 ROUNDING = 1e-9  # by which shares may miss a sum of 1
 Shares = tuple[float, ...] | dict[str, float]  # in the order of the classes, or by their names
@@ -34,10 +36,10 @@ def read_target(text: str) -> tuple[str, Shares | None]:
             f"--target {path} must contain one number per class, as a list or as `class: share` "
             "lines."
         ) from None
-    return "prior", shares(given, f"--target {path}")
+    return "prior", normalised_shares(given, f"--target {path}")
 
 
-def shares(given: Shares, option: str) -> Shares:
+def normalised_shares(given: Shares, option: str) -> Shares:
     """Class shares that sum to 1, from shares, percentages or counts."""
     numbers = [*given.values()] if isinstance(given, dict) else given
     total = sum(numbers)
@@ -69,3 +71,9 @@ def in_order(
             f"{data}; {missing[0]!r} has no share."
         )
     return tuple(given[name] for name in classes)
+
+
+def target_follows(run: Run) -> bool:
+    """Does the target follow the model, at a speed that the method leaves open?"""
+    free = run.options.keys() - entry(run.method).options.keys()
+    return "lambda_target" in free and run.options.get("target") == "adaptive"

@@ -24,7 +24,7 @@ from .guard import Guard
 from .meter import Meter
 from .optim import Optimizer, schedule, set_lr_
 from .prefetch import Prefetcher
-from .sampler import keyed
+from .sampler import stream_key
 from .source import OnHost, Source
 
 WARM_STEPS = 3  # real eager steps before the capture: lazy initialisation must not be recorded
@@ -134,7 +134,7 @@ class Engine:
             self.source.prepare(step)
         else:
             self.prefetcher.prepare(step, self.device_step)
-        torch.manual_seed(keyed(self.pace.seed, step) >> 1)
+        torch.manual_seed(stream_key(self.pace.seed, step) >> 1)
 
     @contextmanager
     def running(self) -> Iterator[None]:

@@ -10,7 +10,7 @@ from .. import dist
 from ..methods.base import Method
 from ..stats import by_type
 
-ALLOWED = 3  # bad steps of a run that are passed over; after one more nothing moves any longer
+ALLOWED_BAD_STEPS = 3  # of a run; after one more nothing moves any longer
 
 
 class Guard(nn.Module):
@@ -54,7 +54,7 @@ class Guard(nn.Module):
     @torch.no_grad()
     def judge(self, loss: Tensor) -> None:
         """Between the gradients and the update: is all of it finite?"""
-        self.found.copy_(self.count > ALLOWED)
+        self.found.copy_(self.count > ALLOWED_BAD_STEPS)
         grads = [[p.grad for p in same if p.grad is not None] for same in self.learning]
         for tensors in ([loss.detach()], *grads, *self.statistics):
             torch._amp_foreach_non_finite_check_and_unscale_(tensors, self.found, self.one)

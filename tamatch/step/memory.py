@@ -15,14 +15,14 @@ from torch.utils._pytree import tree_leaves
 
 from .. import dist
 from ..machine.out_of_memory import OutOfMemory, without_autotuning
-from ..machine.tracking import unmoved
-from ..settings.hardware import memory
+from ..machine.tracking import restoring
+from ..settings.hardware import available_memory
 from .engine import Engine
 from .source import Resident
 from .subset import Subset
 
 PROBES = (2, 4)  # images that are sent through the net to see what each one more needs
-FLOATS = 2 * 3 * 4  # bytes a pixel of a view: three floats, there once more in the joint batch
+VIEW_BYTES = 2 * 3 * 4  # bytes a pixel of a view: three floats, there once more in the joint batch
 
 
 @dataclass(frozen=True)
@@ -63,19 +63,19 @@ def estimate(engine: Engine, held_out: Iterable[Subset]) -> Estimate:
     views = sum(len(n) * len(s) for n, s in zip(names, engine.batch.slots, strict=True))
     pixels = engine.augment.policy.size**2
     return Estimate(
-        weights=size_of(weights, buffers, learning),
-        optimizer=size_of(learning) * (2 if isinstance(engine.optimizer, AdamW) else 1),
+        weights=bytes_of(weights, buffers, learning),
+        optimizer=bytes_of(learning) * (2 if isinstance(engine.optimizer, AdamW) else 1),
         guard=engine.guard.nbytes,
-        images=size_of(pools, tests),
-        step=views * FLOATS * pixels + passes(engine, views),
+        images=bytes_of(pools, tests),
+        step=views * VIEW_BYTES * pixels + bytes_of_passes(engine, views),
     )
 
 
-def size_of(*groups: Iterable[Tensor]) -> int:
+def bytes_of(*groups: Iterable[Tensor]) -> int:
     return sum(tensor.nbytes for group in groups for tensor in group)
 
 
-def passes(engine: Engine, views: int) -> int:
+def bytes_of_passes(engine: Engine, views: int) -> int:
     """Bytes that a forward and a backward pass hold for so many views: a line through two probes.
 
     It need not begin at 0: in half precision there are copies of the weights.
@@ -90,16 +90,16 @@ def probe(engine: Engine, count: int) -> int:
     net, size = engine.method.net, engine.augment.policy.size
     with engine.on_stream():
         images = torch.zeros(count, 3, size, size, device=engine.device, requires_grad=True)
-        with without_autotuning(), unmoved(net), dist.apart(), Peak() as peak:
+        with without_autotuning(), restoring(net), dist.acting_alone(), Peak() as peak:
             with engine.precision():
                 logits = net.forward(images).logits  # a call would compile it for this batch
             torch.autograd.grad(logits.sum(), [images], allow_unused=True)
     return int(peak.most)
 
 
-def scarce(needs: Sequence[Estimate], device: torch.device) -> str | None:
+def memory_message(needs: Sequence[Estimate], device: torch.device) -> str | None:
     """What to tell before the steps: on a GPU always, elsewhere if memory will hardly suffice."""
-    need, there = sum(n.total for n in needs), memory(device)
+    need, there = sum(n.total for n in needs), available_memory(device)
     if device.type != "cuda" and need <= there:
         return None
     what = "Training" if len(needs) == 1 else f"Training {len(needs)} runs in parallel"
@@ -113,7 +113,7 @@ def too_large(
 
     Where it is the number of runs abreast that is too large, it says how many have room.
     """
-    need, there = estimate(engine, held_out), all_of(engine.device)
+    need, there = estimate(engine, held_out), total_memory(engine.device)
     if runs > 1 and need.total <= there:
         fit = min(there // need.total, runs - 1)
         return OutOfMemory(
@@ -132,10 +132,10 @@ def too_large(
     )
 
 
-def all_of(device: torch.device) -> int:
+def total_memory(device: torch.device) -> int:
     """What training can have: the free memory, and what it holds now."""
     held = torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
-    return memory(device) + held
+    return available_memory(device) + held
 
 
 def gib(size: int) -> str:

@@ -73,11 +73,11 @@ class Meter:
 
     def _compare(self, shapes: dict[str, torch.Size]) -> None:
         names = {**self.shapes, **shapes}
-        for name in (n for n in names if shapes.get(n) != self.shapes.get(n)):
+        if other := [n for n in names if shapes.get(n) != self.shapes.get(n)]:
             raise UsageError(
-                f"the part {name!r} of the method's loss is missing in some steps, or changes its "
-                "shape. Return the same parts in every step, as zeros where there is nothing to "
-                "report."
+                f"the part {other[0]!r} of the method's loss is missing in some steps, or changes "
+                "its shape. Return the same parts in every step, as zeros where there is nothing "
+                "to report."
             )
 
     def _cut(self, line: Tensor) -> list[Tensor]:

@@ -15,7 +15,7 @@ def mix64(x: U64) -> U64:
     return x ^ (x >> np.uint64(31))
 
 
-def keyed(*numbers: int) -> int:
+def stream_key(*numbers: int) -> int:
     """One 64-bit number from several: the key of an independent random stream."""
     key = np.zeros(1, np.uint64)
     with np.errstate(over="ignore"):
@@ -71,7 +71,7 @@ class Sampler:
         return ids.reshape(steps, self.batch)[:, self.slots.start : self.slots.stop]
 
     def _drawn(self, at: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        return independent(at, self.count, keyed(self.seed, self.stream))
+        return independent(at, self.count, stream_key(self.seed, self.stream))
 
     def _walked(self, at: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         ids = np.empty_like(at)
@@ -83,5 +83,6 @@ class Sampler:
 
     def _pass(self, number: int) -> npt.NDArray[np.int64]:
         if self._order[0] != number:
-            self._order = (number, permutation(self.count, keyed(self.seed, self.stream, number)))
+            key = stream_key(self.seed, self.stream, number)
+            self._order = (number, permutation(self.count, key))
         return self._order[1]

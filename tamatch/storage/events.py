@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import UsageError
 
-MOST = 100  # classes that are drawn one by one
+MOST_CLASSES = 100  # classes that are drawn one by one
 
 
 def check_installed() -> None:
@@ -36,7 +36,7 @@ class Events:
                 continue
             if isinstance(value, int | float):
                 self.writer.add_scalar(f"{kind}/{name}", value, step)
-            elif isinstance(value, list) and len(value) == len(self.names) <= MOST:
+            elif isinstance(value, list) and len(value) == len(self.names) <= MOST_CLASSES:
                 for c, one in zip(self.names, value, strict=True):
                     if one is not None:
                         self.writer.add_scalar(f"{kind}/{name}/{c}", one, step)

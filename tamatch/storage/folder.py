@@ -46,7 +46,7 @@ def runs_below(path: Path) -> list[Path]:
     return sorted(record.parent for record in path.glob("*/run.json"))
 
 
-def what_to_name(path: Path) -> str:
+def folder_advice(path: Path) -> str:
     """Advice on a folder that holds no run; it may be the one that holds all runs."""
     if inside := runs_below(path):
         return f"Give one of the runs in it, such as {inside[0]}."
@@ -76,7 +76,7 @@ class RunFolder:
         return RunFolder(self.path / "baseline")
 
     @property
-    def whole(self) -> Path:
+    def to_resume(self) -> Path:
         """The folder to resume: a baseline goes on with the run that it belongs to."""
         outer = RunFolder(self.path.parent)
         return (
@@ -91,7 +91,7 @@ class RunFolder:
             return False
         return is_record(record)
 
-    def must_be_one(self) -> None:
+    def check_one_run(self) -> None:
         """An error if this is no folder, or that of several runs."""
         if not self.path.is_dir():
             raise UsageError(f"{self.path} is not a folder. Give a run folder, such as runs/demo.")
@@ -103,11 +103,11 @@ class RunFolder:
 
     def read(self) -> dict[str, Any]:
         """run.json, or an error that says what the folder is instead."""
-        self.must_be_one()
+        self.check_one_run()
         if not self.record.exists():
             raise UsageError(
                 f"{self.path} is not a run folder: it contains no run.json. "
-                f"{what_to_name(self.path)}"
+                f"{folder_advice(self.path)}"
             )
         try:
             record = read_json(self.record)

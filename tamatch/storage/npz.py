@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from ..errors import one_line
 
-SMALL = 2**26  # bytes; below this nobody asks how well a member is packed
-PACKED = 200  # times smaller than its content: images and weights never are, bombs always
+SMALL_BYTES = 2**26  # bytes; below this nobody asks how well a member is packed
+MOST_PACKED = 200  # times smaller than its content: images and weights never are, bombs always
 
 
 def read_npz(path: Path) -> dict[str, npt.NDArray[Any]]:
@@ -20,7 +20,7 @@ def read_npz(path: Path) -> dict[str, npt.NDArray[Any]]:
     try:
         with zipfile.ZipFile(path) as archive:
             for member in archive.infolist():
-                if member.file_size > max(SMALL, PACKED * member.compress_size):
+                if member.file_size > max(SMALL_BYTES, MOST_PACKED * member.compress_size):
                     raise ValueError(
                         f"{member.filename} would unpack to {member.file_size:,} bytes"
                     )

@@ -19,7 +19,8 @@ from tamatch.errors import UsageError
 from tamatch.methods import METHODS
 from tamatch.methods.dash import Dash
 from tamatch.methods.tamatch import LAMBDA_TARGET
-from tamatch.settings.config import configure, method_options
+from tamatch.settings.config import method_options
+from tamatch.settings.configure import configure
 from tamatch.types import Task
 
 EIGHTH = Fraction(1, 8)

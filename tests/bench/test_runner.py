@@ -23,9 +23,10 @@ from tamatch.bench.runner import Runner
 from tamatch.bench.settings import DIGITS
 from tamatch.bench.store import Store
 from tamatch.errors import NumericError, Stopped, UsageError
-from tamatch.runs.run import Finished, Job
+from tamatch.runs.finished import Finished
+from tamatch.runs.jobs import Job
 from tamatch.runs.training import Training
-from tamatch.settings.config import configure
+from tamatch.settings.configure import configure
 from tamatch.storage.folder import RunFolder
 from tamatch.storage.lock import locked
 from tests.bench.made import result, small_recipes

@@ -24,8 +24,12 @@ class Waits(AssertionError):
 
 
 class _Mode(TorchDispatchMode):
+    def __init__(self, also: tuple[str, ...]) -> None:
+        super().__init__()
+        self.also = also
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func.overloadpacket in WAITING:
+        if func.overloadpacket in WAITING or any(name in func.__name__ for name in self.also):
             raise Waits(str(func))
         if func.overloadpacket in INDEXING:
             masks = [i for i in args[1] if i is not None and i.dtype in (torch.bool, torch.uint8)]
@@ -35,8 +39,11 @@ class _Mode(TorchDispatchMode):
 
 
 @contextmanager
-def no_sync() -> Iterator[None]:
-    """Forbid host reads and data-dependent shapes, also those that skip the dispatcher."""
+def no_sync(*also: str) -> Iterator[None]:
+    """Forbid host reads and data-dependent shapes, also those that skip the dispatcher.
+
+    With `also`, operators that have one of these words in their names are forbidden as well.
+    """
 
     def refuse(name: str) -> Any:
         def read(*args: Any, **kwargs: Any) -> Any:
@@ -44,5 +51,5 @@ def no_sync() -> Iterator[None]:
 
         return read
 
-    with _Mode(), mock.patch.multiple(torch.Tensor, **{n: refuse(n) for n in READING}):
+    with _Mode(also), mock.patch.multiple(torch.Tensor, **{n: refuse(n) for n in READING}):
         yield

@@ -45,6 +45,8 @@ def test_a_step_never_waits_for_the_device(name: str) -> None:
 def test_the_guard_sees_what_waits(waits: object) -> None:
     with pytest.raises(Waits), no_sync():
         waits(torch.ones(3))  # type: ignore[operator]
+    with pytest.raises(Waits), no_sync("rand"):
+        torch.rand(3)
 
 
 @pytest.mark.parametrize("name", ALL)

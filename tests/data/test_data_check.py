@@ -20,8 +20,8 @@ from tamatch.data.check import check
 from tamatch.data.checktext import table
 from tamatch.data.dataset import digests_of
 from tamatch.data.duplicates import equal_images
-from tamatch.runs.build import split_plan
-from tamatch.settings.config import configure
+from tamatch.runs.inputs import split_plan
+from tamatch.settings.configure import configure
 from tests.data.pictures import put
 
 

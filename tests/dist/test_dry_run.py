@@ -9,7 +9,7 @@ import pytest
 
 from tamatch.errors import UsageError
 from tamatch.runs.build import engine_of
-from tamatch.settings.config import configure
+from tamatch.settings.configure import configure
 from tests.dist.pair import in_both
 from tests.tiny import digits
 

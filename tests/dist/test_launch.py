@@ -14,7 +14,7 @@ from tamatch.cli import main
 from tamatch.errors import DataError, UsageError
 from tamatch.machine import launch
 from tamatch.runs import run
-from tamatch.settings.config import configure
+from tamatch.settings.configure import configure
 from tamatch.settings.hardware import pick_device
 from tamatch.storage.folder import RunFolder
 from tests.faults.runs import DOZEN, crash_at

@@ -15,6 +15,7 @@ import torch
 import tamatch
 from tamatch.data import Split
 from tamatch.errors import DataError, TamatchError
+from tamatch.runs import jobs
 from tamatch.storage import checkpoint
 from tests.data.pictures import put
 from tests.faults.runs import DOZEN, arrays, crash_at, own_folder
@@ -253,15 +254,13 @@ def test_the_labelled_set_cannot_be_drawn_anew(
 ) -> None:
     """Even if another version draws other labels from the same data with the same seed."""
     run = crash_at(6, monkeypatch, tmp_path / "run")
-    from tamatch.runs import run as module
-
-    whole = module.split_of
+    whole = jobs.split_of
 
     def other(*given: Any) -> Split:
         split = whole(*given)
         return Split(split.labelled[::-1].copy(), split.unlabelled, split.validation, split.test)
 
-    monkeypatch.setattr(module, "split_of", other)
+    monkeypatch.setattr(jobs, "split_of", other)
     with pytest.raises(DataError, match="lists different labelled images than are drawn now"):
         tamatch.resume(run, quiet=True)
 

@@ -25,7 +25,7 @@ from tamatch.data.pickles import load_dict
 from tamatch.errors import TamatchError
 from tamatch.nets.weight_file import read_tensors
 from tamatch.report import write_report
-from tamatch.settings.config import configure
+from tamatch.settings.configure import configure
 from tamatch.storage import checkpoint
 from tests.data.pictures import png_header, put
 from tests.faults.runs import DOZEN

@@ -18,7 +18,7 @@ from tamatch.nets.parts import Flow, Plain
 from tamatch.nets.recompute import recompute, recomputes
 from tamatch.nets.wrn import Block
 from tamatch.step.engine import Engine
-from tamatch.step.memory import PROBES, Estimate, Peak, estimate, passes, probe
+from tamatch.step.memory import PROBES, Estimate, Peak, bytes_of_passes, estimate, probe
 from tamatch.storage import checkpoint
 from tests.contract.test_contract import assert_equal
 from tests.data.memory import resident
@@ -221,7 +221,7 @@ def test_the_estimate_is_near_what_the_system_says() -> None:
     before = resident()
     out = engine.method.net(torch.randn(count, 3, size, size))
     grown = resident() - before
-    assert 1 / FACTOR < passes(engine, count) / grown < FACTOR
+    assert 1 / FACTOR < bytes_of_passes(engine, count) / grown < FACTOR
     del out
 
 
@@ -299,6 +299,6 @@ def test_the_estimate_is_written_down(tmp_path: Path) -> None:
 def test_too_little_memory_is_told_before_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tamatch.step.memory.memory", lambda device: 2**20)
+    monkeypatch.setattr("tamatch.step.memory.available_memory", lambda device: 2**20)
     tamatch.train(out=tmp_path / "run", quiet=True, **DOZEN)
     assert "GiB of memory; cpu has 0.00 GiB free" in (tmp_path / "run" / "log.txt").read_text()

@@ -19,7 +19,7 @@ from tamatch.methods import METHODS
 from tamatch.step import optim
 from tamatch.step.diagnosis import explain, overflow
 from tamatch.step.engine import Engine
-from tamatch.step.guard import ALLOWED, Guard
+from tamatch.step.guard import ALLOWED_BAD_STEPS, Guard
 from tamatch.storage import checkpoint
 from tamatch.types import Batch, Loss
 from tests.contract.test_contract import assert_equal
@@ -149,9 +149,9 @@ def test_one_too_many_freezes_the_run_and_is_explained(way: str) -> None:
     engine = tiny_engine("tamatch")
     WAYS[way](engine, set(range(2, 100)))
     before = state(run(engine, 2))
-    run(engine, ALLOWED + 4)
+    run(engine, ALLOWED_BAD_STEPS + 4)
     assert_equal(before, state(engine))
-    assert explain(engine).startswith(f"step {2 + ALLOWED}: {way}")
+    assert explain(engine).startswith(f"step {2 + ALLOWED_BAD_STEPS}: {way}")
 
 
 def test_after_the_freeze_even_a_good_step_does_nothing() -> None:
@@ -165,7 +165,7 @@ def test_the_first_bad_layer_is_named() -> None:
     engine = run(tiny_engine("fixmatch"), 1)
     layer = engine.method.get_submodule("net.stages.0.0.conv1")
     layer.register_forward_hook(lambda module, given, out: out * torch.nan)
-    run(engine, ALLOWED + 1)
+    run(engine, ALLOWED_BAD_STEPS + 1)
     assert explain(engine).endswith(": output of net.stages.0.0.conv1")
 
 

@@ -15,11 +15,11 @@ import torch
 import tamatch
 from tamatch.data import load, make_split
 from tamatch.machine.out_of_memory import OutOfMemory, detecting_out_of_memory, free_memory
-from tamatch.runs.build import engine_of, split_plan
+from tamatch.runs.build import engine_of
+from tamatch.runs.inputs import split_plan
 from tamatch.runs.loop import advance
 from tamatch.runs.training import Training
-from tamatch.settings.config import configure
-from tamatch.settings.hardware import prepare
+from tamatch.settings.configure import configure
 from tamatch.step.engine import WARM_STEPS, Engine
 from tamatch.step.joint_graph import JointGraph
 from tests.contract.test_contract import assert_equal
@@ -28,10 +28,7 @@ from tests.gpu.test_capture import run
 from tests.processes import fingerprint
 from tests.tiny import tiny_engine
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
+pytestmark = pytest.mark.gpu
 
 SEEDS = (0, 1, 2)
 DRAWING = ("mixmatch", "remixmatch", "vat")  # from torch's generator, inside the step
@@ -67,12 +64,6 @@ def together(engines: Sequence[Engine], steps: int, joint: JointGraph | None = N
 
 def tiny(name: str, seed: int, *, graph: bool = True) -> Engine:
     return tiny_engine(name, seed, device="cuda", graph=graph)
-
-
-@pytest.fixture
-def same_kernels() -> None:
-    """What `--deterministic` sets."""
-    prepare("fp32", deterministic=True)
 
 
 @pytest.mark.parametrize("name", ["tamatch", "fixmatch", "comatch", *DRAWING])

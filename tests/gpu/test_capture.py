@@ -6,21 +6,11 @@ import pytest
 import torch
 
 from tamatch.methods import METHODS
-from tamatch.settings.hardware import prepare
 from tamatch.step.engine import Engine
 from tests.contract.test_contract import assert_equal
 from tests.tiny import tiny_engine
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
-
-
-@pytest.fixture(autouse=True)
-def same_kernels() -> None:
-    """What `--deterministic` sets."""
-    prepare("fp32", deterministic=True)
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("same_kernels")]
 
 
 def run(engine: Engine, steps: int) -> Engine:

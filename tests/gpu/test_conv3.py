@@ -13,10 +13,7 @@ from torch import Tensor, nn
 from tamatch import nets
 from tamatch.nets.recompute import recompute
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
+pytestmark = pytest.mark.gpu
 
 pytest.importorskip("triton")
 Beside = importlib.import_module("tamatch.nets.kernels.beside").Beside

@@ -14,20 +14,11 @@ from torch import distributed
 
 from tamatch import dist
 from tamatch.methods import METHODS
-from tamatch.settings.hardware import prepare
 from tests.contract.test_contract import assert_equal
 from tests.gpu.test_capture import run
 from tests.tiny import tiny_engine
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
-
-
-@pytest.fixture(autouse=True)
-def same_kernels() -> None:
-    prepare("fp32", deterministic=True)
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("same_kernels")]
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +33,7 @@ def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def test_captured_in_a_group(name: str, group: None) -> None:
     """Bit for bit the group's eager steps; the first of these is the step of a process alone."""
     options = {"xi": 0.1} if name == "vat" else {}
-    with dist.apart():
+    with dist.acting_alone():
         alone = run(tiny_engine(name, device="cuda", **options), 1)
     assert not dist.alone()
     eager = run(tiny_engine(name, device="cuda", **options), 1)

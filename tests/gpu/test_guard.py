@@ -13,10 +13,7 @@ from tamatch.types import Batch, Loss
 from tests.contract.test_contract import assert_equal
 from tests.tiny import tiny_engine
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("same_kernels")]
 
 BAD = 7  # after the capture
 
@@ -41,12 +38,6 @@ def run(engine: Engine, steps: int) -> dict[str, Any]:
             engine.advance()
     torch.cuda.synchronize()
     return copy.deepcopy(engine.state_dict())
-
-
-@pytest.fixture(autouse=True)
-def same_kernels() -> None:
-    torch.backends.cudnn.benchmark = False
-    torch.use_deterministic_algorithms(True, warn_only=True)
 
 
 @pytest.mark.parametrize("name", ["tamatch", "comatch", "simmatch", "flexmatch", "vat"])

@@ -19,17 +19,15 @@ from tamatch.machine.out_of_memory import OutOfMemory, free_memory
 from tamatch.methods import METHODS
 from tamatch.nets import parts
 from tamatch.nets.recompute import recompute
-from tamatch.runs.build import engine_of, split_plan
-from tamatch.settings.config import configure
+from tamatch.runs.build import engine_of
+from tamatch.runs.inputs import split_plan
+from tamatch.settings.configure import configure
 from tamatch.step.engine import Engine
 from tamatch.step.memory import estimate
 from tests.contract.test_contract import assert_equal
 from tests.tiny import tiny_engine
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
+pytestmark = pytest.mark.gpu
 
 triton = pytest.importorskip("triton")
 beside = importlib.import_module("tamatch.nets.kernels.beside")

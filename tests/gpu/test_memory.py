@@ -12,18 +12,16 @@ import torch
 import tamatch
 from tamatch.data import load, make_split
 from tamatch.nets.recompute import recompute, recomputes
-from tamatch.runs.build import engine_of, split_plan
-from tamatch.settings.config import configure
-from tamatch.settings.hardware import memory
+from tamatch.runs.build import engine_of
+from tamatch.runs.inputs import split_plan
+from tamatch.settings.configure import configure
+from tamatch.settings.hardware import available_memory
 from tamatch.step.engine import Engine
 from tamatch.step.memory import estimate
 from tests.contract.test_contract import assert_equal
 from tests.tiny import tiny_engine
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
+pytestmark = pytest.mark.gpu
 
 FACTOR = 2.5  # torch's convolutions borrow memory while they choose their algorithm
 NETS = {"wrn_28_2": 32, "vit_tiny_p2_32": 32, "vit_base_p16_96": 96}
@@ -43,7 +41,7 @@ def leave(room: int) -> None:
     """So many bytes, beside what tests before this one hold."""
     total = torch.cuda.get_device_properties(0).total_memory
     torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + room) / total)
-    assert 0.99 * room < memory(torch.device("cuda")) < 1.5 * room
+    assert 0.99 * room < available_memory(torch.device("cuda")) < 1.5 * room
 
 
 def engine_with(net: str, **settings: Any) -> Engine:

@@ -8,10 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
+pytestmark = pytest.mark.gpu
 
 pytest.importorskip("triton")
 split = importlib.import_module("tamatch.nets.kernels.split")

@@ -7,24 +7,15 @@ from functools import partial
 import pytest
 import torch
 
-from tamatch.settings.hardware import memory
+from tamatch.settings.hardware import available_memory
 from tamatch.step.engine import Engine
 from tamatch.step.source import Draw, Resident, Source, Streamed
 from tests.contract.test_contract import assert_equal
 from tests.tiny import digits, tiny_engine
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("same_kernels")]
 
 STEPS = 20
-
-
-@pytest.fixture(autouse=True)
-def same_kernels() -> None:
-    torch.backends.cudnn.benchmark = False
-    torch.use_deterministic_algorithms(True, warn_only=True)
 
 
 def run(engine: Engine, steps: int = STEPS) -> Engine:
@@ -99,8 +90,8 @@ def test_staging_is_pinned_and_free_memory_counts_what_torch_keeps() -> None:
     engine = tiny_engine("fixmatch", device="cuda", source=Streamed)
     assert isinstance(engine.source, Streamed)
     assert all(buffer.is_pinned() for buffers in engine.source.staging for buffer in buffers)
-    before = memory(engine.device)
+    before = available_memory(engine.device)
     kept = torch.empty(2**28, dtype=torch.uint8, device="cuda")
-    assert memory(engine.device) < before
+    assert available_memory(engine.device) < before
     del kept
-    assert memory(engine.device) > before - 2**27
+    assert available_memory(engine.device) > before - 2**27

@@ -13,10 +13,7 @@ import tamatch
 from tamatch import nets
 from tests.faults.runs import DOZEN
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
+pytestmark = pytest.mark.gpu
 
 
 @pytest.mark.parametrize("method", ["tamatch", "vat", "remixmatch"])

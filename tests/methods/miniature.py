@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from tamatch.methods.base import Method
 from tamatch.types import Batch, Out, Task
+from tests.contract.nosync import no_sync
 
 LABELLED, UNLABELLED = 6, 12  # batch sizes
 
@@ -83,27 +83,6 @@ def batch_of(
     return Batch(x, y, u, id_x, id_u, torch.tensor(step), torch.tensor(progress))
 
 
-class NoSync(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Fails where a device value would reach Python, or a shape would depend on one."""
-
-    FORBIDDEN = (
-        torch.ops.aten._local_scalar_dense,
-        torch.ops.aten.nonzero,
-        torch.ops.aten.masked_select,
-        torch.ops.aten.bincount,
-        torch.ops.aten.randperm,
-    )
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        assert func.overloadpacket not in self.FORBIDDEN, f"{func} waits for the device"
-        if func.overloadpacket is torch.ops.aten.index:
-            masks = [i for i in args[1] if i is not None and i.dtype == torch.bool]
-            assert not masks, "a boolean mask makes a shape that depends on values"
-        return func(*args, **(kwargs or {}))
-
-
 def train(method: Method, steps: range, lr: float = 0.05) -> None:
     """Plain gradient descent as the engine does it: seeded by step, gradients kept as zeros."""
     for step in steps:
@@ -122,7 +101,7 @@ def check_contract(method: Method) -> None:
     """No wait for the device; a gradient for every weight; a resume that nobody can tell."""
     batch = batch_of(method)
     method(batch)  # what is made once may wait
-    with NoSync():  # type: ignore[no-untyped-call]
+    with no_sync():
         loss = method(batch)
         loss.total.backward()
     assert all(not part.requires_grad and part.isfinite().all() for part in loss.parts.values())

@@ -20,7 +20,7 @@ from tamatch.nets.recompute import recompute
 from tamatch.nets.user_net import UserNet, dry_run_net
 from tamatch.nets.user_net_source import CUSTOM
 from tamatch.nets.weights import load_weights
-from tamatch.settings.hardware import prepare
+from tamatch.settings.hardware import set_up_torch
 from tamatch.step.memory import estimate
 from tamatch.step.optim import parameter_groups
 from tests.contract.nosync import no_sync
@@ -241,8 +241,8 @@ def test_modules_and_what_makes_them_can_be_handed_over() -> None:
 
 
 def test_names_are_told_apart() -> None:
-    assert nets.is_own("models/net.py:Net") and nets.is_own("python:Net")
-    assert not any(map(nets.is_own, (*nets.NETS, "timm/x", "net.py", "wrn_10_1:x")))
+    assert nets.is_user_code("models/net.py:Net") and nets.is_user_code("python:Net")
+    assert not any(map(nets.is_user_code, (*nets.NETS, "timm/x", "net.py", "wrn_10_1:x")))
     assert nets.title("/home/me/net.py:Net") == "net.py:Net"
     assert nets.title("timm/resnet18") == "timm/resnet18"
 
@@ -436,24 +436,23 @@ def test_it_cannot_recompute() -> None:
 
 
 def test_what_was_handed_over_stands_in_for_the_name_of_a_run() -> None:
-    nets.stand_in("models.py:Gone", foreign.planned)
+    nets.register_as("models.py:Gone", foreign.planned)
     assert nets.build("models.py:Gone", 5, 8).width == 5
-    nets.stand_in("python:Gone", SMALL)
+    nets.register_as("python:Gone", SMALL)
     assert nets.build("python:Gone", 5, 8).width == 64
     with pytest.raises(UsageError, match="; this one uses wrn_10_1"):
-        nets.stand_in("wrn_10_1", SMALL)
+        nets.register_as("wrn_10_1", SMALL)
     with pytest.raises(UsageError, match="--net wrn_10_1: this run uses your own net"):
-        nets.stand_in("python:Gone", "wrn_10_1")
+        nets.register_as("python:Gone", "wrn_10_1")
     for name in ("models.py:Gone", "python:Gone"):
         del CUSTOM[name]
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("net", [SMALL, f"{FILE}:Wrn", f"{FILE}:Dropping", f"{FILE}:Frozen"])
 @pytest.mark.parametrize("method", ["tamatch", "simmatch", "mean_teacher"])
 def test_on_a_gpu_captured_equals_eager(method: str, net: str) -> None:
-    prepare("fp32", deterministic=True)
+    set_up_torch("fp32", deterministic=True)
     states = []
     for graph in (False, True):
         engine = tiny_engine(method, net=net, device="cuda", graph=graph, ema=0.9)

@@ -293,7 +293,6 @@ def test_the_docs_show_the_example_and_their_session_works(
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("name", ["ResNet", "Viewing", "Reading", "Frozen", "Convolutional"])
 def test_on_a_gpu_it_is_compiled_and_captured_or_does_without(name: str, tmp_path: Path) -> None:
     options = {**QUICK, "threads": None, "device": "cuda", "baseline": "none", "steps": 8}

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from tamatch import dist, nets
-from tamatch.machine.tracking import norms_of, tracking, unmoved
-from tamatch.methods.base import frozen_norm, looked_at
+from tamatch.machine.tracking import norms_of, restoring, tracking
+from tamatch.methods.base import constant_branch, frozen_norm
 from tamatch.nets.recompute import recompute
 
 
@@ -38,7 +38,7 @@ def test_a_frozen_pass_writes_nothing(monkeypatch: pytest.MonkeyPatch, shared: b
 def test_what_is_only_looked_at_has_no_gradient_and_writes_nothing() -> None:
     net, images = nets.build("wrn_10_1", 4, 8).train(), torch.randn(6, 3, 8, 8)
     before = written(net)
-    with looked_at(images, net) as aside:
+    with constant_branch(images, net) as aside:
         seen = aside(lambda: net(images).logits)
         assert not seen.requires_grad and written(net) == before
         assert net(images).logits.requires_grad
@@ -69,7 +69,7 @@ def test_it_ends_as_it_began() -> None:
 def test_statistics_stay_also_after_an_error() -> None:
     norm = nn.BatchNorm2d(3)
     before = copy.deepcopy(norm.state_dict())
-    with pytest.raises(ZeroDivisionError), unmoved(norm):
+    with pytest.raises(ZeroDivisionError), restoring(norm):
         norm(torch.randn(4, 3, 2, 2))
         raise ZeroDivisionError
     assert all(torch.equal(v, before[k]) for k, v in norm.state_dict().items())

@@ -17,9 +17,9 @@ from tamatch.data import load, read_split
 from tamatch.review.command import label_file
 from tamatch.review.pictures import SIDE, Pictures
 from tamatch.review.survey import survey
-from tamatch.runs.build import data_of
-from tamatch.runs.run import stored_config
-from tamatch.settings.config import configure
+from tamatch.runs.inputs import data_of
+from tamatch.runs.record import stored_config
+from tamatch.settings.configure import configure
 from tamatch.storage.folder import RunFolder
 from tests.data.pictures import picture
 from tests.review.browser import reviewing

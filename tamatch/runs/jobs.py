@@ -1,0 +1,159 @@
+"""Bringing runs to their ends, with their baselines: one run, or several at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import compress
+from typing import Any
+
+from .. import dist, report
+from ..data import Split
+from ..errors import NumericError
+from ..settings.config import Run
+from ..step.subset import Pool
+from ..storage import checkpoint
+from ..storage.files import read_json, write_bytes
+from ..storage.folder import RunFolder
+from .build import engine_of
+from .finished import Finished
+from .follow import send_end, send_run
+from .lineage import learnt_by, lineage, split_of
+from .loop import Outcome, train_to_end
+from .model import Facts
+from .picture import save_views
+from .progress import Progress
+from .record import begin, record_facts, record_skipped
+from .remarks import remark_on_data, remark_on_skipped, seen_of
+from .shared_data import SharedData
+from .training import Training
+from .variants import baseline_config, without_start
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run that is to be brought to its end, where it lies, and how it is spoken of."""
+
+    run: Run
+    folder: RunFolder
+    progress: Progress
+    is_baseline: bool = False  # of a run that has told of the data, which are the same
+
+    @property
+    def baseline(self) -> Job:
+        run, folder = baseline_config(self.run), self.folder.baseline
+        return Job(run, folder, self.progress, is_baseline=True)
+
+
+def complete(run: Run, folder: RunFolder, *, quiet: bool = False) -> Finished:
+    """Bring the run and its baseline to their ends, from wherever they are."""
+    [finished] = complete_all([Job(run, folder, Progress(folder.log, quiet=quiet))])
+    assert isinstance(finished, Finished)  # the error of a single run is raised
+    return finished
+
+
+def complete_all(jobs: Sequence[Job]) -> list[Finished | NumericError]:
+    """The same for several runs at the same time; one without a result has its error instead."""
+    with dist.joined():
+        outcomes = train_all(jobs)
+        baselines = train_baselines(jobs, outcomes)
+        ends = [*map(end_of, jobs, outcomes, baselines)]
+        if not dist.alone():
+            send_end(ends[0])  # several processes train one run
+    for end in ends:
+        if isinstance(end, Finished):
+            report.write_report(end.path)
+    return ends
+
+
+def end_of(job: Job, outcome: Outcome, baseline: Outcome | None) -> Finished | NumericError:
+    """A run that is to have a baseline and has none is not at its end."""
+    if isinstance(outcome, NumericError):
+        return outcome
+    if isinstance(baseline, NumericError):
+        return baseline
+    return Finished(job.folder.path, outcome, baseline)
+
+
+def train_baselines(jobs: Sequence[Job], outcomes: Sequence[Outcome]) -> list[Outcome | None]:
+    """The supervised baselines of these runs, at the same time as well; None without one."""
+    wanted = [
+        job.run.baseline == "supervised" and not isinstance(outcome, NumericError)
+        for job, outcome in zip(jobs, outcomes, strict=True)
+    ]
+    with ExitStack() as held:
+        baselines = [begin_baseline(job, held) for job in compress(jobs, wanted)]
+        made = iter(train_all(baselines))
+    return [next(made) if own else None for own in wanted]
+
+
+def begin_baseline(job: Job, held: ExitStack) -> Job:
+    """The baseline of a run, on the same split; its folder is locked until `held` ends."""
+    baseline, split = job.baseline, job.folder.split
+    folder = baseline.folder
+    held.enter_context(folder.held())
+    if not folder.record.exists():
+        begin(baseline.run, folder)
+    if split.exists() and not folder.split.exists():
+        write_bytes(folder.split, split.read_bytes())
+    if result_in(folder) is None:
+        job.progress.say("Supervised baseline on the same labels:")
+    return baseline
+
+
+def train_one(job: Job) -> dict[str, Any]:
+    """Train what is left of one run, without its baseline and report."""
+    [result] = train_all([job])
+    assert not isinstance(result, NumericError)  # the error of a single run is raised
+    return result
+
+
+def train_all(jobs: Sequence[Job]) -> list[Outcome]:
+    """Train what is left of these runs; of one that is finished, the result is read."""
+    shared = SharedData()
+    results = [result_in(job.folder) for job in jobs]
+    left = [at_checkpoint(job, shared) for job, r in zip(jobs, results, strict=True) if r is None]
+    made = iter(train_to_end(left) if left else [])
+    return [next(made) if result is None else result for result in results]
+
+
+def result_in(folder: RunFolder) -> dict[str, Any] | None:
+    if folder.read().get("status") != "finished" or not folder.result.exists():
+        return None
+    result: dict[str, Any] = read_json(folder.result)
+    return result
+
+
+def at_checkpoint(job: Job, shared: SharedData) -> Training:
+    """A run at its newest checkpoint; other processes, where there are some, are told of it."""
+    state, messages = checkpoint.newest(job.folder.checkpoints)
+    for message in messages:
+        job.progress.say(message)
+    training, split = prepare(job, shared, started=state is not None)
+    training.resume(state)
+    send_run(job.run, job.folder, split, training.engine)
+    return training
+
+
+def prepare(job: Job, shared: SharedData, *, started: bool) -> tuple[Training, Split]:
+    """Read the data, build the engine, and write down what the run stands on."""
+    run, folder, progress = job.run, job.folder, job.progress
+    data = shared.data(run)
+    record_skipped(folder, data)
+    if not job.is_baseline:
+        remark_on_skipped(data, progress)
+    split = split_of(run, data, folder.split)
+    engine = engine_of(without_start(run) if started else run, data, split, progress.say)
+    seen = seen_of(data, split, learnt_by(lineage(run.from_), data, run.size))
+    record_facts(run, folder, data, split, engine, seen)
+    if not folder.views.exists():
+        save_views(engine, folder.views)
+    parts = {"validation": split.validation, "test": split.test}
+    device = engine.device if engine.source.place == "device" else None
+    held_out = {k: shared.subset(data, part, device) for k, part in parts.items() if len(part)}
+    pool = Pool(data, split) if engine.method.views.u else None
+    if not (started or job.is_baseline):
+        remark_on_data(run, data, split, pool, seen, progress)
+    facts = Facts.of(run.net, data)
+    return Training(run, engine, folder, held_out, facts, progress, pool), split
