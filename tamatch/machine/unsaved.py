@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -84,5 +83,6 @@ def draws_from_torch(what: str) -> Iterator[None]:
 
 def other_generators() -> dict[str, object]:
     """The states of Python's generator and of NumPy's."""
-    numpys = pickle.dumps(np.random.get_state(legacy=False))
+    state = pytree.tree_leaves(np.random.get_state(legacy=False))
+    numpys = [np.asarray(part).tobytes() for part in state]
     return {"Python's random": random.getstate(), "np.random": numpys}
