@@ -31,6 +31,7 @@ class NetEntry:
 
 WRN = "tamatch.nets.wrn:build"
 VIT = "tamatch.nets.vit:build"
+TIMM = "tamatch.nets.timm_net:build"
 OWN = "tamatch.nets.user_net_source:build"
 
 NETS: dict[str, NetEntry] = {
@@ -65,12 +66,7 @@ FAMILIES: dict[str, tuple[str, NetEntry]] = {
     ),
     "timm/NAME": (
         r"timm/.+",
-        NetEntry(
-            "any net of the timm package, if installed",
-            224,
-            "tamatch.nets.timm_net:build",
-            "see timm",
-        ),
+        NetEntry("any net of the timm package, if installed", 224, TIMM, "see timm"),
     ),
     "FILE.py:NAME": (
         r".+\.py:\w+|python:.+",
@@ -95,6 +91,11 @@ def find(name: str) -> NetEntry:
 def is_transformer(name: str) -> bool:
     """Whether it is one of this package's vision transformers."""
     return find(name).build == VIT
+
+
+def is_timm(name: str) -> bool:
+    """Whether it is a net of the timm package."""
+    return find(name).build == TIMM
 
 
 def size_in_name(name: str) -> int | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -15,9 +17,30 @@ from ..types import Out
 from ..usercode import blaming
 from .base import Wrapped
 
+IMAGENET = 0.485  # the mean of its red values
 
-def build(name: str, classes: int, size: int) -> TimmNet:
-    """Build `timm/NAME` with fresh weights."""
+
+@dataclass(frozen=True)
+class Published:
+    """What the weights that timm publishes for a net expect."""
+
+    size: int  # side of the images in pixels
+    patch: int  # images are divided into such squares; 32 pixels for convolutional nets
+    normalise: str
+
+
+def published(name: str) -> Published:
+    """Ask timm; a net that it publishes no weights for is taken to be like most."""
+    timm, wanted = find(name)
+    found = timm.get_pretrained_cfg(wanted)
+    patch = re.search(r"patch(\d+)", wanted)
+    size, mean = (224, IMAGENET) if found is None else (found.input_size[-1], found.mean[0])
+    colours = "half" if mean == 0.5 else "imagenet"
+    return Published(size, int(patch[1]) if patch else 32, colours)
+
+
+def find(name: str) -> tuple[Any, str]:
+    """The timm package, and what it calls the net."""
     try:
         timm = importlib.import_module("timm")
     except ImportError as error:
@@ -30,6 +53,12 @@ def build(name: str, classes: int, size: int) -> TimmNet:
         there = [f"timm/{model}" for model in timm.list_models()]
         hint = perhaps(name.split(".")[0], there)
         raise UsageError(f"timm {timm.__version__} has no net {wanted!r}.{hint}")
+    return timm, wanted
+
+
+def build(name: str, classes: int, size: int) -> TimmNet:
+    """Build `timm/NAME` with fresh weights."""
+    timm, wanted = find(name)
     with blaming(f"--net {name}", f"a net for {size} × {size} pixels (--size)"):
         model = _create(timm, wanted, size)
         with torch.no_grad():
@@ -64,6 +93,8 @@ class TimmNet(Wrapped):
 
     def depth_of(self, parameter: str) -> tuple[int, int]:
         """As timm groups the net's parameters; the head comes after its last group."""
+        if not hasattr(self.model, "group_matcher"):  # a few have none
+            return super().depth_of(parameter)
         head = 1 + max(self._layers.values())
         return self._layers.get(parameter.removeprefix("model."), head), head
 

@@ -30,17 +30,20 @@ GOOGLE: Names = (
     (r"(/|\.)(kernel|scale)$", ".weight"),
     (r"/", "."),
 )
-TRANSFORMERS: Names = (
+TRANSFORMERS: Names = (  # in files, and in the memory of version 5
     (r"^vit\.", ""),
     (r"^embeddings\.cls_token$", "cls_token"),
     (r"^embeddings\.position_embeddings$", "pos_embed"),
     (r"^embeddings\.patch_embeddings\.projection\.", "patch_embed.proj."),
     (r"^layernorm\.", "norm."),
-    (r"^encoder\.layer\.(\d+)\.", r"blocks.\1."),
+    (r"^(?:encoder\.layer|layers)\.(\d+)\.", r"blocks.\1."),
     (r"\.layernorm_before\.", ".norm1."),
     (r"\.layernorm_after\.", ".norm2."),
     (r"\.attention\.attention\.(query|key|value)\.", r".attn.\1."),
-    (r"\.attention\.output\.dense\.", ".attn.proj."),
+    (r"\.attention\.q_proj\.", ".attn.query."),
+    (r"\.attention\.k_proj\.", ".attn.key."),
+    (r"\.attention\.v_proj\.", ".attn.value."),
+    (r"\.attention\.(output\.dense|o_proj)\.", ".attn.proj."),
     (r"\.intermediate\.dense\.", ".mlp.fc1."),
     (r"\.output\.dense\.", ".mlp.fc2."),
 )

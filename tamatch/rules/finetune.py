@@ -1,4 +1,4 @@
-"""The rules for a run that starts from the weights of a pre-trained transformer.
+"""The rules for a run that starts from the weights of a pre-trained net.
 
 As in `choose`, plain facts come in, and settings with their reasons go out.
 """
@@ -9,10 +9,12 @@ import math
 
 from .choose import SIZES, Chosen, choice
 
+CPU_SIZE, GPU_SIZE = 128, 256  # pixels, at most, of a net whose patches cannot be made smaller
 CPU_GRID = 8  # patches in a row: a step takes as long as there are patches
 LR, LAYER_DECAY = 1e-3, 0.65  # of the head, and from each layer to the one below
 WARMUP_SHARE = 0.1
-NORMALISE = "half"  # as Google's and most of timm's are trained
+NORMALISE = "half"  # as Google's and most of timm's transformers are trained
+COLOURS = {"half": "colours from -1 to 1", "imagenet": "ImageNet's mean and deviation"}
 
 
 def grid(own: int, *, gpu: bool) -> int:
@@ -25,6 +27,11 @@ def image_size(side: float | None, patch: int, own: int, *, gpu: bool) -> int:
     sizes = [grid(own, gpu=gpu) * p for p in divisors(patch)]
     fits = next((size for size in sizes if side is not None and side <= size), sizes[-1])
     return max(fits, min(SIZES[0], own * patch))
+
+
+def published_size(own: int, patch: int, *, gpu: bool) -> int:
+    """For a net whose patches stay as they are: its own size, or less, in whole patches."""
+    return max(1, min(own, GPU_SIZE if gpu else CPU_SIZE) // patch) * patch
 
 
 def size(pixels: int, side: float | None) -> Chosen:
@@ -43,14 +50,14 @@ def divisors(number: int) -> list[int]:
     return [n for n in range(1, number + 1) if number % n == 0]
 
 
-def recipe() -> Chosen:
+def recipe(normalise: str = NORMALISE) -> Chosen:
     """How all layers are trained: gently, and the more so the further down.
 
     A last layer that begins at 0 is not sure of anything before it has learnt something.
     """
     return (
-        choice("normalise", NORMALISE, NORMALISE, "colours from -1 to 1, as such weights expect")
-        | choice("optimizer", "adamw", "adamw", "usual for transformers")
+        choice("normalise", normalise, normalise, f"{COLOURS[normalise]}, as such weights expect")
+        | choice("optimizer", "adamw", "adamw", "usual for pre-trained nets")
         | choice("lr", LR, f"{LR:g}", "for the last layer; lower for each layer below it")
         | Chosen({"layer_decay": LAYER_DECAY, "head": "zero"}, {})
     )

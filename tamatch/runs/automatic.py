@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .. import methods, nets
+from .. import methods
 from ..data import DATASETS, DataSet, Split, own_path
 from ..errors import UsageError
 from ..rules import choose, finetune, pace
@@ -20,7 +20,7 @@ from ..rules.choose import NOTHING, Chosen
 from ..settings.config import Run
 from ..settings.configure import TARGET, configure, user_settings, with_inherited
 from ..settings.hardware import native_bf16, pick_device, pick_precision
-from ..settings.start import side_of, start_of
+from ..settings.start import fine_tunes, side_of, start_of
 from ..settings.target import target_follows
 from ..storage.folder import RunFolder
 from . import speed
@@ -200,7 +200,7 @@ def paced(run: Run, steps: int, *, own: bool) -> Chosen:
     target = pace.target_momentum(steps) if own and target_follows(run) else NOTHING
     if own:
         settings |= pace.averages(steps)
-        if run.weights is not None and nets.is_transformer(run.net):
+        if fine_tunes(run, run.net):
             settings["warmup"] = finetune.warmup(steps)
     else:
         settings["warmup"] = round(run.warmup * steps / run.steps)

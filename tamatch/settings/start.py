@@ -21,11 +21,32 @@ def start_of(
     What is `fixed` is the user's, and the rest is fitted to it. `side` is that of most images, in
     pixels, and `arrays` whether they are no files, but arrays of that size already.
     """
+    if run.weights is not None and "net" in fixed and nets.is_timm(run.net):
+        return timm_start(run, fixed, gpu=gpu)
     chosen = size_of(run, fixed, side, arrays=arrays, gpu=gpu)
     if "net" not in fixed and run.weights is not None:
         chosen = net_of(run, Path(run.weights), fixed, side, chosen, gpu=gpu)
-    tuned = run.weights is not None and nets.is_transformer(chosen.settings.get("net", run.net))
+    tuned = fine_tunes(run, chosen.settings.get("net", run.net))
     return chosen | finetune.recipe() if tuned else chosen
+
+
+def fine_tunes(run: Run, net: str) -> bool:
+    """Whether it starts from weights of a kind that there is a recipe for."""
+    return run.weights is not None and (nets.is_transformer(net) or nets.is_timm(net))
+
+
+def timm_start(run: Run, fixed: Container[str], *, gpu: bool) -> Chosen:
+    """For weights of a timm net: what timm says of them."""
+    from ..nets.timm_net import published  # torch is slow to load
+
+    made = published(run.net)
+    recipe = finetune.recipe(made.normalise)
+    if "size" in fixed:
+        return recipe
+    pixels = finetune.published_size(made.size, made.patch, gpu=gpu)
+    slow = "" if gpu else " without a GPU"
+    why = f"{run.net} is made for {made.size}" + f", which is slow{slow}" * (pixels < made.size)
+    return choice("size", pixels, f"{pixels} × {pixels} pixels", why) | recipe
 
 
 def net_of(

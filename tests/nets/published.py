@@ -81,6 +81,22 @@ def transformers(net: ViT, prefix: str = "vit.") -> State:
     return made
 
 
+def transformers5(net: ViT) -> State:
+    """As `state_dict` names them since version 5; its files still have the older names."""
+    newer = {
+        "encoder.layer": "layers", "attention.attention.query": "attention.q_proj",
+        "attention.attention.key": "attention.k_proj", "attention.output.dense": "attention.o_proj",
+        "attention.attention.value": "attention.v_proj", "intermediate.dense": "mlp.fc1",
+        ".output.dense": ".mlp.fc2",
+    }  # fmt: skip
+    made = {}
+    for name, value in transformers(net).items():
+        for old, new in newer.items():
+            name = name.replace(old, new)
+        made[name] = value
+    return made
+
+
 def torchvision(net: ViT) -> State:
     """As torchvision's later files are; its earlier ones say `mlp.linear_1` for `mlp.0`."""
     made = {}

@@ -78,7 +78,9 @@ def test_every_wide_residual_net(tmp_path: Path, name: str) -> None:
     assert recognise(written(theirs, tmp_path / "theirs.pth")).net == name
 
 
-@pytest.mark.parametrize("made", [published.google, published.transformers, published.torchvision])
+@pytest.mark.parametrize("made", [
+    published.google, published.transformers, published.transformers5, published.torchvision,
+])  # fmt: skip
 def test_the_names_of_other_packages(tmp_path: Path, made: Callable[[ViT], State]) -> None:
     source = nets.build("vit_tiny_p16_64", 7, 64)
     assert isinstance(source, ViT)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,8 @@ from tamatch import nets
 from tamatch.errors import UsageError
 from tamatch.nets.timm_net import TimmNet
 from tamatch.nets.weights import load_weights
+from tamatch.settings.configure import configure
+from tamatch.settings.start import fine_tunes, start_of
 from tests.nets.foreign import Block
 from tests.tiny import tiny_engine
 
@@ -70,6 +73,12 @@ def create_model(name: str, *, pretrained: bool, num_classes: int, **options: in
     return Normed(options["img_size"]) if name == "normed" else Pooled()
 
 
+CONFIGS = {
+    "pooled": SimpleNamespace(input_size=(3, 224, 224), mean=(0.485, 0.456, 0.406)),
+    "patches_patch14": SimpleNamespace(input_size=(3, 518, 518), mean=(0.5, 0.5, 0.5)),
+}
+
+
 def group_parameters(model: nn.Module, matcher: dict[str, int], *, reverse: bool) -> Any:
     assert reverse
     return {n: matcher[n.split(".")[0]] for n, _ in model.named_parameters()}
@@ -78,9 +87,10 @@ def group_parameters(model: nn.Module, matcher: dict[str, int], *, reverse: bool
 @pytest.fixture(autouse=True)
 def timm(monkeypatch: pytest.MonkeyPatch) -> None:
     timm, models = ModuleType("timm"), ModuleType("timm.models")
-    names = ["pooled", "patches", "normed"]
+    names = ["pooled", "patches", "patches_patch14", "normed"]
     own: dict[str, Any] = {"create_model": create_model, "__version__": "9.9"}
     own |= {"is_model": names.__contains__, "list_models": lambda: names}
+    own["get_pretrained_cfg"] = CONFIGS.get
     vars(timm).update(own)
     vars(models).update(group_parameters=group_parameters)
     monkeypatch.setitem(sys.modules, "timm", timm)
@@ -102,6 +112,11 @@ def test_its_layers_and_its_weights_have_timms_names() -> None:
     assert "stem.weight" in net.loadable().state_dict()
 
 
+def test_a_net_whose_layers_have_no_order_cannot_have_layer_decay() -> None:
+    with pytest.raises(UsageError, match="use --layer-decay 1"):
+        nets.build("timm/patches", 7, 32).depth_of("model.0.weight")
+
+
 def test_what_timm_cannot_build_is_told_in_one_line() -> None:
     with pytest.raises(
         UsageError, match=r"--net timm/patches: a net for 8 × 8 pixels \(--size\) failed \("
@@ -116,6 +131,29 @@ def test_it_trains_and_is_found_again_without_being_named(tmp_path: Path) -> Non
     small = {"steps": 2, "batch": 4, "unlabelled": 4, "baseline": "none", "quiet": True}
     run = tamatch.train(net="timm/pooled", out=tmp_path / "run", **small)
     assert tamatch.load(run.path).facts.net == "timm/pooled"
+
+
+@pytest.mark.parametrize(
+    ("net", "gpu", "size", "normalise", "why"),
+    [
+        ("pooled", True, 224, "imagenet", "timm/pooled is made for 224"),
+        ("pooled", False, 128, "imagenet", "made for 224, which is slow without a GPU"),
+        ("patches_patch14", True, 252, "half", "made for 518, which is slow"),
+        ("patches_patch14", False, 126, "half", "made for 518, which is slow without a GPU"),
+        ("normed", True, 224, "imagenet", "timm/normed is made for 224"),  # no weights at timm
+    ],
+)
+def test_a_start_from_weights_is_as_timm_made_them(
+    net: str, gpu: bool, size: int, normalise: str, why: str
+) -> None:
+    run = configure({"net": f"timm/{net}", "weights": "w.safetensors"})
+    chosen = start_of(run, {"net", "weights"}, 30.0, arrays=False, gpu=gpu)
+    assert chosen.settings | {"size": size, "normalise": normalise} == chosen.settings
+    assert chosen.settings["optimizer"] == "adamw" and chosen.settings["head"] == "zero"
+    assert chosen.reasons["size"].endswith(why)
+    mine = start_of(run, {"net", "weights", "size"}, 30.0, arrays=False, gpu=gpu)
+    assert "size" not in mine.settings and mine.settings["normalise"] == normalise
+    assert fine_tunes(run, run.net) and not fine_tunes(replace(run, weights=None), run.net)
 
 
 def published(path: Path) -> dict[str, Tensor]:
