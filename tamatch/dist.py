@@ -29,23 +29,23 @@ if dist.is_available():
     # then there is a group, which so outlives its destruction, and gloo's threads can abort the
     # process while the interpreter ends. Imported before, they have none.
     importlib.import_module("torch.distributed.nn.functional")
-_apart = False  # this process acts as if it were alone, see `apart`
+_acts_alone = False  # as if there were no other process, see `acting_alone`
 
 
 def alone() -> bool:
     """Whether this is the only process."""
-    return _apart or not (dist.is_available() and dist.is_initialized())
+    return _acts_alone or not (dist.is_available() and dist.is_initialized())
 
 
 @contextmanager
 def acting_alone() -> Iterator[None]:
     """Act as if alone in here: for work that the other processes do not do."""
-    global _apart
-    before, _apart = _apart, True
+    global _acts_alone
+    before, _acts_alone = _acts_alone, True
     try:
         yield
     finally:
-        _apart = before
+        _acts_alone = before
 
 
 def world() -> int:

@@ -41,6 +41,7 @@ NOTHING = Chosen({}, {})
 
 
 def choice(name: str, value: Any, shown: str, why: str) -> Chosen:
+    """One setting: its value, how that is shown, and why it was chosen."""
     return Chosen({name: value}, {name: f"{shown}: {why}"})
 
 

@@ -100,10 +100,7 @@ def decide(
     if not own and limit is None:
         return Decided(draft.run)
 
-    # what a run to start from says of its length gives way to a time limit
-    said = {k for k, v in with_inherited(user).items() if v is not None}
-    fixed = {k for k in said if limit is None or k in user or k not in PACE_SETTINGS}
-    device = pick_device(draft.run.device)
+    fixed, device = fixed_by(user, limit), pick_device(draft.run.device)
     if own:
         draft.take(size_and_net(draft.run, fixed, device))
     with counting("reading images") as count:
@@ -119,16 +116,33 @@ def decide(
         draft.take(pace.steps_in_time(limit, left, speeds))
     elif "steps" not in fixed:
         draft.take(steps_of(draft.run, data, split, device, runs))
+    set_pace(draft, fixed, own=own)
+    told = {name: why for name, why in draft.chosen.reasons.items() if name not in fixed}
+    run, occasion = draft.run, f"{len(data.images):,} images on {machine(device, draft.run)}"
+    return Decided(run, told, occasion, remarks_on(run, user, data, split) if own else ())
+
+
+def fixed_by(user: dict[str, Any], limit: str | None) -> set[str]:
+    """What is not to be chosen: what the user says, or the run that this one starts from.
+
+    What the latter says of its length gives way to a time limit.
+    """
+    said = {k for k, v in with_inherited(user).items() if v is not None}
+    return {k for k in said if limit is None or k in user or k not in PACE_SETTINGS}
+
+
+def set_pace(draft: Draft, fixed: Container[str], *, own: bool) -> None:
+    """Fit what depends on the number of steps, also in the place of what is inherited."""
     steps = draft.chosen.settings.get("steps", draft.run.steps)
     draft.chosen = paced(draft.run, steps, own=own) | draft.chosen
+    settings = draft.chosen.settings
+    fitted = {k: settings[k] for k in PACE_SETTINGS if k in settings and k not in fixed}
+    draft.given = fitted | draft.given
 
-    settings, reasons = draft.chosen.settings, draft.chosen.reasons
-    paced_by = {k: settings[k] for k in PACE_SETTINGS if k in settings and k not in fixed}
-    draft.given = paced_by | draft.given  # before what the run to start from says
-    told = {name: why for name, why in reasons.items() if name not in fixed}
-    run, occasion = draft.run, f"{len(data.images):,} images on {machine(device, draft.run)}"
-    remarks = (outlook_of(run, split), balance_of(run, user, data, split)) if own else ()
-    return Decided(run, told, occasion, tuple(filter(None, remarks)))
+
+def remarks_on(run: Run, user: Mapping[str, Any], data: DataSet, split: Split) -> tuple[str, ...]:
+    """What the user should know of such a run before it begins."""
+    return tuple(filter(None, (outlook_of(run, split), balance_of(run, user, data, split))))
 
 
 def size_and_net(run: Run, fixed: Container[str], device: torch.device) -> Chosen:

@@ -39,19 +39,27 @@ def train_to_end(trainings: Sequence[Training]) -> list[Outcome]:
                 advance(joint, moving)
                 asked = dist.largest(stop.received)  # once: another may come before the stop
             for training in level:
-                try:
-                    if training in moving:
-                        training.after_step(asked)
-                    if not training.left:
-                        outcomes[training] = training.finish()
-                except NumericError as error:
-                    if len(trainings) == 1:
-                        raise
-                    training.progress.say(f"{error} The other runs continue.")
-                    outcomes[training] = error.with_traceback(None)  # it would hold the engine
+                outcome = between_steps(
+                    training, asked, moved=training in moving, alone=len(trainings) == 1
+                )
+                if outcome is not None:
+                    outcomes[training] = outcome
             if asked and len(outcomes) < len(trainings):
                 raise stopped(asked, [t for t in trainings if t not in outcomes])
     return [outcomes[training] for training in trainings]
+
+
+def between_steps(training: Training, asked: int, *, moved: bool, alone: bool) -> Outcome | None:
+    """Log, test and save a run; what came of it, if that was its end."""
+    try:
+        if moved:
+            training.after_step(asked)
+        return None if training.left else training.finish()
+    except NumericError as error:
+        if alone:
+            raise
+        training.progress.say(f"{error} The other runs continue.")
+        return error.with_traceback(None)  # it would hold the engine
 
 
 def begin(trainings: Sequence[Training]) -> None:
