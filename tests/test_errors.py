@@ -424,7 +424,7 @@ COMMANDS = [
      "Perhaps you meant too-high/inner/photos, which has the classes cat, dog."),
     ("evaluate runs/moved", 2,
      "runs/moved was trained on {shop}/gone, which no longer exists. Restore it; if the images "
-     "have moved, give their new folder to `label` and `review` as --data."),
+     "have moved, give their new folder as --data."),
     ("evaluate runs/no-model", 2,
      "runs/no-model/model contains no model yet. If the run is unfinished, `tamatch resume` "
      "continues it."),

@@ -89,7 +89,7 @@ def found_again(path: str, began: str, folder: RunFolder) -> str:
             return place
     raise UsageError(
         f"{folder.path} was trained on {there}, which no longer exists. Restore it; if the images "
-        "have moved, give their new folder to `label` and `review` as --data."
+        "have moved, give their new folder as --data."
     )
 
 
