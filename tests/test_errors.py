@@ -425,6 +425,9 @@ COMMANDS = [
     ("evaluate runs/moved", 2,
      "runs/moved was trained on {shop}/gone, which no longer exists. Restore it; if the images "
      "have moved, give their new folder as --data."),
+    ("evaluate runs/no-table", 2,
+     "runs/no-table was trained with the labels in {shop}/gone.csv, which no longer exists. "
+     "Restore it; runs/no-table/split.csv lists these labels."),
     ("evaluate runs/no-model", 2,
      "runs/no-model/model contains no model yet. If the run is unfinished, `tamatch resume` "
      "continues it."),
