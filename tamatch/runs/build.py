@@ -14,6 +14,7 @@ from torch import nn
 from .. import methods, nets
 from ..augment import Augment, Policy
 from ..data import DataSet, OnProgress, Split, SplitPlan, load, shares
+from ..data.splits import read_fold
 from ..errors import DataError, UsageError
 from ..machine.state import make_buffers_contiguous
 from ..methods.base import Method
@@ -233,16 +234,6 @@ def split_plan(run: Run) -> SplitPlan:
         seed=run.seed,
         fold=read_fold(run.fold),
     )
-
-
-def read_fold(text: str | None) -> tuple[int, int] | None:
-    """`--fold 2/5` as numbers."""
-    if text is None:
-        return None
-    part, slash, parts = text.partition("/")
-    if not (slash and part.isdecimal() and parts.isdecimal()):
-        raise UsageError(f"--fold takes K/N, such as 1/5 for the first of five parts; got {text}.")
-    return int(part), int(parts)
 
 
 def task_of(run: Run, data: DataSet, split: Split) -> Task:
