@@ -509,7 +509,7 @@ COMMANDS = [
      "digits is already fully labelled: `tamatch review` is for your own images."),
     ("review runs/labelled", 3,
      "all training images of runs/labelled are already labelled: there are none to review. Put "
-     "unlabelled images into labelled/unlabelled and train again."),
+     "unlabelled images into labelled/unlabelled."),
     ("review runs/photos --port 99999", 2, "--port must lie in 0 … 65535, got 99999."),
     ("bench nothing", 2, "bench nothing is unknown. Available: usb, <any>."),
     ("bench digits --methods FixMatch", 2,
