@@ -705,6 +705,12 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     "augmentation: unknown view": "augment/test_views.py::test_a_wrong_call_says_what_is_right",
     "augmentation: expected": "augment/test_views.py::test_a_wrong_call_says_what_is_right",
     "augmentation: images of": "augment/test_views.py::test_a_wrong_call_says_what_is_right",
+    ", which is not found from here. Resume it": (
+        "faults/test_conditions.py::test_data_that_are_not_found_from_here_are_named"
+    ),
+    ", which no longer exists. Restore it.": (
+        "faults/test_conditions.py::test_data_that_are_not_found_from_here_are_named"
+    ),
     "figures need matplotlib": "bench/test_commands.py::test_without_matplotlib",
     "was started with different settings": (
         "bench/test_runner.py::test_a_run_begun_with_other_settings_is_refused"

@@ -32,7 +32,7 @@ from .lineage import learnt_by, lineage, split_of
 from .loop import Outcome, take_part, train_to_end
 from .model import Facts
 from .picture import save_views
-from .place import default_folder, refuse_inside, resume_command
+from .place import default_folder, refuse_elsewhere, refuse_inside, resume_command
 from .progress import Progress
 from .record import (
     command,
@@ -132,6 +132,7 @@ def resume(
     with advice(folder), folder.held():
         run = stored_config(folder, method)
         nets.stand_in(run.net, net)
+        refuse_elsewhere(run, folder)
         return complete(run, folder, quiet=quiet)
 
 

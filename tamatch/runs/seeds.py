@@ -18,7 +18,7 @@ from ..storage.paths import config_path, path_of
 from ..storage.seedfolder import SeedFolder, runs_in
 from .automatic import decide
 from .group import Group
-from .place import default_folder, refuse_inside, resume_command
+from .place import default_folder, refuse_elsewhere, refuse_inside, resume_command
 from .progress import Progress, Screen
 from .run import Finished, Job, begin, complete_all, stored_config, tell
 
@@ -100,8 +100,9 @@ def go_on(
     places = dict.fromkeys(folder.path for path in named for folder in runs_in(path))
     folders = [*map(RunFolder, places)]
     runs = [stored_config(folder, method) for folder in folders]  # an error, if one is no run
-    for run in runs:
+    for run, folder in zip(runs, folders, strict=True):
         nets.stand_in(run.net, net)
+        refuse_elsewhere(run, folder)
     with ExitStack() as held, advising_resume(home, folders):
         for folder in folders:
             held.enter_context(folder.held())
