@@ -109,6 +109,7 @@ def runs(shop: Path) -> None:
     for name in (
         "half", "no-json", "no-run", "no-model", "bad-model", "no-baseline", "other-settings",
         "moved",
+        "no-table",
     ):  # fmt: skip
         shutil.copytree(shop / "runs/photos", shop / "runs" / name)
     record = json.loads((shop / "runs/half/run.json").read_text())
@@ -122,6 +123,8 @@ def runs(shop: Path) -> None:
     (shop / "runs/bad-model/model/model.safetensors").write_bytes(b"no tensors")
     moved = json.dumps({**record, "config": {**record["config"], "data": "gone"}})
     (shop / "runs/moved/run.json").write_text(moved)
+    no_table = json.dumps({**record, "config": {**record["config"], "labels": "gone.csv"}})
+    (shop / "runs/no-table/run.json").write_text(no_table)
     record["config"]["lr"] = 0.5
     changed = json.dumps({**record, "status": "stopped"})
     (shop / "runs/other-settings/run.json").write_text(changed)

@@ -424,7 +424,10 @@ COMMANDS = [
      "Perhaps you meant too-high/inner/photos, which has the classes cat, dog."),
     ("evaluate runs/moved", 2,
      "runs/moved was trained on {shop}/gone, which no longer exists. Restore it; if the images "
-     "have moved, give their new folder to `label` and `review` as --data."),
+     "have moved, give their new folder as --data."),
+    ("evaluate runs/no-table", 2,
+     "runs/no-table was trained with the labels in {shop}/gone.csv, which no longer exists. "
+     "Restore it; runs/no-table/split.csv lists these labels."),
     ("evaluate runs/no-model", 2,
      "runs/no-model/model contains no model yet. If the run is unfinished, `tamatch resume` "
      "continues it."),
@@ -506,7 +509,7 @@ COMMANDS = [
      "digits is already fully labelled: `tamatch review` is for your own images."),
     ("review runs/labelled", 3,
      "all training images of runs/labelled are already labelled: there are none to review. Put "
-     "unlabelled images into labelled/unlabelled and train again."),
+     "unlabelled images into labelled/unlabelled."),
     ("review runs/photos --port 99999", 2, "--port must lie in 0 … 65535, got 99999."),
     ("bench nothing", 2, "bench nothing is unknown. Available: usb, <any>."),
     ("bench digits --methods FixMatch", 2,
@@ -702,6 +705,12 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     "augmentation: unknown view": "augment/test_views.py::test_a_wrong_call_says_what_is_right",
     "augmentation: expected": "augment/test_views.py::test_a_wrong_call_says_what_is_right",
     "augmentation: images of": "augment/test_views.py::test_a_wrong_call_says_what_is_right",
+    ", which is not found from here. Resume it": (
+        "faults/test_conditions.py::test_data_that_are_not_found_from_here_are_named"
+    ),
+    ", which no longer exists. Restore it.": (
+        "faults/test_conditions.py::test_data_that_are_not_found_from_here_are_named"
+    ),
     "figures need matplotlib": "bench/test_commands.py::test_without_matplotlib",
     "was started with different settings": (
         "bench/test_runner.py::test_a_run_begun_with_other_settings_is_refused"

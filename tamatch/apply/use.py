@@ -61,9 +61,9 @@ def own_data(
     began = str(folder.read().get("started_in", ""))
     run = dataclasses.replace(
         run,
-        data=data or (run.data if run.data in DATASETS else found_again(run.data, began, folder)),
+        data=data or (run.data if run.data in DATASETS else images_again(run.data, began, folder)),
         root=root or run.root,
-        labels=run.labels and found_again(run.labels, began, folder),
+        labels=run.labels and labels_again(run.labels, began, folder),
     )
     found = data_of(run, model.facts.size, progress)
     if found.classes != model.facts.classes:
@@ -81,15 +81,26 @@ def own_split(folder: RunFolder, run: Run, data: DataSet) -> Today:
     return split_today(folder.split, data, whole=data.given_labels and not drawn)
 
 
-def found_again(path: str, began: str, folder: RunFolder) -> str:
-    """A path as a run was given it, seen from here; an error if it leads nowhere."""
-    there = os.path.join(began, path)
-    for place in (path, there):
-        if os.path.exists(place):
-            return place
+def found_again(path: str, began: str) -> str | None:
+    """A path as a run was given it, seen from here; None if it leads nowhere."""
+    return next((p for p in (path, os.path.join(began, path)) if os.path.exists(p)), None)
+
+
+def images_again(path: str, began: str, folder: RunFolder) -> str:
+    if found := found_again(path, began):
+        return found
     raise UsageError(
-        f"{folder.path} was trained on {there}, which no longer exists. Restore it; if the images "
-        "have moved, give their new folder to `label` and `review` as --data."
+        f"{folder.path} was trained on {os.path.join(began, path)}, which no longer exists. "
+        "Restore it; if the images have moved, give their new folder as --data."
+    )
+
+
+def labels_again(path: str, began: str, folder: RunFolder) -> str:
+    if found := found_again(path, began):
+        return found
+    raise UsageError(
+        f"{folder.path} was trained with the labels in {os.path.join(began, path)}, which no "
+        f"longer exists. Restore it; {folder.split} lists these labels."
     )
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SPLIT_OPTIONS = (
     "labels_per_class", "head_labelled", "head_unlabelled", "gamma", "gamma_unlabelled",
-    "validation_per_class", "labelled_in_pool", "seed",
+    "validation_per_class", "fold", "labelled_in_pool", "seed",
 )  # fmt: skip
 
 
@@ -52,9 +52,12 @@ def run(arguments: Namespace) -> int:
 def plan_of(data: str, given: dict[str, Any]) -> SplitPlan | None:
     """The split that training draws with these options; None if nothing says how."""
     from ..data import SplitPlan
+    from ..data.splits import read_fold
 
     options = filled_in(given, PROTOCOLS.get(data, {}))
     split = {name: options[name] for name in SPLIT_OPTIONS if name in options}
     if "labelled_in_pool" in split:
         split["labelled_in_pool"] = split["labelled_in_pool"] == "yes"
+    if "fold" in split:
+        split["fold"] = read_fold(split["fold"])
     return SplitPlan(**split) if split else None

@@ -11,13 +11,14 @@ import numpy as np
 from ..errors import DataError
 from ..rules.choose import image_size
 from .bulk import decode_all
-from .dataset import PARTS, UNKNOWN, DataSet, OnProgress
+from .dataset import PARTS, UNKNOWN, DataSet, OnProgress, Sizes
 from .decode import header_size
 from .layout import Found, holds_images, list_images, table_of
 from .statistics import mean_std
 from .wrong_folder import folder_hint
 
 SAMPLE = 200  # files whose headers decide the size
+LONG = 2  # times the shorter side; the usual formats of photos are below
 
 
 def read(place: Path, size: int | None = None, progress: OnProgress | None = None) -> DataSet:
@@ -58,7 +59,7 @@ def read(place: Path, size: int | None = None, progress: OnProgress | None = Non
         given_labels=True,
         digests=decoded.digests,
         original_sizes=decoded.sizes,
-        notes=listing.notes(),
+        notes=(*listing.notes(), *_cropped(decoded.sizes)),
         hint=folder_hint(place, listing),
     )
 
@@ -72,6 +73,13 @@ def _median_side(files: Sequence[str]) -> float | None:
     step = max(1, len(files) // SAMPLE)
     found = [size for file in files[::step] if (size := header_size(file)) is not None]
     return float(np.median([min(size) for size in found])) if found else None
+
+
+def _cropped(sizes: Sizes) -> list[str]:
+    """Of a long image the net sees less than half, which its user may not expect."""
+    long = int((sizes.max(axis=1) > LONG * sizes.min(axis=1)).sum())
+    told = "images more than twice as long as wide, of which only the central square is used"
+    return [f"{told}: {long:,}"] if long else []
 
 
 def _no_images(place: Path, hint: str) -> str:

@@ -59,6 +59,16 @@ class SplitPlan:
                 raise UsageError(f"--{option} must be at least {least}, got {count}.")
 
 
+def read_fold(text: str | None) -> tuple[int, int] | None:
+    """`--fold 2/5` as numbers."""
+    if text is None:
+        return None
+    part, slash, parts = text.partition("/")
+    if not (slash and part.isdecimal() and parts.isdecimal()):
+        raise UsageError(f"--fold takes K/N, such as 1/5 for the first of five parts; got {text}.")
+    return int(part), int(parts)
+
+
 @dataclass(frozen=True)
 class Past:
     """What the runs that a run goes on from did with the images of a data set."""

@@ -53,7 +53,7 @@ def review(
     if not len(split.unknown):
         raise DataError(
             f"all training images of {path} are already labelled: there are none to review. Put "
-            f"unlabelled images into {Path(run.data) / 'unlabelled'} and train again."
+            f"unlabelled images into {Path(run.data) / 'unlabelled'}."
         )
     place = Path(run.data)
     server = Server(port)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from .. import methods
 from ..data import DataSet, OnProgress, SplitPlan, load
-from ..errors import UsageError
+from ..data.splits import read_fold
 from ..settings.config import Run
 
 COLOURS = {  # mean and spread of the colours that published weights were trained with
@@ -44,13 +44,3 @@ def split_plan(run: Run) -> SplitPlan:
         seed=run.seed,
         fold=read_fold(run.fold),
     )
-
-
-def read_fold(text: str | None) -> tuple[int, int] | None:
-    """`--fold 2/5` as numbers."""
-    if text is None:
-        return None
-    part, slash, parts = text.partition("/")
-    if not (slash and part.isdecimal() and parts.isdecimal()):
-        raise UsageError(f"--fold takes K/N, such as 1/5 for the first of five parts; got {text}.")
-    return int(part), int(parts)

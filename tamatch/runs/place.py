@@ -55,3 +55,22 @@ def refuse_inside(out: Path, data: str) -> None:
         f"--out {out} is inside the image folder, where every folder is a class. Choose a folder "
         f"elsewhere, such as --out {shlex.quote(other)}."
     )
+
+
+def refuse_elsewhere(run: Run, folder: RunFolder) -> None:
+    """A run names its data from where it was started; what it needs must be found from here."""
+    unfinished = not folder.finished() or (
+        run.baseline == "supervised" and not folder.baseline.finished()
+    )
+    began = str(folder.read().get("started_in", ""))
+    needed = [None if run.data in DATASETS else run.data, run.labels] if unfinished else []
+    for path in needed:
+        if path is None or os.path.exists(path):
+            continue
+        there = os.path.join(began, path)
+        if os.path.exists(there):
+            raise UsageError(
+                f"{folder.path} reads {path}, which is not found from here. Resume it where it was "
+                f"started: `cd {shlex.quote(began)}`."
+            )
+        raise UsageError(f"{folder.path} reads {there}, which no longer exists. Restore it.")

@@ -123,16 +123,19 @@ def changes(
     before: dict[str, Any], now: dict[str, Any], folder: RunFolder, data: DataSet, split: Split
 ) -> Iterator[str]:
     """How the data differ from those a run began with, the plainest way to say it first."""
-    began = before["data"]
+    began, other = before["data"], ""
+    try:
+        listed: Split | None = read_split(folder.split, data)
+    except DataError as error:
+        listed, other = None, str(error).rstrip(".")
     for role in ROLES:
         if now[role] != began[role]:
-            yield f"split.csv lists {began[role]:,} {role} images, now there are {now[role]:,}"
+            told = f"split.csv lists {began[role]:,} {role} images, now there are {now[role]:,}"
+            yield f"{told} ({other})" if other else told
     if before["classes"] != list(data.classes):
         yield f"the classes were {before['classes']}, now they are {list(data.classes)}"
-    try:
-        listed = read_split(folder.split, data)
-    except DataError as error:
-        yield str(error).rstrip(".")
+    if listed is None:
+        yield other
     else:
         for role in ROLES:
             if not np.array_equal(getattr(listed, role), getattr(split, role)):

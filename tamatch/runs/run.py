@@ -18,7 +18,7 @@ from .automatic import decide
 from .finished import Finished
 from .follow import follow
 from .jobs import complete
-from .place import default_folder, refuse_inside, resume_command
+from .place import default_folder, refuse_elsewhere, refuse_inside, resume_command
 from .record import began_here, begin, stored_config
 
 if TYPE_CHECKING:
@@ -69,7 +69,9 @@ def resume(
     folder = RunFolder(path_of(path, "resume takes a run folder"))
     folder.read()  # an error, if this is no run
     with advising_resume(folder), folder.held():
-        return complete(stored_config(folder, method, net), folder, quiet=quiet)
+        run = stored_config(folder, method, net)
+        refuse_elsewhere(run, folder)
+        return complete(run, folder, quiet=quiet)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from .automatic import decide
 from .finished import Finished
 from .group import Group
 from .jobs import Job, complete_all
-from .place import default_folder, refuse_inside, resume_command
+from .place import default_folder, refuse_elsewhere, refuse_inside, resume_command
 from .progress import Progress, Screen
 from .record import begin, stored_config
 
@@ -103,6 +103,8 @@ def resume_group(
     places = dict.fromkeys(folder.path for path in named for folder in runs_in(path))
     folders = [*map(RunFolder, places)]
     runs = [stored_config(folder, method, net) for folder in folders]  # an error, if one is no run
+    for run, folder in zip(runs, folders, strict=True):
+        refuse_elsewhere(run, folder)
     with ExitStack() as held, advising_resume(home, folders):
         for folder in folders:
             held.enter_context(folder.held())

@@ -189,6 +189,7 @@ def test_classes_may_be_called_like_the_table_s_own_rows() -> None:
         {"labels_per_class": 7},
         {"head_labelled": 20, "gamma": 5.0},
         {"labels_per_class": None},
+        {"fold": "2/5"},
     ],
 )
 def test_check_shows_the_split_that_training_draws(name: str, options: dict[str, Any]) -> None:

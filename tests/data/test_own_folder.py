@@ -169,6 +169,15 @@ def test_a_name_of_a_phone_s_format_may_hold_a_jpeg_and_a_raw_file_is_not_opened
             decode(tmp_path / name, 24)
 
 
+def test_long_images_of_which_little_is_seen_are_told(tmp_path: Path) -> None:
+    put(tmp_path / "a" / "1.png", size=(64, 32))
+    assert load(tmp_path).notes == ()
+    put(tmp_path / "a" / "2.png", size=(65, 32))
+    put(tmp_path / "a" / "3.png", size=(10, 90))
+    told = "images more than twice as long as wide, of which only the central square is used: 2"
+    assert load(tmp_path).notes == (told,)
+
+
 def test_classes_with_nearly_the_same_name_are_told(tmp_path: Path) -> None:
     for name in ("forest", "Forest", "forrest", "class1", "class2", "healthy", "unhealthy"):
         put(tmp_path / name / "1.png")

@@ -14,7 +14,7 @@ import torch
 
 import tamatch
 from tamatch.data import Split
-from tamatch.errors import DataError, TamatchError
+from tamatch.errors import DataError, TamatchError, UsageError
 from tamatch.runs import jobs
 from tamatch.storage import checkpoint
 from tests.data.pictures import put
@@ -199,7 +199,9 @@ CHANGES: dict[Callable[[Path], None], str] = {
     rename_class: r"the classes were \['dark', 'light'\], now they are \['gloomy', 'light'\]",
     reorder_classes: r"the classes were \['dark', 'light'\], now they are \['light', 'zebra'\]",
     swap_test_images: "the image test/light/0.png has changed since",
-    remove_test_image: "split.csv lists 4 test images, now there are 3",
+    remove_test_image: (
+        r"split.csv lists 4 test images, now there are 3 \(.*lists test/light/0.png, which is no"
+    ),
 }
 
 
@@ -231,6 +233,27 @@ def test_an_edited_table_of_labels_is_refused(
     table.write_text(f"file_name,label\n{edit}")
     with pytest.raises(DataError, match=f"cannot resume {run}: .*{told}"):
         tamatch.resume(run, quiet=True)
+
+
+def test_data_that_are_not_found_from_here_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my project").mkdir()
+    monkeypatch.chdir(tmp_path / "my project")
+    photos = own_folder(Path("photos"))
+    run = crash_at(6, monkeypatch, tmp_path / "run", data="photos", **FOLDER)
+    monkeypatch.chdir(tmp_path)
+    for go_on in (tamatch.resume, tamatch.resume_seeds):
+        with pytest.raises(UsageError, match="run reads photos, which is not found from here"):
+            go_on(run, quiet=True)
+    monkeypatch.chdir(tmp_path / "my project")
+    photos.rename("gone")
+    with pytest.raises(UsageError, match="my project/photos, which no longer exists"):
+        tamatch.resume(run, quiet=True)
+    Path("gone").rename("photos")
+    tamatch.resume(run, quiet=True)
+    monkeypatch.chdir(tmp_path)
+    tamatch.resume(run, quiet=True)  # a finished run needs no data
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
