@@ -238,7 +238,8 @@ def test_as_many_draws_as_images_are_all_images_only_without_replacement(source:
         ("tamatch_no_rescaling", {"generate": "raw"}, False, True, 0.2),
         ("fixmatch", {}, False, False, 0.2),
         ("softmatch", {}, False, False, None),
-        ("adamatch", {}, True, False, 0.2),
+        ("adamatch", {}, True, False, None),  # τ times the confidence on labelled images
+        ("flexmatch", {}, False, False, None),
         ("comatch", {}, True, False, 0.2),
         ("remixmatch", {}, True, False, None),
     ],

@@ -148,6 +148,33 @@ def test_what_harms_nothing_is_no_mistake(tmp_path: Path, monkeypatch: pytest.Mo
     assert [row["shares"] for row in rows] == [pytest.approx([0.1 + 8 * i] * 10) for i in (1, 2)]
 
 
+TEACHER = """
+    def __init__(self, net, task, **base):
+        super().__init__(net, task, **base)
+        import copy
+        self.teacher = copy.deepcopy(net).requires_grad_(False)
+
+    @property
+    def final(self):
+        return self.teacher
+"""
+
+
+def test_a_final_net_of_its_own_is_not_taken_for_the_average(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(HEAD + TEACHER + GOOD)
+    run = configure({"method": "mine.py:Mine", "net": "wrn_10_1", "steps": 2, "ema": 0.5})
+    engine = engine_of(run, *digits())
+    method = engine.method
+    first = [weight.clone() for weight in method.final.parameters()]
+    engine.advance()
+    assert method.average is not None
+    assert all(map(torch.equal, method.final.parameters(), first))
+    assert not all(map(torch.equal, method.average.parameters(), first))
+
+
 def test_a_file_that_has_changed_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ from tamatch import methods
 from tamatch.cli import main
 from tamatch.errors import Stopped, UsageError
 from tamatch.methods.fixmatch import FixMatch
+from tamatch.settings.conditions import file_sum
 from tamatch.step.engine import Engine
 from tests.faults.runs import DOZEN
 from tests.processes import environment, fingerprint
@@ -106,7 +107,8 @@ def test_where_the_file_is_gone_the_class_can_be_given(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=rf"file .+ not found.+`tamatch resume {run} --method FIL"):
         tamatch.resume(run)
     tamatch.resume(run, method=f"{new}:Mine", quiet=True)
-    del methods.CUSTOM[f"{old}:Mine"]
+    assert file_sum(methods.STAND_INS[f"{old}:Mine"]) == file_sum(f"{new}:Mine") != ""
+    del methods.CUSTOM[f"{old}:Mine"], methods.STAND_INS[f"{old}:Mine"]
 
 
 def test_a_module_of_a_package_finds_its_siblings(tmp_path: Path) -> None:

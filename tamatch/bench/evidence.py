@@ -93,13 +93,19 @@ class Evidence:
         methods: Sequence[str],
         tells: Callable[[Result], bool] = lambda result: True,
     ) -> str:
-        """A finding with what it lacks: the cells of these methods that are missing."""
+        """A finding with what it lacks: cells of these methods, or what they should tell."""
         total = len(methods) * len(LONG_TAIL) * len(SEEDS)
-        there = sum(len(self.by_seed([m], s, tells)) for m in methods for s in LONG_TAIL)
-        lacks = f"open: {total - there} of {total} cells missing"
-        if finding is None:
-            return lacks
-        return finding if there == total else f"{lacks}; so far {finding}"
+        there, telling = (
+            sum(len(self.by_seed([m], s, which)) for m in methods for s in LONG_TAIL)
+            for which in (lambda result: True, tells)
+        )
+        lacks = [f"{total - there} of {total} cells missing"] if there < total else []
+        lacks += (
+            [f"{there - telling} of {there} runs without these curves"] if telling < there else []
+        )
+        if not lacks and finding is not None:
+            return finding
+        return "; ".join([f"open: {', '.join(lacks)}", *([f"so far {finding}"] if finding else [])])
 
 
 Judge = Callable[[Evidence], Verdict]

@@ -68,9 +68,11 @@ SYMBOLS = str.maketrans({
 
 
 def in_latex(text: str) -> str:
-    """Text without meaning of its own to LaTeX; `words` in quotes as code, `--` as two signs."""
+    """Text without meaning of its own to LaTeX; `words` as code, "words" in its quotation marks,
+    `--` as two signs.
+    """
     plain = text.translate(SYMBOLS).replace("--", "-{}-")
-    return re.sub("`([^`]*)`", r"\\texttt{\1}", plain)
+    return re.sub('"([^"]*)"', r"``\1''", re.sub("`([^`]*)`", r"\\texttt{\1}", plain))
 
 
 def latex(page: Page) -> str:

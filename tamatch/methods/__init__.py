@@ -105,6 +105,7 @@ METHODS: dict[str, MethodEntry] = {
 
 
 CUSTOM: dict[str, type[Method]] = {}  # classes that were handed over, by a run's names for them
+STAND_INS: dict[str, str] = {}  # what those that `stand_in` are called themselves
 
 
 def entry(name: str) -> MethodEntry:
@@ -144,6 +145,7 @@ def register(method: AnyMethod) -> str:
         )
     name = usercode.name_of(method)
     CUSTOM[name] = method
+    STAND_INS.pop(name, None)
     return name
 
 
@@ -157,7 +159,8 @@ def register_as(name: str, method: AnyMethod | None) -> None:
         )
     if isinstance(method, str) and not is_user_code(method):
         raise UsageError(f"--method {method}: this run uses your own method; give FILE.py:CLASS.")
-    CUSTOM[name] = user_class(register(method))
+    STAND_INS[name] = register(method)
+    CUSTOM[name] = user_class(STAND_INS[name])
 
 
 def user_class(name: str) -> type[Method]:

@@ -80,7 +80,8 @@ class Method(nn.Module):
     @cached_property
     def _averaged(self) -> list[tuple[tuple[Tensor, ...], tuple[Tensor, ...]]]:
         """Parameters and buffers of the average and of the net: slow to collect in every step."""
-        pair = (self.final, self.net)
+        assert self.average is not None
+        pair = (self.average, self.net)  # a subclass may test another net than the average
         return [(tuple(net.parameters()), tuple(net.buffers())) for net in pair]
 
     @property

@@ -18,6 +18,7 @@ from .user_net_check import checked_net
 
 CLASSES = ("classes", "num_classes")  # how the number of classes may be called
 CUSTOM: dict[str, Any] = {}  # what was handed over in Python, by the name that a run has for it
+STAND_INS: dict[str, str] = {}  # what that which stands in for another is called itself
 
 
 def register(net: Any) -> str:
@@ -32,6 +33,7 @@ def register(net: Any) -> str:
         )
     name = usercode.name_of(net)
     CUSTOM[name] = net
+    STAND_INS.pop(name, None)
     return name
 
 
@@ -41,7 +43,8 @@ def register_as(name: str, net: Any) -> None:
         raise UsageError(f"--net works only for runs with your own net; this one uses {name}.")
     if isinstance(net, str) and not is_user_code(net):
         raise UsageError(f"--net {net}: this run uses your own net; give FILE.py:NAME.")
-    CUSTOM[name] = source(net) if isinstance(net, str) else CUSTOM[register(net)]
+    STAND_INS[name] = net if isinstance(net, str) else register(net)
+    CUSTOM[name] = source(STAND_INS[name])
 
 
 def source(name: str) -> Any:

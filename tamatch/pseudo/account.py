@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ..stats import Status, Tally, ratio
 from .generate import rescale
 from .guess import Guess, Part, PseudoLabeler
+from .select import Threshold
 from .weigh import ByClass, Product
 
 Kind = TypeVar("Kind", bound=nn.Module)
@@ -36,9 +37,11 @@ def generated(method: nn.Module, p: Tensor) -> Tensor:
 
 
 def threshold(method: nn.Module) -> float | None:
-    """The fixed τ, where there is one."""
+    """The fixed τ, where there is one: some selections have a τ that they multiply."""
     labeler = find_module(method, PseudoLabeler)
-    tau = getattr(method if labeler is None else labeler.select, "tau", None)
+    if labeler is not None:
+        return labeler.select.tau if isinstance(labeler.select, Threshold) else None
+    tau = getattr(method, "tau", None)
     return tau if isinstance(tau, float) else None
 
 

@@ -78,7 +78,8 @@ def first_step(engine: Engine, what: str, *watches: AbstractContextManager[None]
 @torch.no_grad()
 def after_update(method: Method, what: str) -> None:
     """Call `after_step` with other weights; refuse one that leaves their average as it was."""
-    averaged = list(method.average.parameters()) if method.average and method.ema < 1 else []
+    tested = method.average is method.final and method.ema < 1
+    averaged = list(method.final.parameters()) if tested else []
     before = [weight.clone() for weight in averaged]
     for weight in method.net.parameters():
         weight.add_(1)

@@ -9,11 +9,15 @@ from pathlib import Path
 
 import torch
 
-from .. import __version__, dist, nets
+from .. import __version__, dist, methods, nets
 from ..errors import UsageError
+from ..nets import user_net_source
 from .config import Run
 
-OF_THE_MACHINE = ("root", "device", "images", "tensorboard")  # of the machine, not of the run
+OF_THE_MACHINE = ("root", "device", "images", "tensorboard")  # rather than of the run
+
+LAST_BITS = "The run continues; results may differ in the last bits."
+NEW_CODE = "The run continues with the new code."
 
 Conditions = dict[str, str]
 
@@ -21,14 +25,15 @@ Conditions = dict[str, str]
 def conditions(run: Run, device: torch.device) -> Conditions:
     """The settings, the versions and the device, as a checkpoint keeps them."""
     settings = {k: v for k, v in dataclasses.asdict(run).items() if k not in OF_THE_MACHINE}
-    own = {"file of the net": file_digest(run.net)} if nets.is_user_code(run.net) else {}
+    net = user_net_source.STAND_INS.get(run.net, run.net)
+    own = {"file of the net": file_digest(net)} if nets.is_user_code(run.net) else {}
     cuda = device.type == "cuda"
     return {
         "settings": json.dumps(settings, sort_keys=True),
         "version of tamatch": __version__,
         "version of torch": str(torch.__version__),
         "device": torch.cuda.get_device_name(device) if cuda else device.type,
-        "file of the method": file_digest(run.method),
+        "file of the method": file_digest(methods.STAND_INS.get(run.method, run.method)),
         **own,
         "number of processes": str(dist.world()),
     }
@@ -50,8 +55,8 @@ def changes_since(then: Conditions, now: Conditions) -> list[str]:
             "Change them back, or start a new run with a different --out."
         )
     return [
-        f"The {name} has changed since the checkpoint, from {then[name]} to {now[name]}. "
-        "The run continues; results may differ in the last bits."
+        f"The {name} has changed since the checkpoint, from {then[name] or 'no file'} to "
+        f"{now[name] or 'no file'}. {NEW_CODE if name.startswith('file') else LAST_BITS}"
         for name in now
         if name != "settings" and then[name] != now[name]
     ]

@@ -175,11 +175,11 @@ def test_latex_is_plain_ascii_but_for_its_title() -> None:
 
 def test_latex_prints_the_notes_below_the_last_table() -> None:
     grid = Grid("G", ("h1", "h2"), [("r1", "–")])
-    notes = ["`a_b` → 5 %.", "See --scale."]
+    notes = ["`a_b` → 5 %.", 'See "--scale".']
     code = latex_code(Page("T", [grid, dataclasses.replace(grid)], notes))
     assert [line for line in code if "footnotesize" in line] == code[-3:-1]
     assert code[-3].endswith(r"\texttt{a\_b} $\to$ 5 \%.")
-    assert code[-2].endswith("See -{}-scale.") and code[-1] == r"\end{table}"
+    assert code[-2].endswith("See ``-{}-scale''.") and code[-1] == r"\end{table}"
     assert code.count(r"r1 & \textendash{} \\") == 2
 
 

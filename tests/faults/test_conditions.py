@@ -118,7 +118,21 @@ def test_an_edited_method_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     run = crash_at(6, monkeypatch, tmp_path / "run", method=f"{own}:Own")
     own.write_text(own.read_text() + "# a thought\n")
     tamatch.resume(run, quiet=True)
-    assert "file of the method has changed" in (run / "log.txt").read_text()
+    log = (run / "log.txt").read_text()
+    assert "file of the method has changed" in log
+    assert "The run continues with the new code." in log and "last bits" not in log
+
+
+def test_a_method_that_was_moved_is_not_told_as_edited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, moved = tmp_path / "own.py", tmp_path / "moved.py"
+    own.write_text("from tamatch.methods.fixmatch import FixMatch\n\nclass Own(FixMatch): pass\n")
+    run = crash_at(6, monkeypatch, tmp_path / "run", method=f"{own}:Own")
+    own.rename(moved)
+    tamatch.resume(run, method=f"{moved}:Own", quiet=True)
+    log = run / "log.txt"
+    assert not log.exists() or "has changed" not in log.read_text()
 
 
 def test_the_number_of_threads_is_that_of_the_start(
