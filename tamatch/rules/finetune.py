@@ -11,6 +11,7 @@ from .choose import SIZES, Chosen, choice
 
 CPU_SIZE, GPU_SIZE = 128, 256  # pixels, at most, of a net whose patches cannot be made smaller
 CPU_GRID = 8  # patches in a row: a step takes as long as there are patches
+OWN_LR = 1e-4  # of all layers of a net whose order of layers is unknown
 LR, LAYER_DECAY = 1e-3, 0.65  # of the head, and from each layer to the one below
 WARMUP_SHARE = 0.1
 NORMALISE = "half"  # as Google's and most of timm's transformers are trained
@@ -60,6 +61,15 @@ def recipe(normalise: str = NORMALISE) -> Chosen:
         | choice("optimizer", "adamw", "adamw", "usual for pre-trained nets")
         | choice("lr", LR, f"{LR:g}", "for the last layer; lower for each layer below it")
         | Chosen({"layer_decay": LAYER_DECAY, "head": "zero"}, {})
+    )
+
+
+def own_net_remark() -> str:
+    """What to know of weights whose training nobody has told of."""
+    return (
+        "Nothing is known of how the weights of your own net were trained, so the settings are "
+        "those for random weights. They are too rough for most published weights: try --normalise "
+        f"imagenet --optimizer adamw --lr {OWN_LR:g} --head zero."
     )
 
 
