@@ -138,14 +138,20 @@ def test_a_last_layer_of_zeros_is_sure_of_nothing() -> None:
         assert not built(images).logits.any() and built(images).features.any()
 
 
-def test_weights_of_an_own_net_are_remarked_on(photos: Path, tmp_path: Path, quick: None) -> None:
+def test_weights_of_an_own_net_are_trained_gently(
+    photos: Path, tmp_path: Path, quick: None
+) -> None:
     file = tmp_path / "own.safetensors"
     save_file(nets.build(OWN_NET, 5, 32).loadable().state_dict(), file)
-    start = {"data": str(photos), "net": OWN_NET, "weights": str(file), "steps": 1}
-    assert [r for r in decide(start).remarks if "the weights of your own net" in r]
-    given: tuple[dict[str, Any], ...] = {"lr": 0.01}, {"normalise": "half"}, {"weights": None}
-    for other in given:
-        assert not [r for r in decide({**start, **other}).remarks if "own net" in r]
+    start = {"data": str(photos), "net": OWN_NET, "weights": str(file), "steps": 20}
+    found = decide(start)
+    run = found.run
+    assert (run.normalise, run.optimizer, run.lr) == ("imagenet", "adamw", finetune.USER_NET_LR)
+    assert (run.layer_decay, run.head, run.warmup) == (1.0, "random", 2)
+    assert {"normalise", "optimizer", "lr"} <= found.reasons.keys()
+    mine = decide({**start, "lr": 0.01, "optimizer": "sgd"}).run
+    assert (mine.lr, mine.optimizer) == (0.01, "sgd")
+    assert decide({**start, "weights": None}).run.optimizer == "sgd"
 
 
 def test_a_net_without_a_last_layer_has_none_to_set(tmp_path: Path) -> None:

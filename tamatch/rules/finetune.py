@@ -11,7 +11,7 @@ from .choose import SIZES, Chosen, choice
 
 CPU_SIZE, GPU_SIZE = 128, 256  # pixels, at most, of a net whose patches cannot be made smaller
 CPU_GRID = 8  # patches in a row: a step takes as long as there are patches
-OWN_LR = 1e-4  # of all layers of a net whose order of layers is unknown
+USER_NET_LR = 1e-4  # of all layers: their order is unknown
 LR, LAYER_DECAY = 1e-3, 0.65  # of the head, and from each layer to the one below
 WARMUP_SHARE = 0.1
 NORMALISE = "half"  # as Google's and most of timm's transformers are trained
@@ -64,12 +64,12 @@ def recipe(normalise: str = NORMALISE) -> Chosen:
     )
 
 
-def own_net_remark() -> str:
-    """What to know of weights whose training nobody has told of."""
+def user_net_recipe() -> Chosen:
+    """For a net of the user's own, of whose weights and layers nothing is known."""
     return (
-        "Nothing is known of how the weights of your own net were trained, so the settings are "
-        "those for random weights. They are too rough for most published weights: try --normalise "
-        f"imagenet --optimizer adamw --lr {OWN_LR:g} --head zero."
+        choice("normalise", "imagenet", "imagenet", "as most published weights expect")
+        | choice("optimizer", "adamw", "adamw", "usual for pre-trained nets")
+        | choice("lr", USER_NET_LR, f"{USER_NET_LR:g}", "low, as the net does not start at random")
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .. import methods, nets
+from .. import methods
 from ..data import DATASETS, DataSet, Split, own_path
 from ..errors import UsageError
 from ..rules import choose, finetune, pace
@@ -29,7 +29,6 @@ from .lineage import split_of
 from .progress import Progress, counting
 
 OVERHEAD = 10.0  # seconds for what comes before and after the training: imports, the report
-RECIPE = {"optimizer", "lr", "normalise"}  # what weights that are not random have needs of
 PACE_SETTINGS = (  # what follows from the number of steps
     "steps", "warmup", "ema", "norm_momentum", "lambda_target", "log_every", "test_every",
     "save_every",
@@ -143,8 +142,7 @@ def set_pace(draft: Draft, fixed: Container[str], *, own: bool) -> None:
 
 def remarks_on(run: Run, user: Mapping[str, Any], data: DataSet, split: Split) -> tuple[str, ...]:
     """What the user should know of such a run before it begins."""
-    found = outlook_of(run, split), balance_of(run, user, data, split), weights_of(run, user)
-    return tuple(filter(None, found))
+    return tuple(filter(None, (outlook_of(run, split), balance_of(run, user, data, split))))
 
 
 def size_and_net(run: Run, fixed: Container[str], device: torch.device) -> Chosen:
@@ -169,12 +167,6 @@ def balance_of(run: Run, user: Mapping[str, Any], data: DataSet, split: Split) -
         return ""
     labels = np.bincount(data.labels[split.labelled], minlength=len(data.classes))
     return choose.unequal_labels_remark(labels.tolist(), data.classes)
-
-
-def weights_of(run: Run, user: Mapping[str, Any]) -> str:
-    """Weights of the user's own net get the settings of random ones, unless others are given."""
-    unknown = run.weights is not None and nets.is_user_code(run.net)
-    return finetune.own_net_remark() if unknown and not RECIPE & user.keys() else ""
 
 
 def fit_to_data(draft: Draft, split: Split, device: torch.device) -> None:

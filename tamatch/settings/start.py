@@ -26,13 +26,16 @@ def start_of(
     chosen = size_of(run, fixed, side, arrays=arrays, gpu=gpu)
     if "net" not in fixed and run.weights is not None:
         chosen = net_of(run, Path(run.weights), fixed, side, chosen, gpu=gpu)
-    tuned = fine_tunes(run, chosen.settings.get("net", run.net))
-    return chosen | finetune.recipe() if tuned else chosen
+    net = chosen.settings.get("net", run.net)
+    if not fine_tunes(run, net):
+        return chosen
+    return chosen | (finetune.user_net_recipe() if nets.is_user_code(net) else finetune.recipe())
 
 
 def fine_tunes(run: Run, net: str) -> bool:
-    """Whether it starts from weights of a kind that there is a recipe for."""
-    return run.weights is not None and (nets.is_transformer(net) or nets.is_timm(net))
+    """Whether it starts from weights, and is no net that is trained as from random ones."""
+    kinds = nets.is_transformer, nets.is_timm, nets.is_user_code
+    return run.weights is not None and any(kind(net) for kind in kinds)
 
 
 def timm_start(run: Run, fixed: Container[str], *, gpu: bool) -> Chosen:
