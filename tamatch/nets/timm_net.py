@@ -17,8 +17,6 @@ from ..types import Out
 from ..usercode import blaming
 from .base import Wrapped
 
-IMAGENET = 0.485  # the mean of its red values
-
 
 @dataclass(frozen=True)
 class Published:
@@ -33,10 +31,11 @@ def published(name: str) -> Published:
     """Ask timm; a net that it publishes no weights for is taken to be like most."""
     timm, wanted = find(name)
     found = timm.get_pretrained_cfg(wanted)
-    patch = re.search(r"patch(\d+)", wanted)
-    size, mean = (224, IMAGENET) if found is None else (found.input_size[-1], found.mean[0])
-    colours = "half" if mean == 0.5 else "imagenet"
-    return Published(size, int(patch[1]) if patch else 32, colours)
+    named = re.search(r"patch(\d+)", wanted)
+    patch = int(named[1]) if named else 32
+    if found is None:
+        return Published(224, patch, "imagenet")
+    return Published(found.input_size[-1], patch, "half" if found.mean[0] == 0.5 else "imagenet")
 
 
 def find(name: str) -> tuple[Any, str]:
