@@ -16,7 +16,7 @@ import torch._dynamo
 from tamatch.augment import views
 from tamatch.machine.gpucode import why_no_nvrtc, why_no_triton
 from tamatch.nets import build
-from tamatch.settings.compiler import CACHE_FOLDERS, COMPILED_RUNS, accelerate, keep_compiled
+from tamatch.settings.compiler import CACHE_FOLDERS, COMPILED_RUNS, LONG, accelerate, keep_compiled
 from tests.tiny import tiny_method
 
 
@@ -84,7 +84,7 @@ def test_without_triton_or_what_it_needs_steps_are_as_they_are(
     monkeypatch.setattr("torch.utils._triton.has_triton", lambda: there)
     monkeypatch.setattr("torch.utils._triton.triton_backend", broken)
     net, method, said = build("wrn_10_1", 10, 8), tiny_method("fixmatch"), list[str]()
-    accelerate(net, method, said.append)
+    accelerate(net, method, LONG, said.append)
     assert re.search(words, said[0]) and "More of it" not in said[0]
     assert "forward" not in vars(method) and net._compiled_call_impl is None
     views._kernel.cache_clear()
@@ -125,6 +125,18 @@ def test_without_nvrtc_it_is_said_where_that_costs_time(
         monkeypatch.setattr(net, "accelerate", lambda: None)
         monkeypatch.setattr(method, "accelerate", lambda: None)
         net.has_cuda_code = affected
-        accelerate(net, method, said.append)
+        accelerate(net, method, LONG, said.append)
         assert len(said) == (affected and words is not None)
         assert not said or re.search(words or "", said[0])
+
+
+@pytest.mark.parametrize(("steps", "expected"), [(LONG - 1, ["net"]), (LONG, ["net", "method"])])
+def test_a_short_run_does_not_wait_for_its_method_to_be_compiled(
+    steps: int, expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tamatch.settings.compiler.why_no_triton", lambda: None)
+    net, method, asked = build("vit_tiny_p2_8", 10, 8), tiny_method("fixmatch"), list[str]()
+    monkeypatch.setattr(net, "accelerate", lambda: asked.append("net"))
+    monkeypatch.setattr(method, "accelerate", lambda: asked.append("method"))
+    accelerate(net, method, steps, lambda _: None)
+    assert asked == expected

@@ -151,7 +151,7 @@ def try_and_accelerate(run: Run, engine: Engine, say: Say = silent) -> Engine:
     if methods.is_user_code(run.method):
         dry_run_method(engine, run.method)
     if run.compile and engine.device.type == "cuda":
-        accelerate(cast(Net, engine.method.net), engine.method, say)
+        accelerate(cast(Net, engine.method.net), engine.method, run.steps, say)
     return engine
 
 

@@ -14,17 +14,19 @@ if TYPE_CHECKING:
     from ..nets.base import Net
 
 COMPILED_RUNS = 1024  # kept side by side; with torch's default of 8, the ninth is not compiled
+LONG = 100_000  # steps that repay compiling a method: some 15 s once, for 0.15 ms of each step
 CACHE_FOLDERS = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
 
 
-def accelerate(net: Net, method: Method, say: Callable[[str], None]) -> None:
-    """Compile both, where that is possible."""
+def accelerate(net: Net, method: Method, steps: int, say: Callable[[str], None]) -> None:
+    """Compile both, where that is possible; the method only if the run is long enough."""
     keep_compiled()
     why = why_no_triton()
     so = "Steps are not compiled and take longer. --no-compile silences this message."
     if why is None:
         net.accelerate()
-        method.accelerate()
+        if steps >= LONG:
+            method.accelerate()
         why = why_no_nvrtc() if net.has_cuda_code else None
         so = (
             "Steps take about a fifth longer. pip install cuda-bindings nvidia-cuda-nvrtc may help."
