@@ -18,6 +18,21 @@ settings.register_profile(
 settings.load_profile("tests")
 
 
+# Said by torch itself on a GPU; any other warning fails a test there as elsewhere.
+SAID_ON_A_GPU = (
+    "Synchronization debug mode is a prototype",
+    "`torch.jit.script_method` is deprecated",  # when its compiler is imported
+    "TensorFloat32 tensor cores for float32 matrix multiplication available",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("gpu") is not None:
+            for words in SAID_ON_A_GPU:
+                item.add_marker(pytest.mark.filterwarnings(f"ignore:{words}"))
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """A test that is marked `gpu` needs one."""

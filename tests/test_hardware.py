@@ -40,6 +40,9 @@ def test_deterministic_sets_torchs_switches(wanted: bool) -> None:
     assert torch.are_deterministic_algorithms_enabled() is wanted
     assert torch.backends.cudnn.deterministic is wanted
     assert torch.backends.cudnn.benchmark is not wanted
+    cuda = torch.backends.cuda
+    fused = cuda.flash_sdp_enabled, cuda.mem_efficient_sdp_enabled, cuda.cudnn_sdp_enabled
+    assert {enabled() for enabled in fused} == {not wanted} and cuda.math_sdp_enabled()
 
 
 def test_the_users_random_numbers_are_left_alone() -> None:

@@ -99,10 +99,9 @@ def test_too_little_even_so_names_a_batch_that_fits(tmp_path: Any) -> None:
         tamatch.train(out=tmp_path / "run", quiet=True, **options)
 
 
+@pytest.mark.usefixtures("same_kernels")
 @pytest.mark.parametrize("name", ["tamatch", "vat"])
 def test_a_captured_recomputed_step_is_the_plain_one(name: str) -> None:
-    torch.backends.cudnn.benchmark = False
-    torch.use_deterministic_algorithms(True, warn_only=True)
     engines = [tiny_engine(name, device="cuda", graph=graph, ema=0.9) for graph in (False, True)]
     recompute(engines[1].method)
     states = []
