@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from . import errors as errors
 
 __version__ = "0.1.0"
+
+if sys.platform == "win32":  # files are locked and replaced there by other rules
+    raise ImportError(
+        "tamatch runs on Linux and macOS. On Windows, install it in the Windows Subsystem for "
+        "Linux (WSL); exported ONNX models run anywhere."
+    )
 
 if TYPE_CHECKING:
     from .apply.export import export

@@ -137,6 +137,14 @@ def test_methods_and_nets_are_listed() -> None:
     assert "wrn_28_2" in command("nets").stdout
 
 
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
+def test_any_encoding_of_the_output_will_do(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", encoding)
+    for words, shown in (("methods", "\\u03a0-Model"), ("bench lt --scale 1/8 --list", "\\u03bb")):
+        done = command(*words.split())
+        assert done.returncode == 0 and shown in done.stdout, done.stderr
+
+
 def test_a_finished_run_is_never_overwritten_unasked(run: Path) -> None:
     done = command("train", "--out", str(run), *SMALL)
     assert done.returncode == 2

@@ -34,3 +34,9 @@ def test_torch_is_not_imported(code: str) -> None:
         [sys.executable, "-c", f"{code}\n{check}"], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_windows_is_told_what_to_do() -> None:
+    code = "import sys; sys.platform = 'win32'; import tamatch"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "ImportError: tamatch runs on Linux and macOS. On Windows, install it in" in done.stderr

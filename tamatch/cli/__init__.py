@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 
 from ..errors import Stopped, TamatchError, UsageError
 from ..machine import launch
@@ -17,6 +18,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; errors a user can cause are one line, never a stack trace."""
     # Before torch is loaded: threads that wait must not burn the cores of a busy machine.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    if isinstance(sys.stdout, TextIOWrapper):  # its encoding may lack →, Π or a class's name
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         parser = top_parser()
         arguments, extra = parser.parse_known_args(argv)
