@@ -174,7 +174,7 @@ def toy_claims(store: Store) -> str:
     path = store.folder / toy.FILE
     if not path.exists():
         return "Not simulated yet."
-    lines = json.loads(path.read_text())["claims"]
+    lines = json.loads(path.read_text(encoding="utf-8"))["claims"]
     return "\n".join(f"- {line.strip()}" for line in lines)
 
 

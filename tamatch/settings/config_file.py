@@ -15,7 +15,7 @@ from .config import Run
 def read_config(path: Path) -> dict[str, Any]:
     """A YAML file of option names and values, as `--print-config` writes it."""
     try:
-        content = parse_yaml(path.read_text())
+        content = parse_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"--config {path} cannot be read: {error.strerror}.") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:

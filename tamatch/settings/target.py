@@ -23,7 +23,7 @@ def read_target(text: str) -> tuple[str, Shares | None]:
     if path.suffix not in (".json", ".yaml", ".yml", ".txt"):
         return text, None
     try:
-        content = parse_yaml(path.read_text())
+        content = parse_yaml(path.read_text(encoding="utf-8"))
         given: Shares
         if isinstance(content, dict):
             given = {str(name): float(share) for name, share in content.items()}

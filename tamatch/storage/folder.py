@@ -241,5 +241,5 @@ class RunFolder:
         """All complete lines of metrics.jsonl."""
         if not self.metrics.exists():
             return []
-        lines = self.metrics.read_text().split("\n")[:-1]
+        lines = self.metrics.read_text(encoding="utf-8").split("\n")[:-1]
         return [parse_json(line) for line in lines]

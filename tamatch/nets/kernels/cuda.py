@@ -138,7 +138,7 @@ def compiled(architecture: str) -> tuple[bytes, list[bytes]]:
     """All kernels in one file for a GPU, and their names therein."""
     from cuda.bindings import nvrtc
 
-    source = "".join(path.read_text() for path in SOURCES)
+    source = "".join(path.read_text(encoding="utf-8") for path in SOURCES)
     options = [f"-arch={architecture}", "-std=c++17", f"-DGROUPS={GROUPS}", f"-DSLOPE={SLOPE}f"]
     options.append("--split-compile=0")  # by as many threads as there are processors
     version = done(nvrtc.nvrtcVersion())
