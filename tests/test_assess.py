@@ -21,7 +21,8 @@ from tamatch import cli
 from tamatch.data import DataSet, Split, SplitPlan, load, make_split
 from tamatch.judge.calibration import fit_temperature, reliability, tempered
 from tamatch.judge.trust import measure
-from tamatch.pseudo.account import class_shares, threshold
+from tamatch.pseudo import Guess
+from tamatch.pseudo.account import class_shares, generated, threshold
 from tamatch.report.sheet import sheet
 from tamatch.report.tiles import COLUMNS, MOST, TILE
 from tamatch.runs.pool_predictions import drawn, predict_pool, pseudo_label_probabilities
@@ -30,7 +31,7 @@ from tamatch.step.engine import Pace
 from tamatch.step.source import Draw, Resident
 from tamatch.step.subset import Pool
 from tamatch.storage import checkpoint
-from tests.tiny import digits, tiny_engine
+from tests.tiny import digits, tiny_engine, tiny_method
 
 OPTIONS = {
     "data": "digits", "steps": 60, "batch": 16, "unlabelled": 32, "lr": 0.1, "tau": 0.6, "ema": 0.0,
@@ -235,6 +236,7 @@ def test_as_many_draws_as_images_are_all_images_only_without_replacement(source:
     [
         ("tamatch", {}, True, True, 0.2),
         ("tamatch", {"weigh": "class*gaussian"}, True, True, 0.2),
+        ("tamatch", {"weigh": "gaussian*class"}, True, True, 0.2),
         ("tamatch_no_rescaling", {"generate": "raw"}, False, True, 0.2),
         ("fixmatch", {}, False, False, 0.2),
         ("softmatch", {}, False, False, None),
@@ -268,6 +270,32 @@ def test_factors_and_weights_are_the_paper_s() -> None:
 
 def test_methods_without_shares_say_so() -> None:
     assert set(class_shares(tiny_engine("mixmatch").method).values()) == {None}
+
+
+def test_a_threshold_that_is_no_number_is_not_told() -> None:
+    made = tiny_method("mixmatch")
+    made.tau = torch.tensor(0.5)  # of a method of one's own, say
+    assert threshold(made) is None
+
+
+def test_labels_are_made_as_in_training_also_by_methods_without_a_labeler() -> None:
+    p, seen = torch.rand(2, 6, 10).softmax(-1)
+    aligned = tiny_method("remixmatch")
+    aligned.status.observe_(seen, seen)  # type: ignore[union-attr, operator]
+    moved = p * 0.1 / seen.mean(0)  # the digits' labels are balanced
+    torch.testing.assert_close(generated(aligned, p), moved / moved.sum(-1, keepdim=True))
+    assert generated(tiny_method("mixmatch"), p) is p
+
+
+def test_a_part_that_is_asked_after_training_does_not_learn() -> None:
+    learns = []
+
+    def own(guess: Guess) -> torch.Tensor:
+        learns.append(guess.learn)
+        return guess.p_w
+
+    generated(tiny_method("fixmatch", generate=own), torch.full((1, 10), 0.1))
+    assert learns == [False]
 
 
 def warnings_of(run: Path) -> dict[str, str]:
