@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from functools import partial
+from inspect import getsource
 from typing import Any
 
 import pytest
 import torch
 
+from tamatch import methods
+from tamatch.methods.base import Method
+from tamatch.methods.dash import Dash
 from tamatch.methods.fixmatch import FixMatch
+from tamatch.settings.config import method_options
 from tamatch.types import Batch, Loss
 from tests.tiny import NET, tiny_engine, tiny_method
 
@@ -54,29 +59,55 @@ def test_a_forward_that_says_nothing_is_left_alone(
     assert bool(asked) == expected
 
 
-@pytest.mark.parametrize(("net", "passes"), [("vit_tiny_p2_8", [6, 10]), (NET, [16])])
-def test_a_view_without_gradient_may_go_by_itself(net: str, passes: list[int]) -> None:
-    """Where no image depends on others: the loss and the gradients are those of one pass."""
+def forwards_with_a_constant_view() -> list[str]:
+    """One method for each `forward` that says which view is only looked at."""
+    forwards = {methods.get(name).forward: name for name in reversed(methods.METHODS)}
+    return [name for own, name in forwards.items() if "constant=" in getsource(own)]
+
+
+def separable(name: str, net: str, *, joint: bool) -> Method:
+    """A method that uses all its pseudo-labels; `joint`: its net is said to mix the images."""
+    takes_tau = "tau" in method_options(name)
+    method = tiny_method(name, net=net, **({"tau": 0.0} if takes_tau else {}))
+    for block in getattr(method.net, "blocks", ()):
+        block.drop = 0.0  # the draws would differ
+    if joint:
+        method.net.independent = False  # type: ignore[assignment]
+    if isinstance(method, Dash):
+        method.rho_init.fill_(100)
+    return method
+
+
+def batch_of(method: Method) -> Batch:
     torch.manual_seed(1)
-    x, weak, strong = (torch.randn(n, 3, 8, 8) for n in (4, 6, 6))
-    step, ids = torch.tensor(0), torch.arange(6)
-    batch = Batch((x,), torch.arange(4), (weak, strong), ids[:4], ids, step, step / 40)
+    x = tuple(torch.randn(4, 3, 8, 8) for _ in method.views.x)
+    u = tuple(torch.randn(6, 3, 8, 8) for _ in method.views.u)
+    step, ids = torch.tensor(2), torch.arange(6)
+    return Batch(x, torch.arange(4), u, ids[:4], ids, step, step / 40)
+
+
+@pytest.mark.parametrize("name", forwards_with_a_constant_view())
+def test_a_view_without_gradient_may_go_by_itself(name: str) -> None:
+    """Where no image depends on others: the loss and the gradients are those of one pass."""
     found = []
     for joint in (False, True):
-        method = tiny_method("fixmatch", net=net)
-        for block in getattr(method.net, "blocks", ()):
-            block.drop = 0.0  # the draws would differ
-        if joint:
-            method.net.independent = False  # type: ignore[assignment]
-        seen: list[int] = []
-        method.net.register_forward_pre_hook(lambda _, args, seen=seen: seen.append(len(args[0])))
-        loss = method(batch)
+        method = separable(name, "vit_tiny_p2_8", joint=joint)
+        loss = method(batch_of(method))
         loss.total.backward()
-        assert seen == ([16] if joint else passes)
+        assert loss.parts.get("used", 1) == 1
         grads = [p.grad for p in method.net.parameters() if p.grad is not None]
         found.append([loss.total.detach(), *loss.parts.values(), *grads])
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(("net", "passes"), [("vit_tiny_p2_8", [6, 10]), (NET, [16])])
+def test_only_images_that_do_not_see_each_other_are_parted(net: str, passes: list[int]) -> None:
+    method = separable("fixmatch", net, joint=False)
+    seen: list[int] = []
+    method.net.register_forward_pre_hook(lambda _, args: seen.append(len(args[0])))
+    method(batch_of(method))
+    assert seen == passes
 
 
 def test_what_a_view_by_itself_rounds_is_not_kept() -> None:
