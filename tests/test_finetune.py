@@ -71,6 +71,17 @@ def test_patches_suit_the_size(pixels: int, most: int, row: int, patch: int) -> 
     assert finetune.patch_for(pixels, most, row) == patch
 
 
+@pytest.mark.parametrize(
+    ("own", "patch", "gpu", "size"),
+    [
+        (224, 16, True, 224), (224, 16, False, 128), (384, 16, True, 256),
+        (518, 14, True, 252), (518, 14, False, 126), (288, 144, False, 144),
+    ],
+)  # fmt: skip
+def test_a_net_of_fixed_patches_gets_whole_ones(own: int, patch: int, gpu: bool, size: int) -> None:
+    assert finetune.published_size(own, patch, gpu=gpu) == size
+
+
 def test_a_weight_file_needs_no_options(photos: Path, tiny: str, quick: None) -> None:
     found = decide({"data": str(photos), "weights": tiny})
     run = found.run
