@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tamatch.errors import UsageError
 from tamatch.methods import vat
-from tamatch.methods.base import Method, frozen_weights
+from tamatch.methods.base import Method, frozen_weights, gradient_of
 from tamatch.methods.mean_teacher import MeanTeacher
 from tamatch.methods.pi_model import PiModel
 from tamatch.methods.supervised import Supervised
@@ -163,6 +163,12 @@ def test_vat_perturbs_by_epsilon_in_the_direction_of_the_gradient() -> None:
         distance = divergence(its_q, method.net((image + probe)[None]).logits).sum()
         (gradient,) = torch.autograd.grad(distance, probe)
         torch.testing.assert_close(its_r, 0.5 * gradient / gradient.norm(), rtol=1e-3, atol=1e-6)
+
+
+def test_a_gradient_that_reaches_other_tensors_alone_is_none_of_the_images() -> None:
+    images, other = (torch.ones(2, 3, 4, 4, requires_grad=True) for _ in range(2))
+    with pytest.raises(UsageError, match="gradient with respect to the images, but none"):
+        gradient_of((images.detach() * other).sum(), images)
 
 
 def test_vat_finds_worse_directions_than_chance() -> None:
