@@ -71,3 +71,5 @@ def test_the_stream_never_changes() -> None:
     assert stream_key(1, 2, 3) == 7702586659592502839
     assert permutation(8, 42).tolist() == [5, 2, 7, 3, 4, 0, 1, 6]
     assert Sampler(7, 3, 5, 1).ids(2, 3).tolist() == [[5, 6, 3], [0, 2, 4], [1, 5, 2]]
+    drawn = Sampler(7, 3, 5, 1, replacement=True).ids(2, 3)
+    assert drawn.tolist() == [[0, 5, 6], [1, 1, 0], [1, 0, 3]]
