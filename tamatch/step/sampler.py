@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 U64 = npt.NDArray[np.uint64]
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2⁶⁴ divided by the golden ratio, as in splitmix64
 
 
 def mix64(x: U64) -> U64:
@@ -17,26 +18,21 @@ def mix64(x: U64) -> U64:
 
 def stream_key(*numbers: int) -> int:
     """One 64-bit number from several: the key of an independent random stream."""
-    key = np.zeros(1, np.uint64)
-    with np.errstate(over="ignore"):
-        for number in numbers:
-            key = mix64(key + np.uint64(0x9E3779B97F4A7C15) + np.uint64(number & (2**64 - 1)))
+    key = np.zeros(1, np.uint64)  # an array: of a single number NumPy reports the overflow
+    for number in numbers:
+        key = mix64(key + GOLDEN + np.uint64(number & (2**64 - 1)))
     return int(key[0])
 
 
 def permutation(count: int, key: int) -> npt.NDArray[np.int64]:
     """A random order of 0 … count-1. Our own, since NumPy may change its stream some day."""
-    with np.errstate(over="ignore"):
-        ranks = mix64(
-            np.arange(count, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(key)
-        )
+    ranks = mix64(np.arange(count, dtype=np.uint64) * GOLDEN + np.uint64(key))
     return np.argsort(ranks, kind="stable")
 
 
 def independent(at: npt.NDArray[np.int64], count: int, key: int) -> npt.NDArray[np.int64]:
     """For each place in the stream of draws a number in 0 … count-1, by its hash alone."""
-    with np.errstate(over="ignore"):
-        drawn = mix64(at.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(key))
+    drawn = mix64(at.astype(np.uint64) * GOLDEN + np.uint64(key))
     return (drawn >> np.uint64(11)).astype(np.int64) % count
 
 
