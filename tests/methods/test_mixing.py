@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import beta, kstest
 from torch import Tensor
 
 from tamatch.methods import mixing, remixmatch
@@ -67,6 +68,15 @@ def test_draws(alpha: float) -> None:
     theirs = np.random.default_rng(0).beta(alpha, alpha, 100_000)
     expected = float(np.maximum(theirs, 1 - theirs).mean())
     assert abs(lams.mean().item() - expected) < 0.012
+
+
+@pytest.mark.parametrize("alpha", [0.5, 0.75, 2.0])
+def test_mixing_ratios_follow_the_beta_distribution(alpha: float) -> None:
+    """The mean alone hardly tells one gamma from the next."""
+    torch.manual_seed(0)
+    draws = [mixing.mixup_draw(1, alpha, torch.device("cpu"))[0].item() for _ in range(4000)]
+    one = beta(alpha, alpha)
+    assert kstest(draws, lambda x: one.cdf(x) - one.cdf(1 - x)).statistic < 0.0258  # p = 0.01
 
 
 def test_mixup_mixes_images_and_targets_alike(monkeypatch: pytest.MonkeyPatch) -> None:
