@@ -136,6 +136,13 @@ def test_what_the_paper_has_no_value_of_holds_up_no_setting(tmp_path: Path) -> N
     assert own["TaMatch"][-1] == "6" and own["TaMatch"][2] == ""
 
 
+def test_the_paper_s_ranks_are_not_beside_those_of_another_table(tmp_path: Path) -> None:
+    fill(Store(tmp_path), "lt", FULL, dict.fromkeys(PLANS["lt"].methods, 20.0))
+    shown = page(ask(tmp_path))
+    assert not [note for note in shown.notes if note.startswith("Not ranked")]
+    assert {(row[2], row[4]) for row in shown.grids[1].rows} == {("", "")}
+
+
 def test_ranks_say_what_runs_they_are_of(tmp_path: Path) -> None:
     fill(Store(tmp_path), "usb", Fraction(1, 8), {"fixmatch": 30.0, "tamatch": 20.0})
     shown = page(ask(tmp_path, "usb", "1/8"))
