@@ -143,6 +143,8 @@ def test_scale_is_explained() -> None:
         assert part in told
     assert "Unchanged: weight average (EMA), λ_model" in told
     assert "λ_target" not in "\n".join(scale.explain([("digits", "tamatch")], EIGHTH))
+    dash = "Dash on cifar10-lt: rho period 10,240 → 1,280, supervised steps 2,048 → 256."
+    assert dash in scale.explain([("cifar10-lt", "dash")], EIGHTH)
 
 
 def test_steps_are_a_scale() -> None:
