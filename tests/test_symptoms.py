@@ -14,6 +14,7 @@ from tamatch.judge.symptoms import Reached, distribution_shift, never_predicted,
 from tamatch.judge.two_sample import (
     FEWEST_IMAGES,
     MOST_IMAGES,
+    NAMES,
     TwoSampleTest,
     auc,
     crossed_auc,
@@ -155,6 +156,28 @@ def test_too_few_images_say_nothing() -> None:
     assert found is not None and found.auc == 1 and found.differ
     same = two_sample_test(enough, enough)  # no statistic varies at all
     assert same is not None and same.auc == 0.5 and not same.differ
+
+
+@pytest.mark.parametrize(
+    ("images", "limit"), [(FEWEST_IMAGES, 0.98), (40, 0.5 + 5 * (81 / 19_200) ** 0.5), (90, 0.8)]
+)
+def test_small_sets_must_differ_more(images: int, limit: float) -> None:
+    """By the standard error that the AUC of two like sets has, unless no mistake is made at all."""
+    random = np.random.default_rng(0).integers(0, 256, (2, images, 6, 6, 3), np.uint8)
+    found = two_sample_test(*random)
+    assert found is not None and found.limit == pytest.approx(limit)
+
+
+def test_statistics_lie_between_black_and_white() -> None:
+    image = np.zeros((1, 9, 9, 3), np.uint8)
+    image[:, :3, 3:6, 0] = 255  # a ninth of it is red
+    found = dict(zip(NAMES, statistics(image)[0], strict=True))
+    assert [found[name] for name in ("red", "green", "blue")] == pytest.approx([1 / 9, 0, 0])
+    assert found["colourfulness"] == pytest.approx(1 / 9)
+    assert (found["darkest parts"], found["brightest parts"]) == (0, pytest.approx(1 / 3))
+    bright = {name: value for name, value in found.items() if name.startswith("brightness")}
+    assert bright.pop("brightness at the top centre") == pytest.approx(1 / 3)
+    assert set(bright.values()) == {0}
 
 
 def test_the_area_under_the_curve_counts_pairs() -> None:

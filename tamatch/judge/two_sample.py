@@ -62,7 +62,7 @@ def two_sample_test(first: Pixels, second: Pixels) -> TwoSampleTest | None:
 
 
 def spread(count: int) -> npt.NDArray[np.int64]:
-    """At most `MOST` positions, evenly over all."""
+    """At most `MOST_IMAGES` positions, evenly over all."""
     return np.unique(np.linspace(0, count - 1, min(count, MOST_IMAGES)).round().astype(np.int64))
 
 
