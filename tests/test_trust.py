@@ -111,21 +111,26 @@ def test_a_model_that_is_too_sure_is_calibrated_by_others_images() -> None:
     found = calibrate(p, labels, p_val, y_val)
     assert found.after is not None and found.temperature == pytest.approx(3, rel=0.15)
     assert found.before.ece > 0.2 and found.after.ece < 0.05 and found.fitted_on == 500
+    assert found.before == reliability(p, labels)
+    assert found.after == reliability(tempered(p, found.temperature), labels)
     crossed = calibrate_on_itself(p_val, y_val)
     assert crossed.after is not None and "5-fold" in crossed.reason
     assert crossed.temperature == pytest.approx(fit_temperature(p_val, y_val))
     naive = reliability(tempered(p_val, crossed.temperature), y_val)
     assert crossed.after != naive and crossed.after.ece < crossed.before.ece / 2
+    assert crossed.after.confidence == pytest.approx(naive.confidence, rel=0.02)
+    assert sum(bin.images for bin in crossed.after.bins) == 500
 
 
 def test_where_a_temperature_cannot_be_fitted_the_reason_is_said() -> None:
     p, labels = case(4, FEWEST_TO_FIT)
     assert calibrate(p, labels, p, labels).temperature is not None
     few = calibrate(p, labels, p[1:], labels[1:])
-    assert few.temperature is None and few.after is None
+    assert few.temperature is None and few.after is None and few.before == reliability(p, labels)
     assert few.reason == "49 validation images are fewer than the 50 required"
     sure = calibrate_on_itself(p, p.argmax(-1))
     assert sure.temperature is None and "no validation image is wrong" in sure.reason
+    assert sure.before == reliability(p, p.argmax(-1))
     assert measure(p, labels).calibration.reason == "there are no validation images"
 
 
