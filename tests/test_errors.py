@@ -279,6 +279,9 @@ COMMANDS = [
      "folder of your images: --data DIR."),
     ("train --labels twice.csv --labels-per-class 2 --data photos", 2,
      "--labels adds labels and --labels-per-class hides some: give only one."),
+    ("train --from runs/photos --out runs/photos --overwrite", 2,
+     "--out runs/photos holds the run to start from (--from runs/photos). Choose a different "
+     "--out, or give none."),
     ("train --data photos --out photos/run", 2,
      "--out photos/run is inside the image folder, where every folder is a class. Choose a "
      "folder elsewhere, such as --out runs/run."),
