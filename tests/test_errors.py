@@ -101,9 +101,12 @@ COMMANDS = [
     ("train --zzz 0.5", 2,
      "--zzz is not an option. `tamatch train --help` lists the options of a run, `tamatch "
      "methods tamatch` those of the method."),
+    ("train --method fixmatch --rho-min 0.1", 2,
+     "--rho-min is an option of dash, but not of fixmatch. `tamatch methods fixmatch` "
+     "lists those it has."),
     ("train --method supervised --tau 0.9", 2,
-     "--tau is not an option. `tamatch train --help` lists the options of a run, `tamatch "
-     "methods supervised` those of the method."),
+     "--tau is an option of pseudo_label and 15 other methods, but not of supervised. `tamatch "
+     "methods supervised` lists those it has."),
     ("train --seeds 0,,x", 2,
      "--seeds takes comma-separated whole numbers, such as 0,1,2; got '0,,x'."),
     ("train --seeds 0 1", 2, "--seeds takes comma-separated values: --seeds 0,1."),
@@ -149,7 +152,8 @@ COMMANDS = [
     ("train --prior=1,-1,1", 2, "--prior: class shares must be non-negative and not all zero."),
     ("train --method fixmach", 2,
      "--method fixmach is not a method. Perhaps you meant fixmatch or defixmatch or mixmatch."),
-    ("train --method own.py", 2, "--method own.py is not a method. `tamatch methods` lists them."),
+    ("train --method own.py", 2,
+     "--method own.py is not a method. Perhaps you meant own.py:CLASS, a class in that file."),
     ("train --method none.py:X", 2, "--method none.py:X: file none.py not found."),
     ("train --method own.py:Nothing", 2,
      "--method own.py:Nothing: own.py has no class Nothing derived from tamatch.Method."),
