@@ -68,6 +68,8 @@ COMMANDS = [
     ("train --method tamatch_no_ema_target --lambda-target none", 2,
      "tamatch_no_ema_target fixes --lambda-target at 1.0. For --lambda-target none, use "
      "--method tamatch."),
+    ("bench lt --list --show", 2,
+     "--show and --list cannot be used together. See `tamatch bench lt --help`."),
     ("bench report --results resluts", 2,
      "--results resluts is not a folder. The page was not changed."),
     ("train --method FixMatch", 2,
