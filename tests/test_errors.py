@@ -316,6 +316,8 @@ COMMANDS = [
     ("train --data my holiday photos --steps 2", 2,
      "a name with spaces must be quoted: 'my holiday photos'."),
     ("check my holiday photos", 2, "a name with spaces must be quoted: 'my holiday photos'."),
+    ("check phtoos", 2,
+     "--data phtoos is neither a known data set nor a folder. Perhaps you meant photos."),
     ("train --data digts", 2,
      "--data digts is neither a known data set nor a folder. Perhaps you meant digits."),
     ("train --data CIFAR-10", 2,
