@@ -128,6 +128,8 @@ def test_methods_and_nets_are_listed() -> None:
     rows = json.loads(command("methods", "--json").stdout)
     assert [row["name"] for row in rows] == list(METHODS)
     assert "--tau" in command("methods", "tamatch").stdout
+    typed = command("methods", "flexmatch").stdout  # a default as one types it
+    assert "(default yes)" in typed and "None" not in command("methods", "dash").stdout
     fixed, *_ = (
         line
         for line in command("methods", "tamatch_no_rescaling").stdout.splitlines()

@@ -62,6 +62,7 @@ def test_options_win_over_the_file(tmp_path: Path) -> None:
     file.write_text("steps: 77\ntau: 0.8\nlabels-per-class: 2\n")
     run = configure({"tau": "0.7"}, file)
     assert (run.steps, run.options["tau"], run.labels_per_class) == (77, 0.7, 2)
+    assert configure({"labels-per-class": 3}).labels_per_class == 3  # of a file read by a program
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -159,7 +160,7 @@ def test_a_class_may_fix_what_its_parent_leaves_open(tmp_path: Path) -> None:
         ({"clip": "symetric"}, "Perhaps you meant symmetric"),
         ({"graph": "maybe"}, "--graph takes yes or no"),
         ({"seed": -1}, "--seed must lie in [0, 4294967295], got -1."),
-        ({"method": "supervised", "tau": 0.9}, "--tau is not an option"),
+        ({"method": "supervised", "tau": 0.9}, "but not of supervised"),
         ({"target": "missing.json"}, "missing.json cannot be read"),
     ],
 )

@@ -68,6 +68,8 @@ COMMANDS = [
     ("train --method tamatch_no_ema_target --lambda-target none", 2,
      "tamatch_no_ema_target fixes --lambda-target at 1.0. For --lambda-target none, use "
      "--method tamatch."),
+    ("bench lt --list --show", 2,
+     "--show and --list cannot be used together. See `tamatch bench lt --help`."),
     ("bench report --results resluts", 2,
      "--results resluts is not a folder. The page was not changed."),
     ("train --method FixMatch", 2,
@@ -101,9 +103,12 @@ COMMANDS = [
     ("train --zzz 0.5", 2,
      "--zzz is not an option. `tamatch train --help` lists the options of a run, `tamatch "
      "methods tamatch` those of the method."),
+    ("train --method fixmatch --rho-min 0.1", 2,
+     "--rho-min is an option of dash, but not of fixmatch. `tamatch methods fixmatch` "
+     "lists those it has."),
     ("train --method supervised --tau 0.9", 2,
-     "--tau is not an option. `tamatch train --help` lists the options of a run, `tamatch "
-     "methods supervised` those of the method."),
+     "--tau is an option of pseudo_label and 15 other methods, but not of supervised. `tamatch "
+     "methods supervised` lists those it has."),
     ("train --seeds 0,,x", 2,
      "--seeds takes comma-separated whole numbers, such as 0,1,2; got '0,,x'."),
     ("train --seeds 0 1", 2, "--seeds takes comma-separated values: --seeds 0,1."),
@@ -149,7 +154,8 @@ COMMANDS = [
     ("train --prior=1,-1,1", 2, "--prior: class shares must be non-negative and not all zero."),
     ("train --method fixmach", 2,
      "--method fixmach is not a method. Perhaps you meant fixmatch or defixmatch or mixmatch."),
-    ("train --method own.py", 2, "--method own.py is not a method. `tamatch methods` lists them."),
+    ("train --method own.py", 2,
+     "--method own.py is not a method. Perhaps you meant own.py:CLASS, a class in that file."),
     ("train --method none.py:X", 2, "--method none.py:X: file none.py not found."),
     ("train --method own.py:Nothing", 2,
      "--method own.py:Nothing: own.py has no class Nothing derived from tamatch.Method."),
@@ -279,6 +285,9 @@ COMMANDS = [
      "folder of your images: --data DIR."),
     ("train --labels twice.csv --labels-per-class 2 --data photos", 2,
      "--labels adds labels and --labels-per-class hides some: give only one."),
+    ("train --from runs/photos --out runs/photos --overwrite", 2,
+     "--out runs/photos holds the run to start from (--from runs/photos). Choose a different "
+     "--out, or give none."),
     ("train --data photos --out photos/run", 2,
      "--out photos/run is inside the image folder, where every folder is a class. Choose a "
      "folder elsewhere, such as --out runs/run."),
@@ -307,6 +316,8 @@ COMMANDS = [
     ("train --data my holiday photos --steps 2", 2,
      "a name with spaces must be quoted: 'my holiday photos'."),
     ("check my holiday photos", 2, "a name with spaces must be quoted: 'my holiday photos'."),
+    ("check phtoos", 2,
+     "--data phtoos is neither a known data set nor a folder. Perhaps you meant photos."),
     ("train --data digts", 2,
      "--data digts is neither a known data set nor a folder. Perhaps you meant digits."),
     ("train --data CIFAR-10", 2,

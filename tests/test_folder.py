@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+import tamatch
 from tamatch.cli import main
 from tamatch.errors import StorageError, UsageError
 from tamatch.machine.out_of_memory import OutOfMemory
@@ -71,15 +74,86 @@ def test_what_can_be_gone_on_from_is_kept(trace: str, tmp_path: Path) -> None:
         pass
 
 
-def test_a_mistake_with_overwrite_loses_nothing(tmp_path: Path) -> None:
-    out = str(tmp_path / "run")
-    assert main(["train", *TINY, "--out", out]) == 0
-    before = {path: path.read_bytes() for path in Path(out).rglob("*") if path.is_file()}
-    assert main(["train", "--data", str(tmp_path / "phtoos"), "--out", out, "--overwrite"]) == 2
-    assert {path: path.read_bytes() for path in Path(out).rglob("*") if path.is_file()} == before
-    (Path(out) / "metrics.jsonl").write_text("of the older run\n")
-    assert main(["train", *TINY, "--out", out, "--overwrite"]) == 0
-    assert "older" not in (Path(out) / "metrics.jsonl").read_text()
+@pytest.fixture(scope="module")
+def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("older") / "run"
+    assert main(["train", *TINY, "--out", str(out)]) == 0
+    return out
+
+
+def files(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        "--data phtoos", "--prior 1,2", "--labels-per-class 5000", "--net nothing.py:Net",
+        "--from {older}", "--from {older} --net wrn_16_1", "--seeds 0,1",
+    ],
+)  # fmt: skip
+def test_a_mistake_with_overwrite_loses_nothing(mistake: str, older: Path) -> None:
+    before = files(older)
+    words = mistake.format(older=older).split()
+    assert main(["train", *TINY, *words, "--out", str(older), "--overwrite"]) in (2, 3)
+    assert files(older) == before
+
+
+def test_what_interrupts_the_start_of_a_replacing_run_loses_nothing(
+    older: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(training: Training) -> None:
+        assert not (older / "model").exists()
+        raise KeyboardInterrupt
+
+    before = files(older)
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "begin", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            tamatch.train(steps=1, out=older, overwrite=True, quiet=True)
+    assert files(older) == before
+
+
+def test_overwrite_replaces(older: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(older, out)
+    (out / "metrics.jsonl").write_text("of the older run\n")
+    assert main(["train", *TINY, "--out", str(out), "--overwrite"]) == 0
+    assert "older" not in (out / "metrics.jsonl").read_text()
+    assert not (out / ".replaced").exists()
+
+
+@pytest.mark.parametrize("moved", [0, 1, 2, 3])
+@pytest.mark.parametrize("back", [False, True])
+def test_a_kill_while_a_run_is_set_aside_loses_nothing(
+    moved: int, back: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = RunFolder(tmp_path / "run")
+    folder.path.mkdir()
+    folder.update(status="finished", step=9, config={"steps": 9})
+    folder.metrics.write_text("{}\n")
+    folder.log.write_text("done\n")
+    before, rename, count = files(folder.path), Path.rename, 0
+    if back:
+        folder.make_room()
+
+    def killed(path: Path, target: Path) -> Path:
+        nonlocal count
+        if count == moved:
+            raise InterruptedError
+        count += 1
+        return rename(path, target)
+
+    with monkeypatch.context() as patch, suppress(InterruptedError):
+        patch.setattr(Path, "rename", killed)
+        if back:
+            folder.replaced.restore()
+        else:
+            folder.make_room()
+    with pytest.raises(UsageError, match="already contains"), folder.taken(overwrite=False):
+        pass
+    (folder.path / ".lock").unlink(missing_ok=True)
+    assert files(folder.path) == before
 
 
 def test_a_full_disk_is_no_mistake(tmp_path: Path) -> None:

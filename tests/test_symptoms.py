@@ -50,8 +50,14 @@ def test_a_method_without_a_threshold_is_not_told_to_lower_it() -> None:
 
 def test_no_threshold_is_advised_that_is_not_lower() -> None:
     """As after a resume: the pool is sure by now, and the average of the use is not."""
-    found = unused(0.0, 300, lambda: Reached(0.99, 0.95, 0.95))
+    found = unused(0.0, 2000, lambda: Reached(0.99, 0.95, 0.95))
     assert found is not None and found.cure.startswith("Try a smaller --lr")
+
+
+def test_a_short_run_is_first_told_to_be_longer() -> None:
+    found = unused(0.0, 120, lambda: Reached(0.9, 0.95, 0.85))
+    assert found is not None and found.cause.startswith("There are probably too few steps")
+    assert found.cure == "Try more --steps, --tau 0.85, a smaller --lr or more labels."
 
 
 def test_a_class_that_is_never_predicted_is_named() -> None:
@@ -59,6 +65,8 @@ def test_a_class_that_is_never_predicted_is_named() -> None:
     assert found is not None and 'is predicted as "b".' in found.what
     both = never_predicted([1.0, 0.0, 0.0], 300, EVEN, CLASSES)
     assert both is not None and 'any of "b", "c"' in both.what
+    assert "shows them" in both.cause and both.cure.startswith("Check their labelled images")
+    assert "shows it" in found.cause and found.cure.startswith("Check its labelled images")
     many = never_predicted([1.0] + [0.0] * 9, 10_000, [0.1] * 10, [str(i) for i in range(10)])
     assert many is not None and "and 4 more" in many.what
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from .plans import PLANS
 from .record import start
 from .scale import explain
 from .store import Store
-from .tables import table
+from .tables import fuller_lengths, table
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -36,8 +37,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     what.add_argument("--steps", type=int, help="shorten the runs to this many steps")
     what.add_argument("--cell", metavar="K/N", help="job K of an array of N jobs")
     how = parser.add_argument_group("how")
-    how.add_argument("--list", action="store_true", help="print the runs without training")
-    how.add_argument("--show", action="store_true", help="show the results without training")
+    only = how.add_mutually_exclusive_group()
+    only.add_argument("--list", action="store_true", help="print the runs without training")
+    only.add_argument("--show", action="store_true", help="show the results without training")
     how.add_argument("--minutes", type=float, help="stop after this time; run again to continue")
     how.add_argument(
         "--abreast", type=int, metavar="N", default=1,
@@ -78,7 +80,9 @@ def run(arguments: Namespace) -> int:
     if plan.figure:
         figures.require()
     status = 0 if arguments.show else make(mine, store, machine, arguments)
-    sys.stdout.write(FORMATS[arguments.format](table(plan, cells, store)))
+    page = table(plan, cells, store)
+    page = replace(page, notes=[*page.notes, *fuller_lengths(cells, store)])
+    sys.stdout.write(FORMATS[arguments.format](page))
     if plan.figure:
         draw(plan, cells, store, arguments)
     return status

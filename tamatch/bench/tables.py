@@ -53,6 +53,7 @@ def table(plan: Plan, cells: Sequence[Cell], store: Store) -> Page:
         *plan.notes,
         *about(plan, cells, results),
         *([] if results else other_lengths(cells, store)),
+        *no_folder(store),
     ]
     others = {replace(c, method=plan.against, variant=None) for c in cells if plan.against}
     compared = store.found(others) | results
@@ -176,11 +177,27 @@ def made_by(results: Iterable[Result]) -> list[str]:
 
 def other_lengths(cells: Sequence[Cell], store: Store) -> list[str]:
     """Where results are, if there are none of the length that was asked for."""
-    told = [
-        f"{'the full length' if scale == FULL else f'--scale {scale}'} has {count}"
-        for scale, count in store.other_scales(cells).items()
-    ]
+    told = [f"{asked_by(s)} has {count}" for s, count in store.other_scales(cells).items()]
     return [f"No run of this length is in {store.folder}; {', '.join(told)}."] if told else []
+
+
+def fuller_lengths(cells: Sequence[Cell], store: Store) -> list[str]:
+    """Where more results are than the few of the length that was asked for."""
+    done = len(store.found(cells))
+    fuller = {s: count for s, count in store.other_scales(cells).items() if 0 < done < count}
+    told = [f"{asked_by(s)} has {count} of {len(cells)}" for s, count in fuller.items()]
+    return [f"There are more runs of another length: {', '.join(told)}."] if told else []
+
+
+def asked_by(scale: Fraction) -> str:
+    return "the full length" if scale == FULL else f"--scale {scale}"
+
+
+def no_folder(store: Store) -> list[str]:
+    """A table without results may have looked for them in the wrong place."""
+    if store.folder.is_dir():
+        return []
+    return [f"There is no folder {store.folder} here; --results names the folder of results."]
 
 
 def short(commit: str | None) -> str:

@@ -7,6 +7,7 @@ from argparse import ArgumentParser, Namespace
 
 from ..methods import METHODS, entry
 from ..settings.config import method_options
+from ..settings.options import as_text
 from .shared import add_json
 
 
@@ -37,9 +38,10 @@ def show_one(name: str, *, as_json: bool) -> int:
         print(json.dumps({"name": name, "title": row.title, "options": own}, ensure_ascii=False))
         return 0
     print(f"{row.title}: {row.summary}\n")
+    width = max((len(option.flag) for option in options.values()), default=0)
     for option in options.values():
         takes = " | ".join(option.choices) or (f"must {option.bounds}" if option.bounds else "")
         state = "fixed at" if option.name in row.options else "default"
-        value = "required" if option.required else f"{state} {option.default}"
-        print(f"  {option.flag:18} {option.help} ({value})" + (f"; {takes}" if takes else ""))
+        value = "required" if option.required else f"{state} {as_text(option.default)}"
+        print(f"  {option.flag:{width}}  {option.help} ({value})" + (f"; {takes}" if takes else ""))
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from importlib import import_module
 from pathlib import Path
@@ -75,11 +76,25 @@ def load(
     return folder.read(path, size, progress)
 
 
+def perhaps_beside(path: Path) -> str:
+    """A sentence with the folder that a mistyped path may have meant; empty if none is similar.
+
+    It has to be very similar: names of folders are words of any kind.
+    """
+    try:
+        beside = {folder.name: folder for folder in path.parent.iterdir() if folder.is_dir()}
+    except OSError:
+        return ""
+    near = difflib.get_close_matches(path.name, beside, n=1, cutoff=0.8)
+    return f" Perhaps you meant {beside[near[0]]}." if near else ""
+
+
 def own_path(name: str | Path) -> Path:
     """Where a person's own images lie; an error if that is neither a place nor a data set."""
     path = path_of(name, "data takes a name, a folder or a file")
     if not os.path.exists(path):  # unlike Path.exists, false for a name no file can have
-        hint = perhaps(str(name), DATASETS, most=1) or f" Known: {', '.join(DATASETS)}."
+        near = perhaps(str(name), DATASETS, most=1) or perhaps_beside(path)
+        hint = near or f" Known: {', '.join(DATASETS)}."
         raise UsageError(f"--data {name} is neither a known data set nor a folder.{hint}")
     from .decode import SUFFIXES  # and with it Pillow, which not every command needs
     from .wrong_folder import refuse_run

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError
-from . import load
+from ..rules.choose import image_size
+from . import DATASETS, load
 from .checktext import Counts, counted, listed, table
 from .dataset import NO_CHECKSUMS, PARTS, UNKNOWN, DataSet, Indices, OnProgress, Pixels, Sizes
 from .duplicates import equal_images
@@ -28,7 +29,8 @@ class CheckReport:
     name: str
     classes: tuple[str, ...]
     images: int
-    size: int  # side of the images as they are trained on
+    size: int  # side of the images as they are trained on, for a person's own with a GPU
+    size_without_gpu: int  # the same, unless --size says otherwise
     file_sizes: dict[str, tuple[int, int]] | None  # smallest, median and largest file
     parts: Counts
     checksums: str
@@ -49,11 +51,13 @@ class CheckReport:
 
     def lines(self) -> list[str]:
         """The report for the terminal, without the problems: the command ends with these."""
-        side = f"{self.size} × {self.size}"
+        side = f"{self.size} × {self.size} pixels"
+        if (small := self.size_without_gpu) != self.size:
+            side += f" ({small} × {small} without a GPU, unless --size says otherwise)"
         unusable = [f"{f}: {why}" for f, why in self.skipped]
         return [
             f"{self.name}: {counted(len(self.classes), 'class', 'classes')}, "
-            f"{counted(self.images, 'image', 'images')} at {side} pixels",
+            f"{counted(self.images, 'image', 'images')} at {side}",
             *table(self.parts, self.classes),
             *self._file_size_lines(),
             *([] if self.checksums == NO_CHECKSUMS else [f"checksums: {self.checksums}"]),
@@ -137,11 +141,15 @@ def check(
     held_out = np.zeros(len(data.images), bool)
     for part in ("validation", "test"):
         held_out[data.part(part)] = True
+    without_gpu = data.size
+    if size is None and str(name) not in DATASETS:
+        without_gpu = min(data.size, image_size(data.size, gpu=False).settings["size"])
     return CheckReport(
         name=data.name,
         classes=data.classes,
         images=len(data.images),
         size=data.size,
+        size_without_gpu=without_gpu,
         file_sizes=None if data.original_sizes is None else _extremes(data.original_sizes),
         parts=_counts(data, dict(zip(PARTS, data.parts, strict=True))),
         checksums=data.checksums,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rich.cells import cell_len  # an emoji and a Chinese sign take two cells of a terminal
+
 Counts = dict[str, dict[str, int]]  # of each part or role: images of each class, "" without label
 
 SHOWN = 20  # items of a list that are printed; the JSON has all
@@ -34,13 +36,13 @@ def table(counts: Counts, classes: tuple[str, ...]) -> list[str]:
     if any(without):
         rows.append(("no label", without))
     rows.append(("total", [sum(counts[column].values()) for column in columns]))
-    width = max(len(name) for name, _ in rows)
+    width = max(cell_len(name) for name, _ in rows)
     cells = [max(len(column), 10) for column in columns]
     head = " " * (width + 2) + "".join(
         f"  {column:>{cell}}" for column, cell in zip(columns, cells, strict=True)
     )
     return [head] + [
-        f"  {name:<{width}}"
+        f"  {name}{' ' * (width - cell_len(name))}"
         + "".join(f"  {count:>{cell},}" for count, cell in zip(row, cells, strict=True))
         for name, row in rows
     ]

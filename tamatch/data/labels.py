@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import posixpath
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -46,9 +47,15 @@ def refuse_table_inside(table: Path, data: Path) -> None:
     where, root = table.absolute().parent.resolve(), data.resolve()
     of_a_part = where.parent == root and where.name.lower() in PART_NAMES
     if table.name in TABLES and (where == root or of_a_part) and data.is_dir():
+        elsewhere = os.path.relpath(root.parent / table.name)
+        advice = (
+            "Move it elsewhere, or rename it."
+            if table.exists()
+            else f"Give one elsewhere, such as --labels {shlex.quote(elsewhere)}."
+        )
         raise UsageError(
             f"--labels {table} is in the data folder, where a {table.name} replaces the class "
-            "folders. Move it elsewhere, or rename it."
+            f"folders. {advice}"
         )
 
 

@@ -55,12 +55,19 @@ def unused(used: float, step: int, ask: Callable[[], Reached]) -> Symptom | None
         bar = f"reaches τ = {reached.tau:g}"
         if reached.lower is not None and reached.lower < reached.tau:
             lower = f"--tau {reached.lower:g}, "
+    # what is learnt in so few steps is rarely sure of anything, whatever the learning rate
+    early = step < PATIENCE
     return Symptom(
         "unlabelled images not used",
         f"after {step:,} steps, {100 * used:.1f} % of the unlabelled images are used: hardly any "
         f"{bar} (highest confidence {reached.best:.2f}). So far this equals supervised training.",
-        "The learning rate is probably too high, or there are too few labels or steps.",
-        f"Try {lower}a smaller --lr, more --steps or more labels.",
+        "There are probably too few steps; there may also be too few labels, or the learning rate "
+        "is too high."
+        if early
+        else "The learning rate is probably too high, or there are too few labels or steps.",
+        f"Try more --steps, {lower}a smaller --lr or more labels."
+        if early
+        else f"Try {lower}a smaller --lr, more --steps or more labels.",
     )
 
 
@@ -88,12 +95,13 @@ def never_predicted(
     more = f" and {len(missing) - LISTED_CLASSES} more" if len(missing) > LISTED_CLASSES else ""
     plural = len(missing) > 1
     other = "" if method.startswith("tamatch") else "; --method tamatch keeps weak classes alive"
+    it, its, them = ("them", "their", "these classes") if plural else ("it", "its", "the class")
     return Symptom(
         "class never predicted",
         f"no unlabelled image is predicted as {'any of ' if plural else ''}{listed}{more}.",
-        "Either no unlabelled image shows it, or the model has given the class up: its labelled "
+        f"Either no unlabelled image shows {it}, or the model has given {them} up: {its} labelled "
         "images may be too few, unlike the unlabelled ones, or wrong.",
-        f"Check its labelled images and add more{other}.",
+        f"Check {its} labelled images and add more{other}.",
     )
 
 

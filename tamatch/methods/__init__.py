@@ -115,6 +115,8 @@ def entry(name: str) -> MethodEntry:
     if is_user_code(name):
         return MethodEntry(name.rpartition(":")[2], name, "a method of your own")
     hint = perhaps(name, METHODS) or " `tamatch methods` lists them."
+    if name.endswith(".py"):
+        hint = f" Perhaps you meant {name}:CLASS, a class in that file."
     raise UsageError(f"--method {name} is not a method.{hint}")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,17 +44,20 @@ def write_comparison(runs: Sequence[Path], out: Path) -> Path:
     if not runs:
         raise UsageError("nothing to compare. Give at least one run folder.")
     folders = [read_folder(path) for path in runs]
-    groups = group_runs(with_baselines(folders))
+    entries = with_baselines(folders)
+    groups = group_runs(entries)
     contests = [
         _contest(name, [group for group in groups if group.data == name])
         for name in dict.fromkeys(group.data for group in groups)
     ]
-    notes = [f"{folder.path.name}: {note}" for folder in folders for note in folder.notes]
+    places = _places([folder.path for folder in folders])
+    notes = [f"{places[folder.path]}: {note}" for folder in folders for note in folder.notes]
     return write_page(
         "comparison.html.j2",
         out,
         contests=contests,
         total=len(folders),
+        baselines=len(entries) - len(folders),
         notes=notes,
     )
 
@@ -77,7 +80,8 @@ def _contest(data: str, groups: Sequence[Group]) -> Contest:
     scores = (f"{kind} error, last step".strip(), *_OTHERS)
     means = [("method", "runs", *scores), *(_mean_row(group) for group in groups)]
     heading = ("method", "seed", *scores, "steps", "time", "folder")
-    runs = [heading, *(_run_row(group, member, kind) for group, member in members)]
+    places = _places([member.folder.path for _, member in members])
+    runs = [heading, *(_run_row(group, member, kind, places) for group, member in members)]
     return Contest(
         data=data,
         winner=winner(groups),
@@ -117,7 +121,9 @@ def _mean_row(group: Group) -> tuple[str, ...]:
     )
 
 
-def _run_row(group: Group, member: Member, kind: str) -> tuple[str, ...]:
+def _run_row(
+    group: Group, member: Member, kind: str, places: Mapping[Path, str]
+) -> tuple[str, ...]:
     facts = member.facts
     worst = UNKNOWN
     if facts.worst is not None:
@@ -133,13 +139,21 @@ def _run_row(group: Group, member: Member, kind: str) -> tuple[str, ...]:
         share(facts.utilization),
         count(facts.steps),
         duration(facts.seconds),
-        shortened(_place(member.folder.path)),
+        shortened(places[member.folder.path]),
     )
 
 
-def _place(path: Path) -> str:
-    """The name of a run's folder; that of a baseline with the run it belongs to."""
-    return f"{path.parent.name}/{path.name}" if path.name == "baseline" else path.name
+def _places(paths: Sequence[Path]) -> dict[Path, str]:
+    """The ends of the folders' paths, as long as it takes to tell these apart.
+
+    A baseline has the name of the run it belongs to as well.
+    """
+    longest = max((len(path.parts) for path in paths), default=0)
+    for depth in range(1, longest + 1):
+        ends = {p: "/".join(p.parts[-depth - (p.name == "baseline") :]) for p in paths}
+        if len({*ends.values()}) == len(ends):
+            return ends
+    return {path: str(path) for path in paths}
 
 
 def _worst_accuracy(facts: Facts) -> float | None:

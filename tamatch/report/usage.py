@@ -134,8 +134,15 @@ def _used_chart(log: Log) -> Markup:
 
 def _weight_chart(log: Log) -> Markup:
     lines = [
-        Line("mean", log.curve("weight")),
-        Line("largest", log.curve("max_weight"), 2, "dashed"),
+        Line("mean", _where_used(log, "weight")),
+        Line("largest", _where_used(log, "max_weight"), 2, "dashed"),
     ]
     note = "1 is unweighted. The axis is scaled to the run after its first tenth."
     return line_chart("Weight of accepted pseudo-labels", lines, note=note, fit="settled")
+
+
+def _where_used(log: Log, name: str) -> Points:
+    """A curve of the accepted pseudo-labels, which breaks where there are none."""
+    curve = log.curve(name)
+    unused = {row.step for row in log.rows if row.scalars.get("used") == 0}
+    return [(step, math.nan if step in unused else value) for step, value in curve]

@@ -57,6 +57,19 @@ def refuse_inside(out: Path, data: str) -> None:
     )
 
 
+def refuse_replacing_start(run: Run, folders: Sequence[RunFolder]) -> None:
+    """A run cannot take the place of the one whose weights it starts from."""
+    if run.from_ is None:
+        return
+    start = Path(os.path.realpath(run.from_))
+    for folder in folders:
+        if start.is_relative_to(os.path.realpath(folder.path)):
+            raise UsageError(
+                f"--out {folder.path} holds the run to start from (--from {run.from_}). Choose a "
+                "different --out, or give none."
+            )
+
+
 def refuse_elsewhere(run: Run, folder: RunFolder) -> None:
     """A run names its data from where it was started; what it needs must be found from here."""
     unfinished = not folder.finished() or (

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 def begin(run: Run, folder: RunFolder) -> None:
     """Write down what is to be trained, in place of what an older run has left there."""
-    folder.clear()
+    folder.make_room()
     config = dataclasses.asdict(run)
     # where the paths among the settings begin; of the machine, so that no report shows it
     started = {"command": command(run, folder.path), "started_in": os.getcwd()}

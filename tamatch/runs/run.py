@@ -18,7 +18,13 @@ from .automatic import decide
 from .finished import Finished
 from .follow import follow
 from .jobs import complete
-from .place import default_folder, refuse_elsewhere, refuse_inside, resume_command
+from .place import (
+    default_folder,
+    refuse_elsewhere,
+    refuse_inside,
+    refuse_replacing_start,
+    resume_command,
+)
 from .record import began_here, begin, stored_config
 
 if TYPE_CHECKING:
@@ -45,6 +51,7 @@ def train(
     asked = configure(options, file)
     folder = RunFolder(place or default_folder(asked))
     refuse_inside(folder.path, asked.data)
+    refuse_replacing_start(asked, [folder])
     if began_here(folder) and (launch.restarts() or not overwrite):
         return resume(folder.path, **code, quiet=quiet)
     with advising_resume(folder), folder.taken(overwrite=overwrite):

@@ -21,7 +21,13 @@ from .automatic import decide
 from .finished import Finished
 from .group import Group
 from .jobs import Job, complete_all
-from .place import default_folder, refuse_elsewhere, refuse_inside, resume_command
+from .place import (
+    default_folder,
+    refuse_elsewhere,
+    refuse_inside,
+    refuse_replacing_start,
+    resume_command,
+)
 from .progress import Progress, Screen
 from .record import begin, stored_config
 
@@ -71,6 +77,7 @@ def train_group(
     home = None if out is None else SeedFolder(path_of(out, "out takes a folder"))
     folders = home.runs(numbers) if home else [*map(usual_folder, runs)]
     refuse_inside(home.path if home else folders[0].path, runs[0].data)
+    refuse_replacing_start(runs[0], folders)
     with ExitStack() as held, advising_resume(home, folders):
         if home is not None:
             held.enter_context(home.taken(numbers))

@@ -30,7 +30,7 @@ def read_config(path: Path) -> dict[str, Any]:
             "under `config` and the command that repeats it under `command`. --print-config "
             "prints an option file."
         )
-    return {str(k).replace("-", "_"): v for k, v in content.items()}
+    return {str(k): v for k, v in content.items()}
 
 
 def dump(run: Run) -> str:

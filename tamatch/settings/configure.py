@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import nets
 from ..errors import UsageError
-from ..methods import entry, get, register
+from ..methods import METHODS, entry, get, register
 from ..rules import recipes
 from ..storage.folder import RunFolder
 from .annotations import undescribed_option
@@ -36,7 +36,8 @@ def configure(
 
 def user_settings(given: Mapping[str, Any], config_file: Path | None = None) -> dict[str, Any]:
     """All that the user gives, also in the file."""
-    values = {**(read_config(config_file) if config_file else {}), **given}
+    read = read_config(config_file) if config_file else {}
+    values = {name.replace("-", "_"): value for name, value in {**read, **given}.items()}
     if "from" in values:
         values["from_"] = values.pop("from")
     return values
@@ -84,9 +85,10 @@ def resolve(values: Mapping[str, Any]) -> Run:
     own = {k: v for k, v in values.items() if k not in RUN_OPTIONS}
     for name in own:
         if name not in allowed:
-            known = {**RUN_OPTIONS, **allowed}
             undescribed = undescribed_option(name, get(method), method)
-            raise undescribed or unknown_option(name, known, method)
+            others = [other for other in METHODS if name in method_options(other)]
+            known = {**RUN_OPTIONS, **allowed}
+            raise undescribed or unknown_option(name, known, method, others)
     if "target" in allowed:
         own, settings["prior"] = with_target(own, settings.get("prior"))
     options = settings_of_method(method, own, recipe.options)

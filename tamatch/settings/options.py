@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,17 +119,26 @@ OTHER_NAMES = {  # what other programs call it
 }  # fmt: skip
 
 
-def unknown_option(name: str, known: dict[str, Option], method: str) -> UsageError:
-    """The error for an option that does not exist, with its near miss."""
+def unknown_option(
+    name: str, known: dict[str, Option], method: str, others: Sequence[str]
+) -> UsageError:
+    """The error for an option that does not exist, with its near miss or whose it is instead."""
+    flag = flag_of(name)
+    if others:
+        more = f" and {len(others) - 1} other methods" if len(others) > 2 else ""
+        owners = f"{others[0]}{more}" if more else " and ".join(others)
+        return UsageError(
+            f"{flag} is an option of {owners}, but not of {method}. `tamatch methods {method}` "
+            "lists those it has."
+        )
     usual = OTHER_NAMES.get(name)
     near = [usual] if usual in known else nearest(name, known, most=1)
-    flag = flag_of(name)
     if not near:
         return UsageError(
             f"{flag} is not an option. `tamatch train --help` lists the options of a run, `tamatch "
             f"methods {method}` those of the method."
         )
     option = known[near[0]]
-    default = "" if option.default is None else f"default {option.default}"
+    default = "" if option.default is None else f"default {as_text(option.default)}"
     about = ", ".join(filter(None, [option.help, default]))
     return UsageError(f"{flag} is not an option. Perhaps you meant {option.flag} ({about}).")

@@ -14,6 +14,8 @@ from typing import Any
 from ..errors import DataError, StorageError, UsageError
 from .files import append_line, read_json, write_json, writing
 from .lock import locked
+from .replaced import NAME as REPLACED
+from .replaced import Replaced
 from .untrusted import parse_json
 
 LOCK = ".lock"
@@ -70,6 +72,7 @@ class RunFolder:
         self.model = path / "model"
         self.views = path / "batch.png"
         self.log = path / "log.txt"
+        self.replaced = Replaced(self.record)
 
     @property
     def baseline(self) -> RunFolder:
@@ -132,18 +135,21 @@ class RunFolder:
         """Lock the run for this process; the folder is made if it is not there."""
         make_folder(self.path)
         with locked(self.path / LOCK, str(self.path)):
+            self.replaced.recover()
             for left_over in self.path.rglob(".*.tmp"):  # of a process killed while writing
                 holder = next(p for p in left_over.parents if (p / LOCK).exists())
                 if holder == self.path and left_over.is_file():  # a run inside has a process too
                     left_over.unlink()
             yield
+            self._forget_replaced()
 
     @contextmanager
     def taken(self, *, overwrite: bool) -> Iterator[None]:
         """Lock the folder for a new run; an old run there is an error unless `overwrite` is set.
 
-        The old run is deleted when the new one begins. If a mistake of the user's ends the new one
-        before its first step, nothing of it is left behind.
+        The old run is deleted when the new one has something to show. If a mistake of the user's
+        ends the new one before its first step, nothing of it is left behind, and the old one is
+        where it was.
         """
         if overwrite not in (True, False):  # "no" would be true, and the old run gone
             raise UsageError(f"overwrite takes True or False, got {overwrite!r}.")
@@ -166,9 +172,30 @@ class RunFolder:
         except StorageError:
             raise  # no mistake: `tamatch resume` goes on when there is room
         except (UsageError, DataError):
-            if self.record.exists() and not self.begun():
-                self.clear()
+            self._withdraw()
             raise
+        except BaseException:
+            if self.replaced.path.exists():  # Ctrl-C while the images are read, or a fault
+                self._withdraw()
+            raise
+
+    def _withdraw(self) -> None:
+        """Undo what a run that has nothing to show has written."""
+        if self.record.exists() and not self.begun():
+            self.clear()
+            self.replaced.recover()
+
+    def make_room(self) -> None:
+        """Empty the folder for a new run; an old one stays aside until that one has begun."""
+        if not (self.record.exists() and self.begun()):
+            self.clear()
+            return
+        self.replaced.forget()  # of a run that was killed before it could do so
+        self.replaced.fill(self.contents())
+
+    def _forget_replaced(self) -> None:
+        if self.replaced.path.exists() and self.begun():
+            self.replaced.forget()
 
     def begun(self) -> bool:
         """Whether there is anything to resume. If not, a run may be replaced without asking."""
@@ -183,7 +210,7 @@ class RunFolder:
 
     def contents(self) -> list[Path]:
         """All that is in the folder but what a process killed at its very start leaves there."""
-        traces = (LOCK, f".{self.record.name}.*.tmp")
+        traces = (LOCK, REPLACED, f".{self.record.name}.*.tmp")
         there = self.path.iterdir() if self.path.is_dir() else ()
         return [p for p in there if not any(p.match(trace) for trace in traces)]
 
@@ -216,6 +243,7 @@ class RunFolder:
     def append(self, row: dict[str, Any]) -> None:
         """One line of metrics.jsonl."""
         append_line(self.metrics, json.dumps(row, allow_nan=False))
+        self._forget_replaced()
 
     def metrics_length(self) -> int:
         """Bytes of metrics.jsonl, safely on the disk: what a checkpoint remembers."""

@@ -15,7 +15,7 @@ from tamatch.bench.curves import Curve
 from tamatch.bench.formats import FORMATS, Grid, Page
 from tamatch.bench.plans import PLANS
 from tamatch.bench.store import Store
-from tamatch.bench.tables import spread, table
+from tamatch.bench.tables import fuller_lengths, spread, table
 from tamatch.errors import DataError
 from tests.bench.made import result
 
@@ -125,6 +125,25 @@ def test_an_empty_table_says_at_which_lengths_runs_are_in(tmp_path: Path) -> Non
     store.write(full[2], result(full[2]))
     halves = plan.cells("digits", scale=Fraction(1, 2))[2:3]
     assert table(plan, halves, store).notes[-1] == f"{none} the full length has 1."
+
+
+def test_a_thin_table_says_where_more_runs_are(tmp_path: Path) -> None:
+    plan, store = PLANS["digits"], Store(tmp_path)
+    eighth, full = (plan.cells("digits", scale=Fraction(s)) for s in ("1/8", "1"))
+    for cell in (eighth[0], eighth[1], full[0]):
+        store.write(cell, result(cell))
+    told = f"There are more runs of another length: --scale 1/8 has 2 of {len(full)}."
+    assert fuller_lengths(full, store) == [told]
+    assert not fuller_lengths(eighth, store)
+    assert not fuller_lengths(full[1:], store)  # there are none: the table says so itself
+
+
+def test_a_table_without_a_folder_of_results_says_so(tmp_path: Path) -> None:
+    plan = PLANS["digits"]
+    cells = plan.cells("digits")
+    told = "There is no folder nowhere here; --results names the folder of results."
+    assert table(plan, cells, Store(Path("nowhere"))).notes[-1] == told
+    assert not any("no folder" in note for note in table(plan, cells, Store(tmp_path)).notes)
 
 
 def test_few_tests_and_mixed_origins_are_told(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from rich.cells import cell_len
 
 from tamatch.cli import main
 from tamatch.cli.check import plan_of
@@ -73,6 +74,20 @@ def test_lines_and_json_say_the_same(folder: Path) -> None:
     stored = json.loads(json.dumps(report.to_json()))
     assert stored["roles"]["labelled"] == {"kind0": 1, "kind1": 1}
     assert stored["leaks"] == [["test/kind0/seen.png", "train/kind0/0.png"]]
+
+
+def test_the_size_without_a_gpu_is_told_where_it_is_another(tmp_path: Path) -> None:
+    for kind in ("a", "b"):
+        (tmp_path / kind).mkdir()
+        Image.new("RGB", (90, 80), "red").save(tmp_path / kind / "0.png")
+    both = "at 96 × 96 pixels (32 × 32 without a GPU, unless --size says otherwise)"
+    assert check(tmp_path).lines()[0].endswith(both)
+    assert check(tmp_path, size=48).lines()[0].endswith("at 48 × 48 pixels")
+
+
+def test_columns_are_straight_after_names_with_wide_signs() -> None:
+    plain, wide, *_ = table({"train": {"sea": 1, "\U0001f30a": 2}}, ("sea", "\U0001f30a"))[1:]
+    assert cell_len(plain) == cell_len(wide)
 
 
 def test_what_a_folder_lacks_is_told(folder: Path) -> None:

@@ -92,7 +92,7 @@ def test_the_table_must_be_there_and_elsewhere(photos: Path) -> None:
     with pytest.raises(DataError, match="cannot be read"):
         load(photos, labels=photos.parent / "none.csv")
     (photos / "labels.csv").write_text("file_name,label\ncat/a.png,cat\n")
-    with pytest.raises(UsageError, match=r"a labels.csv replaces the class folders"):
+    with pytest.raises(UsageError, match=r"a labels.csv replaces the class folders. Move it"):
         load(photos, labels=photos / "labels.csv")
 
 

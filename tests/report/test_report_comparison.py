@@ -63,6 +63,13 @@ def test_seeds_are_compared_with_their_baselines(make_run: MakeRun, tmp_path: Pa
     assert verdict_between(runs).startswith("tamatch is better. Mean test error is ")
 
 
+def test_folders_of_one_name_are_told_apart(make_run: MakeRun, tmp_path: Path) -> None:
+    runs = [make_run("two/s0"), make_run("other/s0", baseline=False, method="fixmatch")]
+    html = write_comparison(runs, tmp_path / "page.html").read_text()
+    assert "<h1>Comparison of 2 runs and 1 baseline</h1>" in html
+    assert {row[-1] for row in cells(html)[1:]} == {"two/s0", "two/s0/baseline", "other/s0"}
+
+
 def test_a_baseline_that_two_methods_share_counts_once(make_run: MakeRun) -> None:
     runs = [make_run("t"), make_run("f", method="fixmatch", floor=4)]
     first, second = (read_folder(run) for run in runs)

@@ -102,6 +102,21 @@ def test_the_page_shows_what_it_promises(make_run: MakeRun) -> None:
     assert "data:image/png;base64," in html
 
 
+@pytest.mark.parametrize("unused", ["last", "all"])
+def test_weights_of_no_pseudo_labels_are_not_drawn(unused: str, make_run: MakeRun) -> None:
+    run = make_run("run", baseline=False)
+    file = run / "metrics.jsonl"
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    train = [row for row in rows if row["kind"] == "train"]
+    for row in train if unused == "all" else train[-1:]:
+        row |= {"used": 0.0, "weight": 1.0, "max_weight": 0.0}
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_report(run)
+    _, checker = read_page(run)
+    assert "largest 0" not in words(checker)
+    assert ("Weight of accepted pseudo-labels" in words(checker)) == (unused == "last")
+
+
 def test_the_page_needs_nothing_from_outside(make_run: MakeRun) -> None:
     html, checker = read_page(make_run())
     assert "script" not in checker.tags and "link" not in checker.tags

@@ -160,7 +160,7 @@ def test_one_process_at_a_time_and_not_in_the_data_folder(photos: Path) -> None:
     ):
         pass
     with (
-        pytest.raises(UsageError, match="replaces the class folders"),
+        pytest.raises(UsageError, match=r"replaces the class folders. Give one elsewhere, such as"),
         opened(photos / "labels.csv", data, photos),
     ):
         pass
