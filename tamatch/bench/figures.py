@@ -155,6 +155,7 @@ def curves(panel: Axes, found: Sequence[Curve], colour: str, label: str, style: 
     values = [mean(column) for column in zip(*(c.value for c in found), strict=False)]
     panel.plot(found[0].step[: len(values)], values, style, color=colour, lw=1.8, label=label)
     panel.xaxis.set_major_formatter("{x:,.0f}")
+    panel.locator_params(axis="x", nbins=5)  # longer numbers than usual
 
 
 FIGURES: dict[str, Callable[[Sequence[Result]], Figure]] = {"bias": bias, "clipping": clipping}
