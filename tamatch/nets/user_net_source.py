@@ -51,7 +51,7 @@ def source(name: str) -> Any:
     """The module, class or function behind a name; that of a file is imported."""
     if name in CUSTOM:
         return CUSTOM[name]
-    if usercode.IN_A_FILE.fullmatch(name) is None:
+    if usercode.is_object(name):
         raise UsageError(
             f"the net {name} was passed as a Python object, which is not available here. Pass it "
             "again: tamatch.resume(RUN, net=…), or --net FILE.py:NAME with the class or function "
