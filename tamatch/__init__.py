@@ -17,9 +17,10 @@ if sys.platform == "win32":  # files are locked and replaced there by other rule
     )
 
 if TYPE_CHECKING:
+    from .apply.evaluate import evaluate
     from .apply.export import export
     from .apply.label import label
-    from .apply.use import evaluate, load
+    from .apply.load import load
     from .estimators.estimator import SSLClassifier, TaMatchClassifier
     from .methods.base import Method
     from .runs.finished import Finished
@@ -52,10 +53,10 @@ _HOMES = {
     "Predictions": "runs.model",
     "SSLClassifier": "estimators.estimator",
     "TaMatchClassifier": "estimators.estimator",
-    "evaluate": "apply.use",
+    "evaluate": "apply.evaluate",
     "export": "apply.export",
     "label": "apply.label",
-    "load": "apply.use",
+    "load": "apply.load",
     "resume": "runs.run",
     "resume_seeds": "runs.seeds",
     "train": "runs.run",

@@ -23,7 +23,7 @@ from ..runs.model import Model
 from ..storage.files import write_bytes
 from ..storage.folder import RunFolder
 from ..storage.paths import path_of
-from .use import load
+from .load import load
 
 if TYPE_CHECKING:
     from ..nets import AnyNet

@@ -20,7 +20,7 @@ from ..runs.progress import counting
 from ..storage.files import make_parent, writing
 from ..storage.folder import RunFolder, removing_empty_folders
 from ..storage.spreadsheet import neutralise
-from .use import load
+from .load import load
 
 Format = Literal["csv", "jsonl"]
 STDIN = "-"
