@@ -130,9 +130,8 @@ def assemble(
     """The engine that trains a method on what the source and the views make of its images."""
     net, cuda = cast(Net, method.net), source.device.type == "cuda"
     groups = optim.parameter_groups(
-        method, lr=run.lr, weight_decay=run.weight_decay, layer_decay=run.layer_decay,
-        depth_of=net.depth_of,
-    )  # fmt: skip
+        method, lr=run.lr, weight_decay=run.weight_decay, layer_decay=run.layer_decay
+    )
     if run.graph and cuda and net.sync_point is not None:
         say(f"The net waits for the GPU ({net.sync_point}), so its steps run without a CUDA graph.")
     return Engine(
