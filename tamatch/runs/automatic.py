@@ -187,11 +187,10 @@ def pool_batch(run: Run, *, gpu: bool) -> Chosen:
     return found if methods.get(run.method).views.u else Chosen(found.settings, {})
 
 
-def steps_of(run: Run, data: DataSet, split: Split, device: torch.device, runs: int = 1) -> Chosen:
+def steps_of(run: Run, data: DataSet, split: Split, device: torch.device, runs: int) -> Chosen:
     """By the data; without a GPU, no more than end in a quarter of an hour."""
-    gpu = device.type == "cuda"
-    wanted = pace.steps(len(split.unlabelled), run.unlabelled, gpu=gpu)
-    if gpu:
+    wanted = pace.steps(len(split.unlabelled), run.unlabelled)
+    if device.type == "cuda":
         return wanted
     speeds = speed.speeds_of(run, data, split, runs)
     return pace.steps_at_most(pace.CPU_SECONDS - OVERHEAD, wanted, speeds)
