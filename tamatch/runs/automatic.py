@@ -20,13 +20,13 @@ from ..rules.choose import NOTHING, Chosen
 from ..settings.config import Run
 from ..settings.configure import TARGET, configure, user_settings, with_inherited
 from ..settings.hardware import native_bf16, pick_device, pick_precision
-from ..settings.start import fine_tunes, side_of, start_of
 from ..settings.target import target_follows
 from ..storage.folder import RunFolder
 from . import speed
 from .inputs import data_of
 from .lineage import split_of
 from .progress import Progress, counting
+from .start import fine_tunes, side_of, start_of
 
 OVERHEAD = 10.0  # seconds for what comes before and after the training: imports, the report
 PACE_SETTINGS = (  # what follows from the number of steps

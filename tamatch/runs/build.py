@@ -20,7 +20,6 @@ from ..nets.base import Net
 from ..nets.norm import set_momentum, share_norms
 from ..nets.user_net import dry_run_net
 from ..nets.weights import load_weights, zero_head
-from ..settings.compiler import accelerate
 from ..settings.config import Run
 from ..settings.hardware import pick_device, pick_images, pick_precision, set_up_torch
 from ..settings.target import in_order
@@ -30,6 +29,7 @@ from ..step.sampler import stream_key
 from ..step.source import Draw, Resident, Source, Streamed
 from ..types import Task
 from ..usercode import blaming
+from .compiler import accelerate
 from .dry_run import check_built, check_constructor, dry_run_method
 from .model import Model
 

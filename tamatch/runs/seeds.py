@@ -13,7 +13,7 @@ from ..errors import Stopped, StorageError, UsageError
 from ..machine import launch
 from ..settings.config import Run
 from ..settings.configure import configure, user_settings
-from ..settings.seeds import read_seeds
+from ..settings.options import read_seeds
 from ..storage.folder import RunFolder
 from ..storage.paths import config_path, path_of
 from ..storage.seedfolder import SeedFolder, runs_in
