@@ -14,8 +14,8 @@ from .. import methods, nets
 from ..augment import Augment, Policy
 from ..data import DataSet, Split, shares
 from ..errors import DataError, UsageError
-from ..machine.state import make_buffers_contiguous
 from ..methods.base import Method
+from ..modules.state import make_buffers_contiguous
 from ..nets.base import Net
 from ..nets.norm import set_momentum, share_norms
 from ..nets.user_net import dry_run_net
