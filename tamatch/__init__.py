@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from .apply.load import load
     from .estimators.estimator import SSLClassifier, TaMatchClassifier
     from .methods.base import Method
-    from .runs.finished import Finished
     from .runs.model import Model, Predictions
+    from .runs.result import Finished
     from .runs.run import resume, train
     from .runs.seeds import resume_seeds, train_seeds
 
@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Finished": "runs.finished",
+    "Finished": "runs.result",
     "Method": "methods.base",
     "Model": "runs.model",
     "Predictions": "runs.model",
