@@ -89,9 +89,9 @@ def images_of(words: Sequence[str], stdin: BufferedIOBase, *, null: bool = False
     """
     for word in words:
         if word == STDIN:
-            yield from names(stdin, b"\0" if null else b"\n")
+            yield from names_in(stdin, b"\0" if null else b"\n")
         elif os.path.isdir(word):
-            yield from below(word)
+            yield from images_below(word)
         else:
             yield word
 
@@ -107,7 +107,7 @@ def check_words(words: Sequence[str], *, null: bool) -> None:
         )
 
 
-def names(stdin: BufferedIOBase, end: bytes) -> Iterator[str]:
+def names_in(stdin: BufferedIOBase, end: bytes) -> Iterator[str]:
     """The names as they arrive; a pipe may be long, and is never held whole."""
     rest = b""
     while piece := stdin.read1(PIECE):
@@ -117,7 +117,7 @@ def names(stdin: BufferedIOBase, end: bytes) -> Iterator[str]:
         yield os.fsdecode(rest)
 
 
-def below(folder: str) -> Iterator[str]:
+def images_below(folder: str) -> Iterator[str]:
     """Every image in a folder and its folders; hidden ones are left out, links are followed.
 
     Those in formats that are not read are among them: they must be told, not passed over.
