@@ -39,10 +39,10 @@ def predict(
     overwrite: bool = False,
     net: str | None = None,
 ) -> int:
-    """Write what a run's model says of the images that the words name, to the screen or a file.
+    """Write what a run's model predicts for the images that the words name; return how many.
 
-    Returns how many these are.
-    Images that cannot be read are told on stderr; all others are written, and then it is an error.
+    It is written to the screen or to a file. Images that cannot be read are named on stderr, and
+    are an error in the end, after all others were written.
     """
     if top is not None and top < 1:
         raise UsageError(f"--top must be at least 1, got {top}.")
@@ -84,7 +84,7 @@ def predict(
 def images_of(words: Sequence[str], stdin: BufferedIOBase, *, null: bool = False) -> Iterator[str]:
     """The image files that the words name, in order: files, all images of folders, `-` for stdin.
 
-    Folders are walked in the order of their names. stdin has one name a line, or names that end
+    Folders are walked in the order of their names. stdin has one name per line, or names that end
     with a NUL byte.
     """
     for word in words:

@@ -18,7 +18,7 @@ from .user_net_check import checked_net
 
 CLASSES = ("classes", "num_classes")  # how the number of classes may be called
 CUSTOM: dict[str, Any] = {}  # what was handed over in Python, by the name that a run has for it
-STAND_INS: dict[str, str] = {}  # what that which stands in for another is called itself
+STAND_INS: dict[str, str] = {}  # the own names of those that stand in for another
 
 
 def register(net: Any) -> str:

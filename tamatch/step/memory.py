@@ -22,7 +22,7 @@ from .source import Resident
 from .subset import Subset
 
 PROBES = (2, 4)  # images that are sent through the net to see what each one more needs
-VIEW_BYTES = 2 * 3 * 4  # bytes a pixel of a view: three floats, there once more in the joint batch
+VIEW_BYTES = 2 * 3 * 4  # bytes per pixel of a view: three floats, and again in the joint batch
 
 
 @dataclass(frozen=True)
