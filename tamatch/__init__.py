@@ -17,13 +17,14 @@ if sys.platform == "win32":  # files are locked and replaced there by other rule
     )
 
 if TYPE_CHECKING:
+    from .apply.evaluate import evaluate
     from .apply.export import export
     from .apply.label import label
-    from .apply.use import evaluate, load
+    from .apply.load import load
     from .estimators.estimator import SSLClassifier, TaMatchClassifier
     from .methods.base import Method
-    from .runs.finished import Finished
     from .runs.model import Model, Predictions
+    from .runs.result import Finished
     from .runs.run import resume, train
     from .runs.seeds import resume_seeds, train_seeds
 
@@ -46,16 +47,16 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Finished": "runs.finished",
+    "Finished": "runs.result",
     "Method": "methods.base",
     "Model": "runs.model",
     "Predictions": "runs.model",
     "SSLClassifier": "estimators.estimator",
     "TaMatchClassifier": "estimators.estimator",
-    "evaluate": "apply.use",
+    "evaluate": "apply.evaluate",
     "export": "apply.export",
     "label": "apply.label",
-    "load": "apply.use",
+    "load": "apply.load",
     "resume": "runs.run",
     "resume_seeds": "runs.seeds",
     "train": "runs.run",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import sysconfig
 import traceback
@@ -16,7 +15,6 @@ from typing import Any
 
 from .errors import TamatchError, UsageError
 
-IN_A_FILE = re.compile(r".+\.py:\w+")  # FILE.py:NAME
 OBJECT_PREFIX = "python:"  # of the name of an object that was given in Python and is in no file
 
 REASON_LENGTH = 300  # characters of what an exception says

@@ -23,8 +23,8 @@ from tamatch.judge.calibration import fit_temperature, reliability, tempered
 from tamatch.judge.trust import measure
 from tamatch.pseudo import Guess
 from tamatch.pseudo.account import class_shares, generated, threshold
+from tamatch.report.album import COLUMNS, MOST, TILE
 from tamatch.report.sheet import sheet
-from tamatch.report.tiles import COLUMNS, MOST, TILE
 from tamatch.runs.pool_predictions import drawn, predict_pool, pseudo_label_probabilities
 from tamatch.stats import Tally
 from tamatch.step.engine import Pace

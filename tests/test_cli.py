@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 import tamatch
-from tamatch.apply.use import evaluate
+from tamatch.apply.evaluate import evaluate
 from tamatch.cli import main
 from tamatch.methods import METHODS
 from tests.photos import dark_and_light

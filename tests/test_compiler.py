@@ -16,7 +16,7 @@ import torch._dynamo
 from tamatch.augment import views
 from tamatch.machine.gpucode import why_no_nvrtc, why_no_triton
 from tamatch.nets import build
-from tamatch.settings.compiler import CACHE_FOLDERS, COMPILED_RUNS, LONG, accelerate, keep_compiled
+from tamatch.runs.compiler import CACHE_FOLDERS, COMPILED_RUNS, LONG, accelerate, keep_compiled
 from tests.tiny import tiny_method
 
 
@@ -116,7 +116,7 @@ class Nvrtc:
 def test_without_nvrtc_it_is_said_where_that_costs_time(
     nvrtc: Nvrtc | None, words: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tamatch.settings.compiler.why_no_triton", lambda: None)
+    monkeypatch.setattr("tamatch.runs.compiler.why_no_triton", lambda: None)
     cuda = None if nvrtc is None else SimpleNamespace(bindings=SimpleNamespace(nvrtc=nvrtc))
     monkeypatch.setitem(sys.modules, "cuda", cast(ModuleType, cuda))
     monkeypatch.setitem(sys.modules, "cuda.bindings", cast(ModuleType, cuda and cuda.bindings))
@@ -134,7 +134,7 @@ def test_without_nvrtc_it_is_said_where_that_costs_time(
 def test_a_short_run_does_not_wait_for_its_method_to_be_compiled(
     steps: int, expected: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tamatch.settings.compiler.why_no_triton", lambda: None)
+    monkeypatch.setattr("tamatch.runs.compiler.why_no_triton", lambda: None)
     net, method, asked = build("vit_tiny_p2_8", 10, 8), tiny_method("fixmatch"), list[str]()
     monkeypatch.setattr(net, "accelerate", lambda: asked.append("net"))
     monkeypatch.setattr(method, "accelerate", lambda: asked.append("method"))

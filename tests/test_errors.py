@@ -890,8 +890,6 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     "no confidence threshold guarantees": (
         "test_label.py::test_the_cut_keeps_ties_and_the_largest_share_that_holds"
     ),
-    "layer decay \0 needs": "test_optim.py::test_layer_decay_needs_depths",
-    "unknown optimizer": "test_optim.py::test_unknown_optimizer",
 }
 
 

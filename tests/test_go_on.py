@@ -93,7 +93,7 @@ def test_the_loop_ends_in_a_second_run_beside_the_first(first: Path) -> None:
     assert record["data"]["labelled"] == 10 and record["data"]["unlabelled"] == 16
     assert record["config"]["from_"] == str(first) and record["config"]["labels"] == str(given)
     assert f"--from {first}" in record["command"] and f"--labels {given}" in record["command"]
-    told = tamatch.apply.use.evaluate(done.path)
+    told = tamatch.evaluate(done.path)
     assert told.images == 4
     made = label(done.path, first.parents[1] / "all.csv")
     assert made.given == 10 and made.pool == 6
@@ -162,7 +162,7 @@ def test_test_images_that_an_earlier_run_has_learnt_are_told(
     assert told in capsys.readouterr().err
     assert json.loads((done.path / "run.json").read_text())["seen"]["test"] == 1
     assert "1 of which are also labelled training images" in done.report_path.read_text()
-    assert tamatch.apply.use.evaluate(done.path).learnt_from == 1
+    assert tamatch.evaluate(done.path).learnt_from == 1
 
 
 def test_a_baseline_holds_out_what_its_run_does(validated: Path) -> None:

@@ -18,12 +18,12 @@ SPEEDS = st.lists(st.builds(Speed, SECONDS, SECONDS, SECONDS), min_size=1, max_s
 
 
 def test_the_steps_follow_the_pool() -> None:
-    def count(pool: int, gpu: bool) -> int:
-        return int(pace.steps(pool, 8, gpu=gpu).settings["steps"])
+    def count(pool: int) -> int:
+        return int(pace.steps(pool, 8).settings["steps"])
 
-    assert count(300, False) == count(300, True) == 10_000
-    assert count(6000, False) == 15_000
-    assert count(10**7, False) == count(10**7, True) == 40_000
+    assert count(300) == 10_000
+    assert count(6000) == 15_000
+    assert count(10**7) == 40_000
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_what_fits_ends_in_time(seconds: float, speeds: list[Speed]) -> None:
 
 
 def test_slow_tests_are_made_less_often() -> None:
-    wanted = pace.steps(300, 8, gpu=False)
+    wanted = pace.steps(300, 8)
     quick, slow = Speed(1, 0.1, 1), Speed(1, 0.1, 20)
     assert pace.steps_at_most(700, wanted, [quick]).settings == {"steps": 5700, "test_every": 380}
     assert pace.steps_at_most(700, wanted, [slow]).settings == {"steps": 4500, "test_every": 643}
@@ -88,7 +88,7 @@ def test_a_time_that_is_too_short_is_told_which_would_do(
 
 
 def test_a_slow_machine_does_fewer_steps() -> None:
-    wanted = pace.steps(300, 48, gpu=False)
+    wanted = pace.steps(300, 48)
     fast, slow = [Speed(1, 0.01, 0.1)], [Speed(1, 2.0, 1), Speed(1, 0.5, 1)]
     assert pace.steps_at_most(700, wanted, fast).settings["steps"] == wanted.settings["steps"]
     found = pace.steps_at_most(700, wanted, slow)

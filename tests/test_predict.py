@@ -20,7 +20,7 @@ from PIL import Image
 
 import tamatch
 from tamatch import nets
-from tamatch.apply.predict import below, images_of, output
+from tamatch.apply.predict import images_below, images_of, output
 from tamatch.cli import main
 from tamatch.errors import DataError, UsageError
 from tamatch.runs.model import Facts, Model
@@ -84,7 +84,7 @@ def test_answers_come_in_batches_of_so_many_pixels(size: int, batches: list[int]
 
 
 def test_folders_are_walked_in_order(photos: Path) -> None:
-    found = [os.path.relpath(path, photos) for path in below(str(photos))]
+    found = [os.path.relpath(path, photos) for path in images_below(str(photos))]
     assert found == ["1.gif", "a.jpg", "b.png", "z ü.png", "in/y.PNG", "in/side/x.png"]
 
 
@@ -145,7 +145,7 @@ def test_json_lines(model: Path, photos: Path, tmp_path: Path, said: Callable[..
 
 
 def test_python_and_the_command_agree(model: Path, photos: Path, said: Callable[..., str]) -> None:
-    files = [*below(str(photos))]
+    files = [*images_below(str(photos))]
     found = tamatch.load(model).predict(files)
     rows = rows_of(said("predict", model, photos))
     told = [[float(row[f"p_{name}"]) for name in CLASSES] for row in rows]

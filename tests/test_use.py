@@ -1,4 +1,4 @@
-"""A run's own data, wherever one stands and wherever they lie, and its marks on other images."""
+"""A run's own data, wherever one stands and wherever they lie, and its scores on other images."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from PIL import Image
 
 import tamatch
 from tamatch import cli
+from tamatch.apply.evaluate import evaluate
 from tamatch.apply.export import export
 from tamatch.apply.label import label
-from tamatch.apply.use import evaluate
 from tamatch.data.splitfile import listed_in
 from tamatch.errors import DataError, UsageError
 from tamatch.review import command as reviewing
@@ -154,7 +154,7 @@ def test_some_of_the_classes_can_be_measured_and_no_others(home: Path) -> None:
     found, whole = evaluate(run, "some"), evaluate(run)
     assert found.images == 4 and found.classes == whole.classes == ("dark", "light")
     assert found.lines()[0].endswith(" on 4 labelled images")
-    assert found.marks.per_class == [None, whole.marks.per_class[1]]
+    assert found.per_class == [None, whole.per_class[1]]
     assert "  dark: no images" in "\n".join(found.lines())
     shutil.copytree(home / "photos/test/dark", some / "grey")
     with pytest.raises(

@@ -23,7 +23,7 @@ from ..runs.model import Model
 from ..storage.files import write_bytes
 from ..storage.folder import RunFolder
 from ..storage.paths import path_of
-from .use import load
+from .load import load
 
 if TYPE_CHECKING:
     from ..nets import AnyNet
@@ -84,13 +84,13 @@ def export(
     place = usual if out is None else path_of(out, "out takes the place to write to")
     if format != "safetensors" and place.suffix != f".{format}":
         raise UsageError(f"--out {place} must end in .{format}.")
-    free(place, is_folder=format == "safetensors", overwrite=overwrite)
+    refuse_existing(place, is_folder=format == "safetensors", overwrite=overwrite)
     if format == "safetensors":
         return to_folder(model, place, model_card(folder.path), net)
     return to_onnx(model, place) if format == "onnx" else to_pt2(model, place)
 
 
-def free(place: Path, *, is_folder: bool, overwrite: bool) -> None:
+def refuse_existing(place: Path, *, is_folder: bool, overwrite: bool) -> None:
     """Never lose an older file unasked."""
     if place.exists() and place.is_dir() != is_folder:
         found, wanted = ("folder", "file") if place.is_dir() else ("file", "folder")
@@ -176,7 +176,7 @@ def any_batch() -> tuple[dict[int, Any], ...]:
 
 def compared(model: Model, predict: Predict) -> tuple[int, float]:
     """How many images were tried, and the largest difference; an error if that is too large."""
-    batches = try_out(model.facts.size)
+    batches = trial_images(model.facts.size)
     found = np.concatenate([predict(pixels) for pixels in batches])
     ours = np.concatenate([model.probabilities(torch.from_numpy(p)).numpy() for p in batches])
     difference = float(np.abs(found - ours).max())
@@ -188,7 +188,7 @@ def compared(model: Model, predict: Predict) -> tuple[int, float]:
     return len(ours), difference
 
 
-def try_out(size: int) -> list[np.ndarray]:
+def trial_images(size: int) -> list[np.ndarray]:
     """Batches of one and of many: noise, patches of colour, black and white."""
     random = np.random.default_rng(0)
     noise = random.integers(0, 256, (8, 3, size, size), np.uint8)

@@ -25,7 +25,7 @@ from ..storage.folder import RunFolder
 from ..storage.paths import path_of
 from ..storage.spreadsheet import write_table
 from .labeltable import COLUMNS, GIVEN, accepted, by_model, line, tables_of
-from .use import load, own_data, own_split
+from .load import load, own_data, own_split
 
 if TYPE_CHECKING:
     from ..nets import AnyNet

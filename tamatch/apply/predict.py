@@ -20,7 +20,7 @@ from ..runs.progress import counting
 from ..storage.files import make_parent, writing
 from ..storage.folder import RunFolder, removing_empty_folders
 from ..storage.spreadsheet import neutralise
-from .use import load
+from .load import load
 
 Format = Literal["csv", "jsonl"]
 STDIN = "-"
@@ -39,10 +39,10 @@ def predict(
     overwrite: bool = False,
     net: str | None = None,
 ) -> int:
-    """Write what a run's model says of the images that the words name, to the screen or a file.
+    """Write what a run's model predicts for the images that the words name; return how many.
 
-    Returns how many these are.
-    Images that cannot be read are told on stderr; all others are written, and then it is an error.
+    It is written to the screen or to a file. Images that cannot be read are named on stderr, and
+    are an error in the end, after all others were written.
     """
     if top is not None and top < 1:
         raise UsageError(f"--top must be at least 1, got {top}.")
@@ -84,14 +84,14 @@ def predict(
 def images_of(words: Sequence[str], stdin: BufferedIOBase, *, null: bool = False) -> Iterator[str]:
     """The image files that the words name, in order: files, all images of folders, `-` for stdin.
 
-    Folders are walked in the order of their names. stdin has one name a line, or names that end
+    Folders are walked in the order of their names. stdin has one name per line, or names that end
     with a NUL byte.
     """
     for word in words:
         if word == STDIN:
-            yield from names(stdin, b"\0" if null else b"\n")
+            yield from names_in(stdin, b"\0" if null else b"\n")
         elif os.path.isdir(word):
-            yield from below(word)
+            yield from images_below(word)
         else:
             yield word
 
@@ -107,7 +107,7 @@ def check_words(words: Sequence[str], *, null: bool) -> None:
         )
 
 
-def names(stdin: BufferedIOBase, end: bytes) -> Iterator[str]:
+def names_in(stdin: BufferedIOBase, end: bytes) -> Iterator[str]:
     """The names as they arrive; a pipe may be long, and is never held whole."""
     rest = b""
     while piece := stdin.read1(PIECE):
@@ -117,7 +117,7 @@ def names(stdin: BufferedIOBase, end: bytes) -> Iterator[str]:
         yield os.fsdecode(rest)
 
 
-def below(folder: str) -> Iterator[str]:
+def images_below(folder: str) -> Iterator[str]:
     """Every image in a folder and its folders; hidden ones are left out, links are followed.
 
     Those in formats that are not read are among them: they must be told, not passed over.

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from .evidence import (
-    Evidence,
-    Verdict,
-    best_of_table_1,
+from .evidence import Judge
+from .judges import (
     better_worst_class,
     costs_more,
     larger_swings,
@@ -16,9 +13,9 @@ from .evidence import (
     ratio_near_one,
     same_utilization,
     smaller_deviation,
-    smaller_deviations_of_table_1,
     throughout,
 )
+from .table_1_judges import best_of_table_1, smaller_deviations_of_table_1
 
 
 @dataclass(frozen=True)
@@ -27,7 +24,7 @@ class Claim:
 
     where: str
     says: str
-    judge: Callable[[Evidence], Verdict]
+    judge: Judge
 
 
 CLAIMS = (

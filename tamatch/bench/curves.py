@@ -32,7 +32,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Vectors:
-    """One value a class over steps; None for a class without test images."""
+    """One value per class over steps; None for a class without test images."""
 
     step: list[int]
     value: list[list[float | None]]

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import NumericError, Stopped, StorageError, UsageError
-from ..runs.finished import Finished
 from ..runs.jobs import Job, complete_all
 from ..runs.progress import Progress, Screen
 from ..runs.record import begin, stored_config
+from ..runs.result import Finished
 from ..settings.config import Run
 from ..settings.configure import configure
 from ..storage.folder import RunFolder

@@ -192,7 +192,7 @@ def augment_alone(engine: Engine, repeats: int) -> float:
 
 
 def random_images(work: Work) -> tuple[DataSet, Split]:
-    """A blurry prototype a class under noise: something to learn, so that masks are not empty."""
+    """A prototype per class under noise: something to learn, so that masks are not empty."""
     draw = np.random.default_rng(0)
     count = 12_000 // work.classes * work.classes
     labels = np.repeat(np.arange(work.classes), count // work.classes).astype(np.int64)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
-from ..settings.seeds import read_seeds
+from ..settings.options import read_seeds
 from . import figures
 from .cells import MACHINE, Cell, Plan
 from .choose import restricted, scale_of, share

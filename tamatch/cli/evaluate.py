@@ -18,7 +18,7 @@ def add_arguments(sub: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    from ..apply.use import evaluate
+    from ..apply.evaluate import evaluate
 
     found = evaluate(arguments.path, arguments.data, arguments.root, net=arguments.net)
     if not arguments.json:
@@ -28,14 +28,14 @@ def run(arguments: Namespace) -> int:
         "data": found.data,
         "images": found.images,
         "part": found.part,
-        "error": found.marks.error,
+        "error": found.error,
         "accuracy": found.trust.accuracy,
         "interval": found.trust.interval,
         "balanced_accuracy": found.trust.balanced_accuracy,
         "ece": found.trust.calibration.before.ece,
         "learnt_from": found.learnt_from,
         "gone": found.gone,
-        "per_class_accuracy": dict(zip(found.classes, found.marks.per_class, strict=True)),
+        "per_class_accuracy": dict(zip(found.classes, found.per_class, strict=True)),
     }
     print(json.dumps(figures))
     return 0

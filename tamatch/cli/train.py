@@ -14,7 +14,7 @@ from ..rules.recipes import PROTOCOLS
 from ..settings.config import RUN_OPTIONS
 from ..settings.config_file import dump
 from ..settings.configure import configure
-from ..settings.seeds import read_seeds
+from ..settings.options import read_seeds
 from .output import show_group, show_run
 from .parser import Parser
 from .shared import add_option

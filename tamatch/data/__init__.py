@@ -30,8 +30,7 @@ __all__ = [
     "write_split",
 ]
 
-ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
-
+ARCHIVE_SUFFIXES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
 
 DATASETS = {  # "module:function" of this package that reads it, called with (root, size, progress)
     "digits": "digits:read",
@@ -103,7 +102,7 @@ def own_path(name: str | Path) -> Path:
         raise UsageError(
             f"--data {name} is a single image. Give the folder that contains the class folders."
         )
-    if path.is_file() and path.suffix.lower() in ARCHIVES:
+    if path.is_file() and path.suffix.lower() in ARCHIVE_SUFFIXES:
         raise UsageError(f"--data {name} is an archive. Unpack it and give the folder.")
     refuse_run(path)
     return path

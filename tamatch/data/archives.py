@@ -8,12 +8,11 @@ import shlex
 import tarfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO
 
 from ..errors import DataError
-
-CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -43,11 +42,11 @@ def locate(root: Path | None, name: str, candidates: Sequence[str], archive: Arc
                 return path
     raise DataError(
         f"{name} not found in {folder} (looked for {', '.join(candidates)}). "
-        + how(archive, folder)
+        + download_advice(archive, folder)
     )
 
 
-def how(archive: Archive, folder: Path) -> str:
+def download_advice(archive: Archive, folder: Path) -> str:
     """Where to get an archive and where to put it."""
     return (
         f"Download {archive.url} (MD5 {archive.md5}) to {folder}, or run `tamatch check "
@@ -56,22 +55,19 @@ def how(archive: Archive, folder: Path) -> str:
 
 
 def md5(path: Path) -> str:
-    digest = hashlib.md5(usedforsecurity=False)
     with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False)).hexdigest()
 
 
 def verify(path: Path, expected: Sequence[str], archive: Archive) -> None:
     """Compare a file with its published MD5; a file that differs is never read further."""
     if not path.is_file():
-        raise DataError(f"{path} is missing. " + how(archive, path.parent))
+        raise DataError(f"{path} is missing. " + download_advice(archive, path.parent))
     found = md5(path)
     if found not in expected:
         raise DataError(
             f"{path} is not the published file: its MD5 is {found}, expected "
-            f"{' or '.join(expected)}. Delete it. " + how(archive, path.parent)
+            f"{' or '.join(expected)}. Delete it. " + download_advice(archive, path.parent)
         )
 
 

@@ -14,8 +14,18 @@ from ..errors import DataError
 from ..rules.choose import image_size
 from . import DATASETS, load
 from .checktext import Counts, counted, listed, table
-from .dataset import NO_CHECKSUMS, PARTS, UNKNOWN, DataSet, Indices, OnProgress, Pixels, Sizes
-from .duplicates import equal_images
+from .dataset import (
+    DIGEST,
+    NO_CHECKSUMS,
+    PARTS,
+    UNKNOWN,
+    DataSet,
+    Digests,
+    Indices,
+    OnProgress,
+    Pixels,
+    Sizes,
+)
 from .splitfile import ROLES
 from .splits import SplitPlan, make_split
 
@@ -164,6 +174,18 @@ def check(
         labelled_in_pool=labelled_in_pool,
         problems=tuple(problems),
     )
+
+
+def equal_images(digests: Digests) -> list[Indices]:
+    """The groups of two or more images with one digest, each by ascending index."""
+    keys = np.ascontiguousarray(digests).view(f"V{DIGEST}").ravel()
+    order = np.lexsort(digests.T)
+    ordered = keys[order]
+    changes = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
+    starts, ends = np.append(0, changes), np.append(changes, len(order))
+    several = np.flatnonzero(ends - starts > 1)
+    groups = [order[starts[g] : ends[g]] for g in several]
+    return sorted(groups, key=lambda group: int(group[0]))
 
 
 def _counts(data: DataSet, groups: Mapping[str, Indices]) -> Counts:

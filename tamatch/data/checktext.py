@@ -27,7 +27,7 @@ def listed(items: list[str], what: str, *, one: str) -> list[str]:
 
 
 def table(counts: Counts, classes: tuple[str, ...]) -> list[str]:
-    """One line a class, one column a part; classes that are all alike share a line."""
+    """One line per class, one column per part; classes that are all alike share a line."""
     columns = [column for column, own in counts.items() if sum(own.values())]
     rows = [(c, [counts[column].get(c, 0) for column in columns]) for c in classes]
     if len(rows) > 1 and all(row == rows[0][1] for _, row in rows):

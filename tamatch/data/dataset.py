@@ -51,7 +51,7 @@ class DataSet:
         return int(self.images.shape[1])
 
     def image_digests(self) -> Digests:
-        """One digest an image, (N, DIGEST): equal pixels have equal ones."""
+        """One digest per image, (N, DIGEST): equal pixels have equal ones."""
         if self.digests is not None:
             return self.digests
         return digests_of(image.tobytes() for image in self.images)

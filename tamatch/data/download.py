@@ -12,10 +12,11 @@ from urllib.error import HTTPError
 
 from ..errors import DataError, UsageError
 from . import eurosat, stl10
-from .archives import CHUNK, Archive, data_root, md5
+from .archives import Archive, data_root, md5
 from .cifar_versions import CIFAR10, CIFAR100
 from .dataset import OnProgress
 
+CHUNK = 1 << 20  # bytes read at once
 TIMEOUT = 5  # seconds without an answer: without a network, say so soon
 ARCHIVES: dict[str, Archive] = {
     "cifar10": CIFAR10.python.archive,

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from ..errors import DataError
-from .archives import Archive, how, locate, verify
+from .archives import Archive, download_advice, locate, verify
 from .bulk import Chunk, Decoded, cached, chunk_size, decode_all, decode_chunk, fingerprint
 from .dataset import DataSet, OnProgress
 from .decode import SUFFIXES
@@ -90,7 +90,7 @@ def _in_order(files: Iterator[str], where: Path) -> list[str]:
         if len(own) != COUNTS[name]:
             raise DataError(
                 f"{where} is not the published data: {len(own)} images of {name}, "
-                f"expected {COUNTS[name]}. " + how(ARCHIVE, where.parent)
+                f"expected {COUNTS[name]}. " + download_advice(ARCHIVE, where.parent)
             )
     return [file for own in found.values() for file in sorted(own)]
 

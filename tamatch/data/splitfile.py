@@ -23,7 +23,7 @@ def image_hashes(data: DataSet) -> list[str]:
 
 
 def write_split(path: Path, data: DataSet, split: Split) -> None:
-    """One row an image and role; an image that is labelled and in the pool has two.
+    """One row per image and role; an image that is labelled and in the pool has two.
 
     The label is the one known of the image: with the role `unlabelled`, the run did not see it.
     """

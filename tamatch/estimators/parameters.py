@@ -6,10 +6,10 @@ from typing import Any
 
 from ..errors import UsageError
 from ..rules import choose, finetune, pace
+from ..runs.start import start_of
 from ..settings.config import RUN_OPTIONS, Run
 from ..settings.configure import configure
 from ..settings.hardware import pick_device
-from ..settings.start import start_of
 from ..settings.target import target_follows
 
 PARAMETERS = (  # of a classifier that are settings of a run

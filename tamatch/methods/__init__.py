@@ -105,7 +105,7 @@ METHODS: dict[str, MethodEntry] = {
 
 
 CUSTOM: dict[str, type[Method]] = {}  # classes that were handed over, by a run's names for them
-STAND_INS: dict[str, str] = {}  # what those that `stand_in` are called themselves
+STAND_INS: dict[str, str] = {}  # the own names of those that stand in for another
 
 
 def entry(name: str) -> MethodEntry:

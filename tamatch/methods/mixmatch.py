@@ -15,7 +15,8 @@ class MixMatch(Method):
     """Guess a label from two weak views, sharpen it, and mix everything with everything.
 
     q = Sharpen(½(p(w₁) + p(w₂)), T),  (x′, y′) = MixUp([x; w₁; w₂], [y; q; q]; Beta(α, α)),
-    L = mean_{first B} H(y′, p(x′)) + λ_u·R(κ) · mean_{rest} (1/C)‖p(x′) − y′‖². usb: no change.
+    L = mean_{first B} H(y′, p(x′)) + λ_u·R(κ) · mean_{rest} (1/C)‖p(x′) − y′‖².
+    `parity="usb"` changes nothing.
     """
 
     views = Views(u=("weak", "weak"))

@@ -49,7 +49,7 @@ class SimMatch(Contrastive):
         lambda_u: LambdaU = 1.0,  # their λ_u
         lambda_instance: InstanceWeight = 1.0,  # their λ_in
         alpha: OwnShare = 0.9,  # their α
-        temperature: SimilarityTemperature = 0.1,  # their t
+        temperature: SimilarityTemperature = 0.1,  # T above, their t
         projection: EmbeddingWidth = 128,  # length of f
         momentum: MemoryMomentum = 0.7,  # β, the benchmark's
         window: AlignedBatches = 32,  # batches in the alignment's mean

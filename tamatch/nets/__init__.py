@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -25,14 +25,15 @@ class NetEntry:
 
     summary: str
     size: int  # side of the images it is made for, in pixels
-    build: str  # "module:function", called with (name, classes, size)
+    build: str  # "module:function" in this package, called with (name, classes, size)
     parameters: str  # how many, and of what kind where that matters
 
 
-WRN = "tamatch.nets.wrn:build"
-VIT = "tamatch.nets.vit:build"
-TIMM = "tamatch.nets.timm_net:build"
-OWN = "tamatch.nets.user_net_source:build"
+WRN = "wrn:build"
+VIT = "vit:build"
+TIMM = "timm_net:build"
+OWN = "user_net_source:build"
+OWN_NAME = r".+\.py:\w+|python:.+"  # in a file, or an object that was given in Python
 
 NETS: dict[str, NetEntry] = {
     "wrn_10_1": NetEntry("small wide residual net, for a CPU", 32, WRN, "78 thousand"),
@@ -69,7 +70,7 @@ FAMILIES: dict[str, tuple[str, NetEntry]] = {
         NetEntry("any net of the timm package, if installed", 224, TIMM, "see timm"),
     ),
     "FILE.py:NAME": (
-        r".+\.py:\w+|python:.+",
+        OWN_NAME,
         NetEntry("a class or function of your own that makes a net", 32, OWN, "your own"),
     ),
 }
@@ -106,14 +107,13 @@ def size_in_name(name: str) -> int | None:
 def build(name: str, classes: int, size: int) -> Net:
     """Build a net with fresh weights for images of `size` × `size` pixels."""
     module, function = find(name).build.split(":")
-    return cast("Net", getattr(importlib.import_module(module), function)(name, classes, size))
+    builder = getattr(import_module(f"{__name__}.{module}"), function)
+    return cast("Net", builder(name, classes, size))
 
 
 def is_user_code(name: str) -> bool:
     """Whether a net is code of the user's own, which no file that comes with it may name."""
-    return name not in NETS and any(
-        entry.build == OWN and re.fullmatch(pattern, name) for pattern, entry in FAMILIES.values()
-    )
+    return re.fullmatch(OWN_NAME, name) is not None
 
 
 def title(name: str) -> str:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from .. import dist
 from ..machine.precision import without_autocast
-from ..machine.tracking import restoring
+from ..modules.tracking import restoring
 from ..types import Out
 from ..usercode import blaming
 from . import title

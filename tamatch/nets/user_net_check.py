@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UsageError
-from ..machine.state import in_place, make_buffers_contiguous
-from ..machine.unsaved import draws_from_torch
+from ..modules.state import in_place, make_buffers_contiguous
+from ..modules.unsaved import draws_from_torch
 from ..types import Out
 from ..usercode import blaming
 from .base import Net

@@ -18,7 +18,7 @@ from .user_net_check import checked_net
 
 CLASSES = ("classes", "num_classes")  # how the number of classes may be called
 CUSTOM: dict[str, Any] = {}  # what was handed over in Python, by the name that a run has for it
-STAND_INS: dict[str, str] = {}  # what that which stands in for another is called itself
+STAND_INS: dict[str, str] = {}  # the own names of those that stand in for another
 
 
 def register(net: Any) -> str:
@@ -51,7 +51,7 @@ def source(name: str) -> Any:
     """The module, class or function behind a name; that of a file is imported."""
     if name in CUSTOM:
         return CUSTOM[name]
-    if usercode.IN_A_FILE.fullmatch(name) is None:
+    if usercode.is_object(name):
         raise UsageError(
             f"the net {name} was passed as a Python object, which is not available here. Pass it "
             "again: tamatch.resume(RUN, net=…), or --net FILE.py:NAME with the class or function "

@@ -57,7 +57,7 @@ class Pseudo(NamedTuple):
             "used": self.mask.mean(),
             "used_by_class": (chosen * self.mask[:, None]).mean(0),
             "predicted_by_class": chosen.mean(0),
-            "weight": torch.where(used > 0, mean_weight, 1.0),  # nobody used: nothing is raised
+            "weight": torch.where(used > 0, mean_weight, 1.0),  # 1 where no image is used
             "max_weight": (self.mask * self.weight).amax(),
             "confidence": self.p.amax(-1).mean(),
         }

@@ -138,7 +138,7 @@ def _share_lines(log: Log, bias: Bias) -> list[Line]:
 
 
 def _share_charts(charts: Sequence[tuple[str, list[Line]]]) -> list[Markup]:
-    """One small chart a class, all with the same axis."""
+    """One small chart per class, all with the same axis."""
     values = [y for _, lines in charts for line in lines for _, y in line.points]
     finite = [y for y in values if math.isfinite(y)] or [0.0]
     ticks = nice_ticks(min(finite), max(finite), 2)

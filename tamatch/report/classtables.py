@@ -1,4 +1,4 @@
-"""Tables with one row a class: accuracy beside the baseline, and strong and weak classes."""
+"""Tables with one row per class: accuracy beside the baseline, and strong and weak classes."""
 
 from __future__ import annotations
 

@@ -86,8 +86,8 @@ def _contest(data: str, groups: Sequence[Group]) -> Contest:
         data=data,
         winner=winner(groups),
         note=_note(kind, several=several) if kind else "",
-        means=_told(means) if several else [],
-        runs=_told(runs),
+        means=_without_empty_columns(means) if several else [],
+        runs=_without_empty_columns(runs),
         charts=error_charts(lines, kind) if any(len(line.points) > 1 for line in lines) else [],
     )
 
@@ -103,7 +103,7 @@ def _note(kind: str, *, several: bool) -> str:
     return spread + unfair
 
 
-def _told(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+def _without_empty_columns(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
     """A table without the columns that nobody has a value in."""
     kept = [i for i, cells in enumerate(zip(*rows[1:], strict=True)) if {*cells} != {UNKNOWN}]
     return [tuple(row[i] for i in kept) for row in rows]

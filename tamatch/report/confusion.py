@@ -21,7 +21,7 @@ class Cell:
 
 
 def confusion_rows(pairs: Pairs, names: Sequence[str]) -> list[tuple[str, list[Cell]]]:
-    """One row a true class; empty for many classes."""
+    """One row per true class; empty for many classes."""
     if len(names) > LARGEST or not pairs:
         return []
     rows = []

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from .album import Album, album
 from .confusion import Cell, confusion_rows, frequent
 from .curve import Line
 from .svg import Across, line_chart
-from .tiles import Album, album
 from .trust import Held, Reliability
 from .words import UNKNOWN, decimal, percent
 

@@ -17,7 +17,6 @@ from .picture import data_url
 from .usage import usage_of
 from .values import numbers, table, text, whole
 from .verdict import verdict_of
-from .warned import warnings_of
 from .words import count, duration
 
 
@@ -39,7 +38,7 @@ def write_report(run: Path, out: Path | None = None) -> Path:
         baseline=baseline,
         summary=_summary(folder, facts),
         notes=_notes(folder),
-        warnings=warnings_of(folder.about),
+        warnings=_warnings(folder),
         verdict=verdict_of(folder),
         tiles=tiles(facts, baseline, labelled, held),
         errors=error_rows(facts, baseline),
@@ -91,6 +90,17 @@ def _seen(folder: RunFiles, facts: Facts) -> str:
     return (
         f", {count(seen)} of which are also labelled training images, so the figures look too good"
     )
+
+
+def _warnings(folder: RunFiles) -> list[dict[str, str]]:
+    """What was seen, the likely cause and the cure: the warnings that the run wrote down."""
+    listed = folder.about.get("warnings")
+    found = []
+    for entry in listed if isinstance(listed, list) else []:
+        parts = {name: text(table(entry).get(name)) for name in ("what", "cause", "cure")}
+        if what := parts["what"]:
+            found.append({**parts, "what": what[0].upper() + what[1:]})
+    return found
 
 
 def _notes(folder: RunFiles) -> list[str]:

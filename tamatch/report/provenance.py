@@ -34,7 +34,7 @@ def data_facts(run: RunFiles) -> Pairs:
 
 
 def configuration(run: RunFiles) -> Pairs:
-    """The resolved configuration but for the method's own options."""
+    """The resolved configuration without the method's own options."""
     return [(k, text(v, "none")) for k, v in run.config.items() if k != "options"]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from .tiles import COLUMNS, MOST, TILE
+from .album import COLUMNS, MOST, TILE
 
 
 def sheet(images: npt.NDArray[np.uint8]) -> bytes:

@@ -36,7 +36,7 @@ class Reliability:
 
 
 @dataclass(frozen=True)
-class Tile:
+class Picture:
     """A small picture and what is said of it."""
 
     image: str
@@ -59,8 +59,8 @@ class Held:
     temperature: float | None
     fitted_on: int
     reason: str  # why no temperature was fitted, or how it was measured
-    doubtful: list[Tile] = field(default_factory=list)
-    confident_wrong: list[Tile] = field(default_factory=list)
+    doubtful: list[Picture] = field(default_factory=list)
+    confident_wrong: list[Picture] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -120,8 +120,8 @@ def _held(content: Mapping[str, object]) -> Held | None:
         temperature=number(calibration.get("temperature")),
         fitted_on=whole(calibration.get("fitted_on")) or 0,
         reason=text(calibration.get("reason")),
-        doubtful=tiles(content.get("doubtful")),
-        confident_wrong=tiles(content.get("confident_wrong")),
+        doubtful=_pictures(content.get("doubtful")),
+        confident_wrong=_pictures(content.get("confident_wrong")),
     )  # fmt: skip
 
 
@@ -155,10 +155,10 @@ def _reliability(value: object) -> Reliability | None:
     return Reliability(100 * confidence, 100 * error, curve)
 
 
-def tiles(value: object) -> list[Tile]:
+def _pictures(value: object) -> list[Picture]:
     """Entries with an image, the true and the predicted class, and the confidence."""
     return [
-        Tile(
+        Picture(
             text(entry.get("image")), text(entry.get("label")), text(entry.get("predicted")),
             number(entry.get("confidence")) or 0.0,
         )

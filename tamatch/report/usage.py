@@ -9,13 +9,13 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from .album import Album, album, first_rows
 from .bars import bar
 from .classtables import ClassRow
 from .curve import Line
 from .metrics import Log, Points
 from .ranking import Ranking, rank
 from .svg import Across, line_chart, small_chart
-from .tiles import Album, album, first_rows
 from .trust import Pool
 from .words import count, percent
 
@@ -37,7 +37,7 @@ class Usage:
 def usage_of(log: Log, names: Sequence[str], pool: Pool | None, run: Path) -> Usage:
     """Rank the classes by the share of their images that was accepted last."""
     never = pool.never_accepted if pool else None
-    tiles = first_rows(run / "never_accepted.csv") if never else []
+    pictures = first_rows(run / "never_accepted.csv") if never else []
     curves = [(name, utilization_curve(log, index)) for index, name in enumerate(names)]
     ranking = rank([one for one in curves if one[1]], key=lambda one: _newest(one[1]))
     return Usage(
@@ -56,7 +56,7 @@ def usage_of(log: Log, names: Sequence[str], pool: Pool | None, run: Path) -> Us
         sweep_chart=_sweep_chart(pool) if pool else Markup(""),
         sweep=_sweep(pool) if pool and pool.sweep else [],
         never="" if pool is None or never is None else _never(pool, never),
-        album=album("Never accepted, least confident first", "never_accepted", tiles, run),
+        album=album("Never accepted, least confident first", "never_accepted", pictures, run),
     )
 
 

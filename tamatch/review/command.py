@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..apply.use import load, own_data, own_split
+from ..apply.load import load, own_data, own_split
 from ..data import DATASETS
 from ..data.checktext import counted
 from ..errors import DataError, UsageError

@@ -42,7 +42,7 @@ def size(pixels: int, side: float | None) -> Chosen:
 
 
 def patch_for(pixels: int, most: int, row: int) -> int:
-    """The patch, up to `most` pixels, that cuts images into about so many patches a row."""
+    """The patch, up to `most` pixels, that cuts images into about `row` patches per row."""
     fitting = [p for p in divisors(pixels) if p <= most]
     return min(fitting, key=lambda p: abs(math.log(pixels / p / row)))
 

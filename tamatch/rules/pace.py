@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from ..errors import UsageError
 from .choose import Chosen, choice
 
-CPU_STEPS, GPU_STEPS = 10_000, 10_000  # for a small folder
+USUAL_STEPS = 10_000  # for a small folder
 ENOUGH_STEPS = 10_000  # from about here on, pseudo-labels of a net that began at random were of use
 POOL_PASSES = 20  # a large pool is seen this often
-LONGEST_FACTOR = 4  # but no run is longer than this many times the short one
+LONGEST_FACTOR = 4  # but no run is longer than this many times the usual one
 CPU_SECONDS = 12 * 60  # without a GPU, a run that was given no time ends after this
 LEAST_STEPS = 50
 
@@ -40,10 +40,10 @@ class Speed:
     test: float
 
 
-def steps(pool: int, unlabelled: int, *, gpu: bool) -> Chosen:
+def steps(pool: int, unlabelled: int) -> Chosen:
     """From the size of the pool and of the unlabelled batch."""
-    least = GPU_STEPS if gpu else CPU_STEPS
-    count = min(max(least, rounded(POOL_PASSES * pool / unlabelled)), LONGEST_FACTOR * least)
+    passes = rounded(POOL_PASSES * pool / unlabelled)
+    count = min(max(USUAL_STEPS, passes), LONGEST_FACTOR * USUAL_STEPS)
     return choice("steps", count, f"{count:,}", f"usual for {pool:,} training images")
 
 

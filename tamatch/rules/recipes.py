@@ -34,10 +34,10 @@ DIGITS: Settings = {
 
 FOLDER: Settings = {  # until `choose` has looked at the images and the machine
     "net": choose.CPU_NET, "labelled_in_pool": "yes", "flips": choose.FLIPS,
-    "steps": pace.CPU_STEPS, "warmup": 0,
+    "steps": pace.USUAL_STEPS, "warmup": 0,
     "batch": choose.LEAST_BATCH, "unlabelled": choose.CPU_RATIO * choose.LEAST_BATCH,
     "optimizer": "sgd", "lr": 0.03, "weight_decay": 5e-4, "layer_decay": 1.0,
-    **pace.averages(pace.CPU_STEPS), **pace.intervals(pace.CPU_STEPS),
+    **pace.averages(pace.USUAL_STEPS), **pace.intervals(pace.USUAL_STEPS),
     "threads": 1,  # unless more are measured to be faster
 }  # fmt: skip
 

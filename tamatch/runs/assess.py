@@ -19,8 +19,8 @@ from ..judge.calibration import (
     uncalibrated,
 )
 from ..judge.trust import LEVEL, Trust, measure
+from ..report.album import MOST
 from ..report.sheet import sheet
-from ..report.tiles import MOST
 from ..step.engine import Engine
 from ..step.subset import PREDICTION_COLUMNS, Pool, Subset
 from ..storage.files import write_bytes, write_json
@@ -90,14 +90,14 @@ def write(found: Assessment, folder: Path) -> None:
         write_table(folder / "predictions" / f"{kind}.csv", PREDICTION_COLUMNS, lines)
         if kind == found.measured_on:
             for name, places in notable(p, part.labels.numpy()).items():
-                content[name] = [tile(lines[i], p[i]) for i in places]
+                content[name] = [described(lines[i], p[i]) for i in places]
                 picture(folder, name, part, places)
     if found.pool is not None and found.pool_predictions is not None:
         write_pool(found.pool, found.pool_predictions, folder)
     write_json(folder / "trust.json", content)
 
 
-def tile(line: tuple[str, ...], p: Floats) -> dict[str, Any]:
+def described(line: tuple[str, ...], p: Floats) -> dict[str, Any]:
     """What trust.json says of one image; its confidence is not rounded there."""
     return {**dict(zip(PREDICTION_COLUMNS, line, strict=True)), "confidence": float(p.max())}
 

@@ -20,13 +20,13 @@ from ..rules.choose import NOTHING, Chosen
 from ..settings.config import Run
 from ..settings.configure import TARGET, configure, user_settings, with_inherited
 from ..settings.hardware import native_bf16, pick_device, pick_precision
-from ..settings.start import fine_tunes, side_of, start_of
 from ..settings.target import target_follows
 from ..storage.folder import RunFolder
 from . import speed
 from .inputs import data_of
 from .lineage import split_of
 from .progress import Progress, counting
+from .start import fine_tunes, side_of, start_of
 
 OVERHEAD = 10.0  # seconds for what comes before and after the training: imports, the report
 PACE_SETTINGS = (  # what follows from the number of steps
@@ -187,11 +187,10 @@ def pool_batch(run: Run, *, gpu: bool) -> Chosen:
     return found if methods.get(run.method).views.u else Chosen(found.settings, {})
 
 
-def steps_of(run: Run, data: DataSet, split: Split, device: torch.device, runs: int = 1) -> Chosen:
+def steps_of(run: Run, data: DataSet, split: Split, device: torch.device, runs: int) -> Chosen:
     """By the data; without a GPU, no more than end in a quarter of an hour."""
-    gpu = device.type == "cuda"
-    wanted = pace.steps(len(split.unlabelled), run.unlabelled, gpu=gpu)
-    if gpu:
+    wanted = pace.steps(len(split.unlabelled), run.unlabelled)
+    if device.type == "cuda":
         return wanted
     speeds = speed.speeds_of(run, data, split, runs)
     return pace.steps_at_most(pace.CPU_SECONDS - OVERHEAD, wanted, speeds)

@@ -14,13 +14,12 @@ from .. import methods, nets
 from ..augment import Augment, Policy
 from ..data import DataSet, Split, shares
 from ..errors import DataError, UsageError
-from ..machine.state import make_buffers_contiguous
 from ..methods.base import Method
+from ..modules.state import make_buffers_contiguous
 from ..nets.base import Net
 from ..nets.norm import set_momentum, share_norms
 from ..nets.user_net import dry_run_net
 from ..nets.weights import load_weights, zero_head
-from ..settings.compiler import accelerate
 from ..settings.config import Run
 from ..settings.hardware import pick_device, pick_images, pick_precision, set_up_torch
 from ..settings.target import in_order
@@ -30,6 +29,7 @@ from ..step.sampler import stream_key
 from ..step.source import Draw, Resident, Source, Streamed
 from ..types import Task
 from ..usercode import blaming
+from .compiler import accelerate
 from .dry_run import check_built, check_constructor, dry_run_method
 from .model import Model
 
@@ -130,9 +130,8 @@ def assemble(
     """The engine that trains a method on what the source and the views make of its images."""
     net, cuda = cast(Net, method.net), source.device.type == "cuda"
     groups = optim.parameter_groups(
-        method, lr=run.lr, weight_decay=run.weight_decay, layer_decay=run.layer_decay,
-        depth_of=net.depth_of,
-    )  # fmt: skip
+        method, lr=run.lr, weight_decay=run.weight_decay, layer_decay=run.layer_decay
+    )
     if run.graph and cuda and net.sync_point is not None:
         say(f"The net waits for the GPU ({net.sync_point}), so its steps run without a CUDA graph.")
     return Engine(

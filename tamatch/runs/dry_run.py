@@ -15,10 +15,10 @@ from .. import dist
 from ..augment.views import VIEWS
 from ..errors import UsageError
 from ..machine.out_of_memory import OutOfMemory, detecting_out_of_memory
-from ..machine.state import in_place
-from ..machine.tracking import restoring
-from ..machine.unsaved import all_saved, draws_from_torch, refuse_loose_weights
 from ..methods.base import Method
+from ..modules.state import in_place
+from ..modules.tracking import restoring
+from ..modules.unsaved import all_saved, draws_from_torch, refuse_loose_weights
 from ..step.engine import Engine
 from ..types import Batch, Loss, Views
 from ..usercode import blaming

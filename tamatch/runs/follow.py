@@ -17,8 +17,8 @@ from ..settings.config import Run
 from ..step.engine import Engine
 from ..storage.folder import RunFolder
 from .build import engine_of
-from .finished import Finished
 from .inputs import data_of
+from .result import Finished
 from .variants import without_start
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from statistics import mean, stdev
 from typing import Any
 
 from ..errors import NumericError
-from .finished import Finished
 from .jobs import Job
+from .result import Finished
 
 FIGURES = {"error": "test error", "baseline_error": "supervised", "utilization": "unlabelled used"}
 

@@ -17,7 +17,6 @@ from ..storage import checkpoint
 from ..storage.files import read_json, write_bytes
 from ..storage.folder import RunFolder
 from .build import engine_of
-from .finished import Finished
 from .follow import send_end, send_run
 from .lineage import learnt_by, lineage, split_of
 from .loop import Outcome, train_to_end
@@ -26,6 +25,7 @@ from .picture import save_views
 from .progress import Progress
 from .record import begin, record_facts, record_skipped
 from .remarks import remark_on_data, remark_on_skipped, seen_of
+from .result import Finished
 from .shared_data import SharedData
 from .training import Training
 from .variants import baseline_config, without_start

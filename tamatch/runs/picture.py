@@ -18,7 +18,7 @@ TILE = 64  # pixels of an image in the picture, at least
 
 
 def save_views(engine: Engine, path: Path) -> None:
-    """The first batch of the run: one row a view, one column an image."""
+    """The first batch of the run: one row per view, one column per image."""
     engine.source.prepare(0)
     start = torch.zeros_like(engine.device_step)
     batch = engine.batch(start)

@@ -27,7 +27,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class PoolPredictions:
-    """One entry an image of the pool.
+    """One entry per image of the pool.
 
     What the model predicts is its own answer. A pseudo-label is what the method makes of the answer
     of the net in training, for example by rescaling, before it compares the confidence with τ.

@@ -36,7 +36,7 @@ class Screen:
 
     @contextmanager
     def shown(self) -> Iterator[Bar | None]:
-        """The display, to which others may have added their line before; None without a person."""
+        """The display, which others may have opened before; None where nobody watches."""
         if not self.live or self.bar is not None:
             yield self.bar
             return

@@ -1,8 +1,10 @@
-"""result.json: the figures of a finished run."""
+"""What comes of a run: the figures of result.json, and what training returns."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -38,3 +40,37 @@ def errors(tests: Rows) -> dict[str, Any]:
         "error_best": best["error"],
         "best_step": best["step"],
     }
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A finished run: its folder and its result."""
+
+    path: Path
+    result: dict[str, Any]
+    baseline: dict[str, Any] | None = None  # the result of its supervised baseline
+
+    @property
+    def accuracy(self) -> float | None:
+        """Test accuracy of the last step in percent; None without a test part."""
+        return accuracy_of(self.result)
+
+    @property
+    def baseline_accuracy(self) -> float | None:
+        """The same of the supervised baseline; None also where none was trained."""
+        return None if self.baseline is None else accuracy_of(self.baseline)
+
+    @property
+    def per_class(self) -> list[float] | None:
+        """The same for each class, in the order of the model's classes."""
+        return self.result["per_class_accuracy"]  # type: ignore[no-any-return]
+
+    @property
+    def report_path(self) -> Path:
+        """The page that explains the run."""
+        return self.path / "report.html"
+
+
+def accuracy_of(result: dict[str, Any]) -> float | None:
+    error = result["error_last"]
+    return None if error is None else round(100 - error, 6)

@@ -15,7 +15,6 @@ from ..storage import checkpoint
 from ..storage.folder import RunFolder
 from ..storage.paths import config_path, path_of
 from .automatic import decide
-from .finished import Finished
 from .follow import follow
 from .jobs import complete
 from .place import (
@@ -26,6 +25,7 @@ from .place import (
     resume_command,
 )
 from .record import began_here, begin, stored_config
+from .result import Finished
 
 if TYPE_CHECKING:
     from ..methods import AnyMethod

@@ -13,12 +13,11 @@ from ..errors import Stopped, StorageError, UsageError
 from ..machine import launch
 from ..settings.config import Run
 from ..settings.configure import configure, user_settings
-from ..settings.seeds import read_seeds
+from ..settings.options import read_seeds
 from ..storage.folder import RunFolder
 from ..storage.paths import config_path, path_of
 from ..storage.seedfolder import SeedFolder, runs_in
 from .automatic import decide
-from .finished import Finished
 from .group import Group
 from .jobs import Job, complete_all
 from .place import (
@@ -30,6 +29,7 @@ from .place import (
 )
 from .progress import Progress, Screen
 from .record import begin, stored_config
+from .result import Finished
 
 if TYPE_CHECKING:
     from ..methods import AnyMethod

@@ -23,8 +23,8 @@ from ..storage.folder import RunFolder
 from .pool_predictions import Floats, PoolPredictions, pseudo_label_probabilities
 from .progress import Progress
 
-WINDOW = 1000  # a rule looks at so many images at least
-PER_CLASS = 30  # and at so many a class
+WINDOW = 1000  # images that a rule looks at, at least
+PER_CLASS = 30  # and at least this many per class
 SAMPLE = 512  # images of the pool that are asked why nothing is accepted
 ENOUGH = 0.1  # share of them that a lower threshold should accept
 

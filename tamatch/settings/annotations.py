@@ -47,7 +47,7 @@ def from_hint(name: str, hint: Any, default: Any, owner: str) -> Option | None:
 
 
 def union_members(hint: Any) -> list[Any]:
-    """The types of a union, None after the others; one that is none by itself."""
+    """The types of a union, None after the others; a list of one for any other type."""
     union = typing.get_origin(hint) in (typing.Union, types.UnionType)
     return sorted(typing.get_args(hint) if union else [hint], key=lambda h: h is type(None))
 

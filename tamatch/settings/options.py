@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,6 +99,24 @@ def parse_numbers(value: Any, *, named: bool) -> tuple[float, ...] | dict[str, f
     if isinstance(value, Mapping):
         raise TypeError
     return tuple(float(item) for item in (value.split(",") if isinstance(value, str) else value))
+
+
+def read_seeds(given: Sequence[int] | str) -> list[int]:
+    """`--seeds 0,1,2`, or the numbers themselves."""
+    if not isinstance(given, Iterable):
+        raise UsageError(
+            f"seeds takes a list of whole numbers, such as [0, 1, 2]; got {given!r}. For one seed, "
+            "use train(seed=0)."
+        )
+    words = given.split(",") if isinstance(given, str) else [*map(str, given)]
+    if not words or not all(word.strip().isdecimal() for word in words):
+        raise UsageError(
+            f"--seeds takes comma-separated whole numbers, such as 0,1,2; got {given!r}."
+        )
+    seeds = [*map(int, words)]
+    if twice := [seed for seed in seeds if seeds.count(seed) > 1]:
+        raise UsageError(f"--seeds lists {twice[0]} twice.")
+    return seeds
 
 
 def as_text(value: Any) -> str:

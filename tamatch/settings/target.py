@@ -55,7 +55,7 @@ def normalised_shares(given: Shares, option: str) -> Shares:
 def in_order(
     given: Mapping[str, float] | Sequence[float], classes: Sequence[str], data: str
 ) -> tuple[float, ...]:
-    """The shares in the order of the classes; names that are none are told."""
+    """The shares in the order of the classes; an error for a name that is no class."""
     if len(given) != len(classes):
         raise UsageError(
             f"--prior or --target gives {len(given)} class shares, but {data} has {len(classes)} "

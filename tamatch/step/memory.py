@@ -15,14 +15,14 @@ from torch.utils._pytree import tree_leaves
 
 from .. import dist
 from ..machine.out_of_memory import OutOfMemory, without_autotuning
-from ..machine.tracking import restoring
+from ..modules.tracking import restoring
 from ..settings.hardware import available_memory
 from .engine import Engine
 from .source import Resident
 from .subset import Subset
 
 PROBES = (2, 4)  # images that are sent through the net to see what each one more needs
-VIEW_BYTES = 2 * 3 * 4  # bytes a pixel of a view: three floats, there once more in the joint batch
+VIEW_BYTES = 2 * 3 * 4  # bytes per pixel of a view: three floats, and again in the joint batch
 
 
 @dataclass(frozen=True)

@@ -3,51 +3,38 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from itertools import cycle
-from typing import Any
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
 from torch.optim import SGD, AdamW, Optimizer
 
-from ..errors import UsageError
+from ..nets.base import Net
 
 __all__ = ["Optimizer", "build_optimizer", "parameter_groups", "schedule", "set_lr_"]
 
 Group = dict[str, Any]
-DepthOf = Callable[[str], tuple[int, int]]
 
 NEVER_DECAYED = {"pos_embed", "cls_token"}
 
 
 def parameter_groups(
-    module: nn.Module,
-    *,
-    lr: float,
-    weight_decay: float,
-    layer_decay: float = 1.0,
-    depth_of: DepthOf | None = None,
+    method: nn.Module, *, lr: float, weight_decay: float, layer_decay: float = 1.0
 ) -> list[Group]:
     """Sort the trainable parameters by learning rate and weight decay.
 
-    `depth_of(name)` gives a parameter's layer and the head's layer; its rate is lr · d^(head −
-    layer) with d = `layer_decay`. It is asked about the names below `module.net` if the module has
-    a `net`, and the parameters beside the net (extra heads) keep the full rate.
+    The rate of a parameter of the net is lr · d^(head − layer) with d = `layer_decay` and the
+    layers that `Net.depth_of` gives; parameters beside the net (extra heads) have the full rate.
     """
-    if layer_decay != 1.0 and depth_of is None:
-        raise UsageError(
-            f"layer decay {layer_decay} needs the depth of each layer, which this net does not "
-            "provide: give it a method depth_of(name), or set the layer decay to 1"
-        )
-    prefix = "net." if isinstance(getattr(module, "net", None), nn.Module) else ""
+    net = cast(Net, method.net)
     groups: dict[tuple[int, bool], Group] = {}
-    for name, parameter in module.named_parameters():
+    for name, parameter in method.named_parameters():
         if not parameter.requires_grad:
             continue
         above = 0  # layers between this one and the head
-        if layer_decay != 1.0 and depth_of is not None and name.startswith(prefix):
-            layer, head = depth_of(name.removeprefix(prefix))
+        if layer_decay != 1.0 and name.startswith("net."):
+            layer, head = net.depth_of(name.removeprefix("net."))
             above = head - layer
         decayed = parameter.ndim > 1 and name.rpartition(".")[2] not in NEVER_DECAYED
         group = {
@@ -67,7 +54,7 @@ def schedule(progress_step: Tensor, steps: int, warmup: int = 0) -> Tensor:
     return torch.where(t < warmup, t / max(warmup, 1), cosine)
 
 
-def build_optimizer(name: str, groups: list[Group]) -> Optimizer:
+def build_optimizer(name: Literal["sgd", "adamw"], groups: list[Group]) -> Optimizer:
     """SGD with Nesterov momentum, or AdamW; fused, each group's `lr` a tensor on the device."""
     base = torch.tensor([group["base_lr"] for group in groups], dtype=torch.float64)
     base = base.to(groups[0]["params"][0].device)
@@ -79,13 +66,11 @@ def build_optimizer(name: str, groups: list[Group]) -> Optimizer:
         # Torch would leave them uninitialised if the first step of all is one to be skipped.
         for parameter in (p for group in groups for p in group["params"]):
             optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
-    elif name == "adamw":
+    else:
         cuda = all(group["lr"].is_cuda for group in groups)
         optimizer = ParallelAdamW(groups, betas=(0.9, 0.999), eps=1e-8, fused=True, capturable=cuda)
         # The steps before the capture are meant; torch would warn about them.
         optimizer._warned_capturable_if_run_uncaptured = True
-    else:
-        raise UsageError(f"unknown optimizer {name!r}; expected 'sgd' or 'adamw'")
     vars(optimizer).update(rates=rates, base_rates=base)
     _keep_settings_on_load(optimizer)
     return optimizer

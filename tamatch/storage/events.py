@@ -29,7 +29,7 @@ class Events:
         self.writer = SummaryWriter(str(folder), purge_step=purge)
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """One curve a number; a list by class is one curve a class, if there are not too many."""
+        """One curve per number, and one per class of a list, if there are not too many classes."""
         kind, step = row["kind"], row["step"]
         for name, value in row.items():
             if name in ("kind", "step"):

@@ -12,9 +12,8 @@ import pytest
 from tamatch.bench.cells import SEEDS, Cell
 from tamatch.bench.claims import CLAIMS
 from tamatch.bench.curves import Curve
-from tamatch.bench.evidence import (
-    Evidence,
-    best_of_table_1,
+from tamatch.bench.evidence import Evidence
+from tamatch.bench.judges import (
     better_worst_class,
     costs_more,
     larger_swings,
@@ -22,13 +21,13 @@ from tamatch.bench.evidence import (
     ratio_near_one,
     same_utilization,
     smaller_deviation,
-    smaller_deviations_of_table_1,
     throughout,
 )
 from tamatch.bench.plans import PLANS
 from tamatch.bench.reproduction import draw, page
 from tamatch.bench.settings import LONG_TAIL, Setting
 from tamatch.bench.store import Store
+from tamatch.bench.table_1_judges import best_of_table_1, smaller_deviations_of_table_1
 from tamatch.cli import main
 from tests.bench.made import result
 

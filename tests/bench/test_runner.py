@@ -23,8 +23,8 @@ from tamatch.bench.runner import Runner
 from tamatch.bench.settings import DIGITS
 from tamatch.bench.store import Store
 from tamatch.errors import NumericError, Stopped, UsageError
-from tamatch.runs.finished import Finished
 from tamatch.runs.jobs import Job
+from tamatch.runs.result import Finished
 from tamatch.runs.training import Training
 from tamatch.settings.configure import configure
 from tamatch.storage.folder import RunFolder

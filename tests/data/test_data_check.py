@@ -17,10 +17,9 @@ from rich.cells import cell_len
 from tamatch.cli import main
 from tamatch.cli.check import plan_of
 from tamatch.data import DATASETS, SplitPlan
-from tamatch.data.check import check
+from tamatch.data.check import check, equal_images
 from tamatch.data.checktext import table
 from tamatch.data.dataset import digests_of
-from tamatch.data.duplicates import equal_images
 from tamatch.runs.inputs import split_plan
 from tamatch.settings.configure import configure
 from tests.data.pictures import put

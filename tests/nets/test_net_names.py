@@ -29,7 +29,7 @@ def test_every_entry_builds_and_tells_its_size(name: str) -> None:
 def test_families_point_to_code() -> None:
     for _, entry in nets.FAMILIES.values():
         module, function = entry.build.split(":")
-        assert callable(getattr(importlib.import_module(module), function))
+        assert callable(getattr(importlib.import_module(f"tamatch.nets.{module}"), function))
 
 
 def test_wrong_names_get_near_misses() -> None:

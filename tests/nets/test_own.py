@@ -395,12 +395,13 @@ def test_a_method_may_come_from_a_file_that_fails(
 
 
 def test_the_layers_are_as_deep_as_it_says() -> None:
-    net = own("ResNet")
+    method = nn.Module()
+    method.net = own("ResNet")
     groups = {"lr": 1.0, "weight_decay": 0.0, "layer_decay": 0.5}
     with pytest.raises(UsageError, match=r"depth_of\(name\).*or use --layer-decay 1"):
-        parameter_groups(net, **groups, depth_of=net.depth_of)
-    net.model.depth_of = lambda name: (0 if name.startswith("conv1.") else 1, 1)
-    rates = {g["base_lr"] for g in parameter_groups(net, **groups, depth_of=net.depth_of)}
+        parameter_groups(method, **groups)
+    method.net.model.depth_of = lambda name: (0 if name.startswith("conv1.") else 1, 1)
+    rates = {g["base_lr"] for g in parameter_groups(method, **groups)}
     assert rates == {0.5, 1.0}
 
 

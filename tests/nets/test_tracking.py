@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from tamatch import dist, nets
-from tamatch.machine.tracking import norms_of, restoring, tracking
 from tamatch.methods.base import constant_branch, frozen_norm
+from tamatch.modules.tracking import norms_of, restoring, tracking
 from tamatch.nets.recompute import recompute
 
 

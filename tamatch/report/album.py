@@ -12,7 +12,7 @@ from markupsafe import Markup
 from ..errors import DataError
 from ..storage.spreadsheet import read_rows
 from .picture import data_url
-from .trust import Tile
+from .trust import Picture
 from .words import percent, shortened
 
 TILE = 64  # pixels
@@ -28,10 +28,10 @@ class Album:
     figure: Markup
 
 
-def album(title: str, name: str, tiles: Sequence[Tile], run: Path) -> Album:
-    """The pictures of RUN/pictures/NAME.jpg, in the order of the tiles."""
+def album(title: str, name: str, pictures: Sequence[Picture], run: Path) -> Album:
+    """The sheet RUN/pictures/NAME.jpg, cut into these pictures."""
     address = data_url(run / "pictures" / f"{name}.jpg")
-    shown = tiles[:MOST]
+    shown = pictures[:MOST]
     if address is None or not shown:
         return Album(title, Markup(""))
     rows = -(-len(shown) // COLUMNS)
@@ -39,13 +39,17 @@ def album(title: str, name: str, tiles: Sequence[Tile], run: Path) -> Album:
         '<svg class="sheet" width="0" height="0" aria-hidden="true"><defs><image id="sheet-{}" '
         'width="{}" height="{}" href="{}"/></defs></svg>'
     ).format(name, COLUMNS * TILE, rows * TILE, address)
-    pictures = Markup("").join(_picture(name, place, tile) for place, tile in enumerate(shown))
-    return Album(title, Markup('{}<ul class="album">{}</ul>').format(sheet, pictures))
+    items = Markup("").join(_item(name, place, one) for place, one in enumerate(shown))
+    return Album(title, Markup('{}<ul class="album">{}</ul>').format(sheet, items))
 
 
-def _picture(name: str, place: int, tile: Tile) -> Markup:
-    wrong = bool(tile.label) and tile.label != tile.predicted
-    said = [shortened(tile.label), f"→ {shortened(tile.predicted)}"] if wrong else [tile.predicted]
+def _item(name: str, place: int, picture: Picture) -> Markup:
+    wrong = bool(picture.label) and picture.label != picture.predicted
+    said = (
+        [shortened(picture.label), f"→ {shortened(picture.predicted)}"]
+        if wrong
+        else [picture.predicted]
+    )
     lines = Markup("").join(Markup('<span class="name">{}</span>').format(line) for line in said)
     return Markup(
         '<li><svg viewBox="{} {} {size} {size}" role="img" aria-label="{}"><title>{}</title>'
@@ -53,21 +57,21 @@ def _picture(name: str, place: int, tile: Tile) -> Markup:
     ).format(
         place % COLUMNS * TILE,
         place // COLUMNS * TILE,
-        f"{tile.image}: {' '.join(said)}",
-        tile.image,
+        f"{picture.image}: {' '.join(said)}",
+        picture.image,
         name,
         lines,
-        percent(100 * tile.confidence, 0),
+        percent(100 * picture.confidence, 0),
         size=TILE,
     )
 
 
-def first_rows(path: Path) -> list[Tile]:
+def first_rows(path: Path) -> list[Picture]:
     """The first images of a table of predictions; empty if it is missing or broken."""
     rows = read_rows(path, "image", "label", "predicted", "confidence")
     try:
         return [
-            Tile(row["image"], row["label"], row["predicted"], _share(row["confidence"]))
+            Picture(row["image"], row["label"], row["predicted"], _share(row["confidence"]))
             for row in islice(rows, MOST)
         ]
     except DataError:

@@ -10,7 +10,7 @@ from ..data import load
 from ..data.folder import typical_side
 from ..rules import choose, finetune
 from ..rules.choose import NOTHING, Chosen, choice
-from .config import Run
+from ..settings.config import Run
 
 
 def start_of(

@@ -1,0 +1,96 @@
+"""A finished run again: its model, and its data where they lie now."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..data import DATASETS, DataSet, OnProgress
+from ..data.today import Today, split_today
+from ..errors import DataError, UsageError
+from ..runs.inputs import data_of, split_plan
+from ..runs.model import Model
+from ..runs.record import stored_config
+from ..settings.config import Run
+from ..storage.folder import RunFolder, folder_advice
+from ..storage.paths import path_of
+
+if TYPE_CHECKING:
+    from ..nets import AnyNet
+
+
+def load(path: str | Path, net: AnyNet | None = None) -> Model:
+    """The model of a finished run, or of a model folder by itself.
+
+    Where its net is code of your own, `net` is that: FILE.py:NAME, a module, or what makes one.
+    """
+    folder = path_of(path, "load takes a run or model folder")
+    RunFolder(folder).check_one_run()
+    if (folder / "run.json").exists():
+        return Model.load(folder / "model", net)
+    if not (folder / "model.json").exists():
+        raise UsageError(
+            f"{folder} is neither a run folder nor a model folder. {folder_advice(folder)}"
+        )
+    return Model.load(folder, net)
+
+
+def own_data(
+    folder: RunFolder,
+    model: Model,
+    *,
+    data: str | None = None,
+    root: str | None = None,
+    progress: OnProgress | None = None,
+) -> tuple[Run, DataSet]:
+    """What a run was trained on, and its settings with the paths by which that is found now.
+
+    `data` and `root` say where, if it is neither where it was nor below where the run was started.
+    """
+    run = stored_config(folder)
+    began = str(folder.read().get("started_in", ""))
+    run = dataclasses.replace(
+        run,
+        data=data or (run.data if run.data in DATASETS else images_again(run.data, began, folder)),
+        root=root or run.root,
+        labels=run.labels and labels_again(run.labels, began, folder),
+    )
+    found = data_of(run, model.facts.size, progress)
+    if found.classes != model.facts.classes:
+        raise DataError(
+            f"{found.name} no longer has the classes that the model was trained on. Restore them, "
+            "or train again."
+        )
+    return run, found
+
+
+def own_split(folder: RunFolder, run: Run, data: DataSet) -> Today:
+    """The roles of a run's images, as these lie today."""
+    plan = split_plan(run)
+    drawn = plan.labels_per_class is not None or plan.head_labelled is not None
+    return split_today(folder.split, data, whole=data.given_labels and not drawn)
+
+
+def found_again(path: str, began: str) -> str | None:
+    """A path as a run was given it, seen from here; None if it leads nowhere."""
+    return next((p for p in (path, os.path.join(began, path)) if os.path.exists(p)), None)
+
+
+def images_again(path: str, began: str, folder: RunFolder) -> str:
+    if found := found_again(path, began):
+        return found
+    raise UsageError(
+        f"{folder.path} was trained on {os.path.join(began, path)}, which no longer exists. "
+        "Restore it; if the images have moved, give their new folder as --data."
+    )
+
+
+def labels_again(path: str, began: str, folder: RunFolder) -> str:
+    if found := found_again(path, began):
+        return found
+    raise UsageError(
+        f"{folder.path} was trained with the labels in {os.path.join(began, path)}, which no "
+        f"longer exists. Restore it; {folder.split} lists these labels."
+    )
