@@ -69,3 +69,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'tamatch' has no attribute {name!r}")
     return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    """For completion: also what has not been imported yet."""
+    return sorted({*globals(), *__all__})

@@ -40,3 +40,9 @@ def test_windows_is_told_what_to_do() -> None:
     code = "import sys; sys.platform = 'win32'; import tamatch"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "ImportError: tamatch runs on Linux and macOS. On Windows, install it in" in done.stderr
+
+
+def test_names_are_offered_before_they_are_imported() -> None:
+    code = "import tamatch; print(*{*dir(tamatch)} - {*vars(tamatch)})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert {"train", "load", "TaMatchClassifier"} <= {*done.stdout.split()}, done.stderr
