@@ -41,7 +41,9 @@ def test_equals_pillow(name: str, size: tuple[int, int]) -> None:
 def test_equals_pillow_at_the_ends_and_the_middle(name: str) -> None:
     low, high = RANGES[name]
     steps = torch.linspace(low, high, 33, dtype=torch.float64)
-    assert apart(name, pictures(33, 20, 24), steps) <= allowed(name)
+    # Sides of which no step moves by nearly half a pixel: there the last bit decides, which CPUs
+    # round differently, and of which Pillow loses some from row to row.
+    assert apart(name, pictures(33, 19, 23), steps) <= allowed(name)
 
 
 @pytest.mark.parametrize("name", ["TranslateX", "TranslateY"])
