@@ -42,6 +42,7 @@ def what_is_told(method: str) -> str:
     return "nothing"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gathered", ["dist.gather", "dist.gahter"])
 def test_each_process_tries_it(gathered: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(METHOD.replace("dist.gather", gathered))

@@ -9,6 +9,7 @@ import pytest
 from tests.dist.torchrun import torchrun
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the names of threads from /proc")
 def test_no_thread_of_the_group_outlives_it() -> None:
     """One that does may free a tensor while the interpreter ends, and abort a run that is done."""

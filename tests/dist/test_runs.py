@@ -65,6 +65,7 @@ def test_two_processes_make_the_run_of_one(one: Path, two: Path) -> None:
     assert checkpoint.load(two / "checkpoints/step_00000012")["engine"]["step"] == 12
 
 
+@pytest.mark.slow
 def test_what_two_began_one_can_finish(one: Path, two: Path, tmp_path: Path) -> None:
     run = half(two, tmp_path / "run")
     done = tamatch("resume", str(run))
