@@ -18,11 +18,12 @@ settings.register_profile(
 settings.load_profile("tests")
 
 
-# Said by torch itself on a GPU; any other warning fails a test there as elsewhere.
+# Of torch itself on a GPU; any other warning fails a test there as elsewhere.
 SAID_ON_A_GPU = (
     "Synchronization debug mode is a prototype",
     "`torch.jit.script_method` is deprecated",  # when its compiler is imported
     "TensorFloat32 tensor cores for float32 matrix multiplication available",
+    "The .grad attribute of a Tensor that is not a leaf",  # its compiler hides it from users
 )
 
 
@@ -42,3 +43,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
     if not torch.cuda.is_available():
         pytest.skip("needs a CUDA device")
+    from tamatch.settings.hardware import set_up_torch
+
+    set_up_torch("fp32")  # whatever the test before has left

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -47,7 +46,6 @@ class Method(nn.Module):
         author = next(c for c in type(self).__mro__ if "forward" in vars(c))
         if vars(author).get("compiles", False) and dist.alone():
             # The net is fast in a way of its own; what follows are a hundred tiny kernels.
-            warnings.filterwarnings("ignore", "The .grad attribute")  # torch's compiler reads it
             self.predict = torch.compiler.disable(self.predict)  # type: ignore
             self.forward = torch.compile(self.forward, dynamic=False)  # type: ignore[method-assign]
 

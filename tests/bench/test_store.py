@@ -158,7 +158,9 @@ def test_the_results_of_the_repository_can_be_read() -> None:
     folder = Path(__file__).parents[2] / "results"
     for path in folder.glob("*/*.json"):
         found: Result = parsed(read_json(path), Result)
-        assert path.relative_to(folder).as_posix().startswith(f"{found.setting}/{found.method}.")
+        made = found.method if found.variant is None else f"{found.method}+{found.variant}"
+        assert path.relative_to(folder).as_posix().startswith(f"{found.setting}/{made}.")
+        assert found.made["commit"]  # so that every number of the report can be traced
         assert path.stat().st_size < 100_000
 
 

@@ -24,6 +24,8 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
 
 
+# As in conftest.py: the compiler reads it and hides this warning, unless warnings are errors.
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 @pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("name", ["tamatch", "flexmatch", "uda"])
 def test_a_compiled_method_is_the_method(name: str) -> None:
