@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from .cells import SEEDS, Cell
@@ -11,15 +11,16 @@ from .record import Result
 from .settings import LONG_TAIL, Setting
 from .store import Store
 
-NONE_YET = "none yet"
+ANY_SCORE = ""  # of figures that are not errors
+Figures = dict[str, str]  # by setting, as `short` names it
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A judgement, and the figures it stands on."""
+    """A judgement, and the figures it stands on: by the score that errors are compared at."""
 
     said: str
-    figures: str
+    figures: dict[str, Figures] = field(default_factory=dict)
 
 
 Figure = Callable[[list[tuple[Result, ...]]], tuple[str, bool]]
@@ -58,17 +59,17 @@ class Evidence:
 
         Settings in which fewer than `least` seeds are there show nothing yet.
         """
-        shown, held = [], []
+        shown: Figures = {}
+        held = []
         for setting in LONG_TAIL:
             found = self.by_seed(methods, setting, usable)
             if len(found) < least:
                 continue
             text, holds = figure(found)
-            few = "" if len(found) == len(SEEDS) else f" (n = {len(found)})"
-            shown.append(f"{short(setting)}: {text}{few}")
+            shown[short(setting)] = f"{text}{few(found)}"
             held.append(holds)
         finding = f"holds in {sum(held)} of {len(held)} settings" if held else None
-        return Verdict(self.so_far(finding, methods, usable), "; ".join(shown) or NONE_YET)
+        return Verdict(self.so_far(finding, methods, usable), {ANY_SCORE: shown} if shown else {})
 
     def so_far(self, finding: str | None, methods: Sequence[str], usable: Which = every) -> str:
         """A finding with what it lacks: cells of these methods, or curves in them."""
@@ -86,6 +87,11 @@ class Evidence:
 
 
 Judge = Callable[[Evidence], Verdict]
+
+
+def few(found: Sequence[object]) -> str:
+    """How many seeds there are, where it is not all."""
+    return "" if len(found) == len(SEEDS) else f" (n = {len(found)})"
 
 
 def short(setting: Setting) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import pairwise
 from operator import gt, lt
 from statistics import mean, stdev
@@ -11,14 +11,13 @@ from statistics import mean, stdev
 from .cells import SEEDS
 from .curves import Curve
 from .eighths import EIGHTHS, parts
-from .evidence import NONE_YET, Evidence, Judge, Verdict
+from .evidence import ANY_SCORE, Evidence, Figures, Judge, Verdict, few, short
 from .record import Result
-from .settings import LONG_TAIL, Setting
+from .settings import LONG_TAIL
 from .tables import spread
 
 ALIKE = 5.0  # utilizations that differ by fewer points are "roughly the same"
 NEAR_ONE = 1.1  # scaling factors below this change little
-SYMBOLS = {"gamma": "γ", "head_labelled": "N_l"}
 OURS_AND_FIXMATCH = ("tamatch", "fixmatch")
 
 Score = Callable[[Result], float]
@@ -41,9 +40,8 @@ def by_both_scores(judge_by: Callable[[Score], Judge]) -> Judge:
         last, best = (judge_by(score)(evidence) for score in (last_error, best_error))
         alike = last.said == best.said
         said = last.said if alike else f"{last.said}; at the best test {best.said}"
-        if last.figures == NONE_YET:
-            return Verdict(said, NONE_YET)
-        return Verdict(said, f"{last.figures}. At the best test {best.figures}")
+        named = (("last step", last), ("best test", best))
+        return Verdict(said, {name: f for name, v in named for f in v.figures.values()})
 
     return judge
 
@@ -132,28 +130,28 @@ same_utilization = compared(
 better_worst_class = compared(worst_class, "{:.1f} against {:.1f} %", gt)
 
 
-def cost(
-    evidence: Evidence, ablation: str, settings: Iterable[Setting], score: Score
-) -> float | None:
-    """How many points an ablation's error is above TaMatch's, over the settings that have both."""
-    found = [evidence.by_seed((ablation, "tamatch"), setting) for setting in settings]
-    gaps = [mean(score(a) - score(b) for a, b in pairs) for pairs in found if pairs]
-    return mean(gaps) if gaps else None
-
-
 def costs_more(ablation: str, option: str, at: float) -> Judge:
-    """An ablation costs more where an option of the settings has this value than elsewhere."""
-    here = [s for s in LONG_TAIL if s.options[option] == at]
-    there = [s for s in LONG_TAIL if s not in here]
+    """An ablation costs more where an option of the settings has this value than elsewhere.
+
+    Its cost is how many points its error is above TaMatch's. The means of both halves of the
+    settings are compared, over those that have both methods.
+    """
 
     def judge_by(score: Score) -> Judge:
         def judge(evidence: Evidence) -> Verdict:
-            a, b = (cost(evidence, ablation, settings, score) for settings in (here, there))
-            finding, figures = None, NONE_YET
-            if a is not None and b is not None:
-                finding = "holds" if a > b else "does not hold"
-                figures = f"{a:+.2f} points at {SYMBOLS[option]} {at:.0f}, {b:+.2f} at the other"
-            return Verdict(evidence.so_far(finding, (ablation, "tamatch")), figures)
+            shown: Figures = {}
+            here: list[float] = []
+            there: list[float] = []
+            for setting in LONG_TAIL:
+                if pairs := evidence.by_seed((ablation, "tamatch"), setting):
+                    gaps = [score(a) - score(b) for a, b in pairs]
+                    shown[short(setting)] = f"{spread(gaps, '+.2f')}{few(pairs)}"
+                    (here if setting.options[option] == at else there).append(mean(gaps))
+            finding = None
+            if here and there:
+                finding = "holds" if mean(here) > mean(there) else "does not hold"
+            said = evidence.so_far(finding, (ablation, "tamatch"))
+            return Verdict(said, {ANY_SCORE: shown} if shown else {})
 
         return judge
 
