@@ -229,6 +229,28 @@ def test_a_file_with_names_goes_by_them(tmp_path: Path) -> None:
     assert task_of(run, data, split).prior == (0.09,) * 9 + (0.19,)
 
 
+@pytest.mark.parametrize(
+    ("content", "given", "from_file"),
+    [
+        ("steps: sixty", {}, True),
+        ("tau: 1.5", {"steps": 5}, True),
+        ("target: labelled", {"prior": "3,1"}, True),  # the two do not go together
+        ("from: nowhere\nweights: x.pt", {}, False),  # it says nothing of an option
+        ("steps: 5", {"tau": 1.5}, False),
+        ("steps: 5", {"stpes": 6}, False),  # --steps is only the advice
+        ("steps: sixty", {"steps": "fifty"}, False),
+    ],
+)
+def test_an_error_names_the_file_that_it_comes_from(
+    tmp_path: Path, content: str, given: dict[str, Any], *, from_file: bool
+) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(content)
+    with pytest.raises(UsageError) as caught:
+        configure(given, path)
+    assert str(caught.value).startswith(f"--config {path}: ") == from_file
+
+
 def test_a_broken_config_file_is_a_usage_error(tmp_path: Path) -> None:
     for text in ("- a\n- b\n", "steps: [1", "\x00"):
         (tmp_path / "c.yaml").write_text(text)

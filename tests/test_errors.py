@@ -216,7 +216,13 @@ COMMANDS = [
      "the run under `config` and the command that repeats it under `command`. --print-config "
      "prints an option file."),
     ("train --config unknown.yaml", 2,
-     "--stpes is not an option. Perhaps you meant --steps (training steps)."),
+     "--config unknown.yaml: --stpes is not an option. Perhaps you meant --steps (training "
+     "steps)."),
+    ("train --config place.yaml", 2,
+     "--config place.yaml: --out is not a setting of the run, so no file can contain it. Give it "
+     "with the command."),
+    ("train --batch 10000000000000 --out runs/new", 2,
+     "out of memory: use a smaller --batch and --unlabelled."),
     ("train --target uniformly", 2,
      "--target takes uniform, labelled, adaptive, prior; got 'uniformly'. Perhaps you meant "
      "uniform."),

@@ -172,6 +172,18 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_written(
     assert [row["path"] for row in rows_of(out.read_text())] == [str(photos / "b.png")]
 
 
+@pytest.mark.parametrize("broken", [False, True])
+def test_no_table_is_left_if_there_was_nothing_to_write(
+    model: Path, tmp_path: Path, *, broken: bool
+) -> None:
+    images, out = tmp_path / "images", tmp_path / "new" / "out.csv"
+    images.mkdir()
+    if broken:
+        (images / "broken.png").write_bytes(b"no image")
+    assert main(["predict", str(model), str(images), "--csv", str(out)]) == 3
+    assert not out.parent.exists()
+
+
 def test_a_pipe_is_told_not_waited_for(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

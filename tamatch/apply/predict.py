@@ -72,13 +72,18 @@ def predict(
             file.flush()
             done += len(names)
             count(done + unread, total)
+        if not (done or unread):
+            raise DataError(f"no images found in {', '.join(map(printable, words))}.")
+        if not done:  # in here, so that no empty table is left behind
+            raise unreadable(unread, unread)
     if unread:
-        rest = " The others were written." if done else ""
-        total = done + unread
-        raise DataError(f"{unread:,} of {total:,} images could not be read; see above.{rest}")
-    if not done:
-        raise DataError(f"no images found in {', '.join(map(printable, words))}.")
+        raise unreadable(unread, done + unread)
     return done
+
+
+def unreadable(count: int, total: int) -> DataError:
+    rest = " The others were written." if count < total else ""
+    return DataError(f"{count:,} of {total:,} images could not be read; see above.{rest}")
 
 
 def images_of(words: Sequence[str], stdin: BufferedIOBase, *, null: bool = False) -> Iterator[str]:

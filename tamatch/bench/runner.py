@@ -19,7 +19,7 @@ from ..runs.record import begin, stored_config
 from ..runs.result import Finished
 from ..settings.config import Run
 from ..settings.configure import configure
-from ..storage.folder import RunFolder
+from ..storage.folder import RunFolder, removing_empty_folders
 from ..storage.lock import Locked, locked
 from .budget import Budget
 from .cells import MACHINE, Cell
@@ -84,8 +84,10 @@ class Runner:
 
     def take(self, cell: Cell, held: ExitStack) -> bool:
         """Lock a cell; False if another process makes it, or has made it meanwhile."""
+        lock = self.runs / f"{cell.name}.lock"
+        held.enter_context(removing_empty_folders(lock.parent))
         try:
-            held.enter_context(locked(self.runs / f"{cell.name}.lock", cell.name))
+            held.enter_context(locked(lock, cell.name))
         except Locked as error:
             say(str(error))
             return False

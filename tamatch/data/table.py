@@ -13,6 +13,7 @@ from ..storage.spreadsheet import restore
 from .partnames import PART_OF, UNLABELLED
 
 NAME = "file_name"
+PATH = "path"  # the same in the tables of `tamatch predict`
 LABEL = "label"
 SPLIT = "split"
 # how programs write that there is nothing; "none" is not among them, a person may mean it
@@ -42,6 +43,8 @@ def read_table(path: Path, folder: str | None = None) -> list[Row]:
             separator = max(",;\t", key=heading.count)
             rows = csv.DictReader(file, delimiter=separator, skipinitialspace=True)
             columns = {(name or "").strip().lower(): name for name in rows.fieldnames or ()}
+            if PATH in columns:
+                columns.setdefault(NAME, columns[PATH])
             if NAME not in columns or LABEL not in columns:
                 raise DataError(
                     f"{path} needs the columns {NAME} and {LABEL} in its first line, "
@@ -101,6 +104,18 @@ def _below(folder: str, name: str) -> str:
         for base in (folder, os.path.realpath(folder)):
             if name.startswith(os.path.join(base, "")):
                 return os.path.relpath(name, base)
+        return name
+    return _without_folder(folder, name)
+
+
+def _without_folder(folder: str, name: str) -> str:
+    """A name as seen from above the folder (photos/cat/1.png), without the way to the folder."""
+    above, parts = Path(folder).parts, Path(name).parts
+    for k in range(1, len(parts)):
+        if above[-k:] == parts[:k] and not os.path.lexists(os.path.join(folder, name)):
+            inside = os.path.join(*parts[k:])
+            if os.path.lexists(os.path.join(folder, inside)):
+                return inside
     return name
 
 

@@ -37,7 +37,7 @@ def detecting_out_of_memory() -> Iterator[None]:
     """Turn torch's errors for a lack of memory into `OutOfMemory`."""
     try:
         yield
-    except RuntimeError as error:
+    except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
         raise OutOfMemory("out of memory: use a smaller --batch and --unlabelled.") from error
@@ -46,7 +46,7 @@ def detecting_out_of_memory() -> Iterator[None]:
 def is_out_of_memory(error: BaseException | None) -> bool:
     """Whether it, or an error that led to it, is one: a failed capture hides its cause."""
     return error is not None and (
-        isinstance(error, OutOfMemory | torch.OutOfMemoryError)
+        isinstance(error, OutOfMemory | torch.OutOfMemoryError | MemoryError)  # the last: NumPy
         or any(text in str(error) for text in MESSAGES)
         or is_out_of_memory(error.__context__)
     )

@@ -14,6 +14,7 @@ from .. import methods, nets
 from ..augment import Augment, Policy
 from ..data import DataSet, Split, shares
 from ..errors import DataError, UsageError
+from ..machine.out_of_memory import detecting_out_of_memory
 from ..methods.base import Method
 from ..modules.state import make_buffers_contiguous
 from ..nets.base import Net
@@ -182,10 +183,11 @@ def source_of(
         )
     images = len(split.labelled) + len(split.validation) + len(split.test)
     pixels = 3 * data.size**2 * (images + draw.reads_pool * len(split.unlabelled))
-    if pick_images(run, pixels, device) == "device":
-        return Resident(data, split, draw, device)
-    say(f"Streaming {pixels / 2**20:,.1f} MiB of images to {device} (--images {run.images}).")
-    return Streamed(data, split, draw, device)
+    with detecting_out_of_memory():
+        if pick_images(run, pixels, device) == "device":
+            return Resident(data, split, draw, device)
+        say(f"Streaming {pixels / 2**20:,.1f} MiB of images to {device} (--images {run.images}).")
+        return Streamed(data, split, draw, device)
 
 
 def task_of(run: Run, data: DataSet, split: Split) -> Task:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,9 @@ import yaml
 from ..errors import UsageError
 from ..storage.untrusted import parse_yaml
 from .config import Run
+from .options import flag_of
+
+ELSEWHERE = ("out", "overwrite", "seeds", "time", "config", "print_config")  # options of a command
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -30,7 +36,27 @@ def read_config(path: Path) -> dict[str, Any]:
             "under `config` and the command that repeats it under `command`. --print-config "
             "prints an option file."
         )
-    return {str(k): v for k, v in content.items()}
+    values = {str(k).replace("-", "_"): v for k, v in content.items()}
+    for name in ELSEWHERE:
+        if name in values:
+            raise UsageError(
+                f"--config {path}: {flag_of(name)} is not a setting of the run, so no file can "
+                "contain it. Give it with the command."
+            )
+    return values
+
+
+@contextmanager
+def naming_file(path: Path | None, names: Collection[str]) -> Iterator[None]:
+    """Errors about an option of these names, which the file sets, begin with the file."""
+    try:
+        yield
+    except UsageError as error:
+        what = str(error).split(". ")[0]  # what follows is advice, which names other options
+        flags = re.findall(r"--[\w-]+", what)
+        if path and any(flag_of(name.rstrip("_")) in flags for name in names):
+            raise type(error)(f"--config {path}: {error}") from None
+        raise
 
 
 def dump(run: Run) -> str:

@@ -14,7 +14,7 @@ from ..storage.folder import RunFolder
 from .annotations import undescribed_option
 from .checks import check_effective, check_fixed, check_processes, check_together
 from .config import RUN_OPTIONS, Run, method_options
-from .config_file import read_config
+from .config_file import naming_file, read_config
 from .options import unknown_option
 from .target import Shares, normalised_shares, read_target
 
@@ -31,7 +31,9 @@ def configure(
     What neither gives is that of the run it starts `from_`, if there is one, and then what was
     `chosen` for the data and the machine.
     """
-    return resolve({**(chosen or {}), **with_inherited(user_settings(given, config_file))})
+    values = user_settings(given, config_file)
+    with naming_file(config_file, values.keys() - {name.replace("-", "_") for name in given}):
+        return resolve({**(chosen or {}), **with_inherited(values)})
 
 
 def user_settings(given: Mapping[str, Any], config_file: Path | None = None) -> dict[str, Any]:

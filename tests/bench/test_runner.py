@@ -62,6 +62,13 @@ def test_a_run_is_made_once_and_leaves_its_result_alone(workshop: Runner) -> Non
     assert workshop.store.path(WHOLE).stat().st_mtime_ns == before
 
 
+def test_a_refused_run_leaves_no_folders(workshop: Runner, tmp_path: Path) -> None:
+    refused = dataclasses.replace(workshop, machine={"device": "cuda:99"})
+    with pytest.raises(UsageError, match="cuda:99"):
+        refused.fill([WHOLE])
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_a_spent_budget_stops_and_the_next_call_goes_on(
     workshop: Runner,
     tmp_path: Path,

@@ -115,6 +115,24 @@ def test_names_and_labels_as_programs_write_them(photos: Path) -> None:
     assert data.notes == ('images with the label "nan", treated as unlabelled: 1',)
 
 
+def test_names_as_seen_from_above_the_folder(photos: Path) -> None:
+    put(photos / "photos" / "1.png", 200)  # a class of the folder's own name: it comes first
+    put(photos / "photos" / "photos" / "1.png", 210)
+    above = f"{photos.parent.name}/photos"
+    lines = ("photos/unlabelled/1.png,dog", f"{above}/unlabelled/2.png,cat", "photos/1.png,cat")
+    before, data = load(photos), load(photos, labels=table(photos, *lines))
+    changed = {k: v for k, v in labels_of(data).items() if labels_of(before)[k] != v}
+    assert changed == {"unlabelled/1.png": "dog", "unlabelled/2.png": "cat", "photos/1.png": "cat"}
+
+
+def test_the_column_path_of_predict_names_the_images_too(photos: Path) -> None:
+    given = photos.parent / "answers.csv"
+    given.write_text("path,label,confidence\nphotos/unlabelled/1.png,dog,0.9\n")
+    assert labels_of(load(photos, labels=given))["unlabelled/1.png"] == "dog"
+    given.write_text("path,file_name,label\nelsewhere.png,unlabelled/1.png,dog\n")
+    assert labels_of(load(photos, labels=given))["unlabelled/1.png"] == "dog"
+
+
 def test_a_class_may_be_called_none(photos: Path) -> None:
     (photos / "None").mkdir()
     data = load(photos, labels=table(photos, "unlabelled/1.png,None"))
