@@ -48,6 +48,7 @@ FILES = {
     "three.yaml": "[1, 2, 3]",
     "named.yaml": "ten: 1\n" + "".join(f"{i}: 1\n" for i in range(9)),
     "unknown.yaml": "stpes: 5\n",
+    "pool.csv": "file_name,label,confidence,second,accepted\n",
     "place.yaml": "out: runs/new\n",
     "own.py": "class Nothing:\n    pass\n",
     "broken.safetensors": "no tensors",

@@ -24,7 +24,7 @@ from ..step.source import OnHost
 from ..storage.folder import RunFolder
 from ..storage.paths import path_of
 from ..storage.spreadsheet import write_table
-from .labeltable import COLUMNS, GIVEN, accepted, by_model, line, tables_of
+from .labeltable import COLUMNS, GIVEN, accepted, by_model, is_label_table, line, tables_of
 from .load import load, own_data, own_split
 
 if TYPE_CHECKING:
@@ -99,6 +99,11 @@ def label(
     folder = RunFolder(path_of(path, "label takes a run folder"))
     if place.is_dir():
         raise UsageError(f"--out {place} is a folder; give a file.")
+    if place.exists() and not is_label_table(place):  # it may hold labels that a person gave
+        raise UsageError(
+            f"{place} already exists and was not written by `tamatch label`. Choose a different "
+            "--out."
+        )
     if place.exists() and not overwrite:
         raise UsageError(f"{place} already exists. Choose a different --out, or use --overwrite.")
     folder.read()  # says what is wrong where this is no run

@@ -27,6 +27,12 @@ def line(
     return data.files[i], data.classes[best] if named else "", f"{p[best]:.6f}", second, how
 
 
+def is_label_table(path: Path) -> bool:
+    """Whether a file has the columns of this table, and no others."""
+    with path.open("rb") as file:
+        return file.readline(100).strip() == ",".join(COLUMNS).encode()
+
+
 def tables_of(run: Run) -> list[Path]:
     """Where labels may have been written down since the run."""
     own = None if run.data in DATASETS else table_of(run.data)

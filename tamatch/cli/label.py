@@ -24,7 +24,7 @@ def add_arguments(sub: ArgumentParser) -> None:
         help="set the cut by the labelled images: train K runs, each without part of them",
     )  # fmt: skip
     add_moved(sub)
-    sub.add_argument("--overwrite", action="store_true", help="replace an existing file")
+    sub.add_argument("--overwrite", action="store_true", help="replace its own earlier table")
 
 
 def run(arguments: Namespace) -> int:
