@@ -28,7 +28,7 @@ from tamatch.report.sheet import sheet
 from tamatch.runs.pool_predictions import drawn, predict_pool, pseudo_label_probabilities
 from tamatch.stats import Tally
 from tamatch.step.engine import Pace
-from tamatch.step.source import Draw, Resident
+from tamatch.step.source import UNLABELLED, Draw, Resident
 from tamatch.step.subset import Pool
 from tamatch.storage import checkpoint
 from tests.tiny import digits, tiny_engine, tiny_method
@@ -214,7 +214,7 @@ def test_images_that_were_never_drawn_are_not_called_rejected(source: Any) -> No
     for _ in range(engine.pace.steps):
         engine.advance()
     seen = drawn(engine)
-    ids = engine.source.samplers[1].ids(0, engine.pace.steps)
+    ids = engine.source.samplers[UNLABELLED].ids(0, engine.pace.steps)
     assert set(np.flatnonzero(seen)) == set(ids.ravel().tolist())
     data, split = digits()
     found = predict_pool(engine, Pool(data, split))
@@ -224,7 +224,7 @@ def test_images_that_were_never_drawn_are_not_called_rejected(source: Any) -> No
 @pytest.mark.parametrize("source", [Resident, with_replacement])
 def test_as_many_draws_as_images_are_all_images_only_without_replacement(source: Any) -> None:
     engine = tiny_engine("fixmatch", source=source)
-    pool = engine.source.samplers[1]
+    pool = engine.source.samplers[UNLABELLED]
     engine.pace = Pace(-(-pool.count // pool.batch))
     assert drawn(engine).all() == (not pool.replacement)
     engine.pace = Pace(10**9)  # no longer than until all are seen

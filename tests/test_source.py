@@ -23,7 +23,17 @@ from tamatch.data.dataset import Indices, Pixels
 from tamatch.settings import hardware
 from tamatch.settings.configure import configure
 from tamatch.step.engine import Engine
-from tamatch.step.source import BLOCK, Draw, OnHost, Resident, Source, Streamed, to_device
+from tamatch.step.source import (
+    BLOCK,
+    LABELLED,
+    UNLABELLED,
+    Draw,
+    OnHost,
+    Resident,
+    Source,
+    Streamed,
+    to_device,
+)
 from tamatch.step.subset import Subset
 from tests.contract.test_contract import assert_equal
 from tests.processes import fingerprint
@@ -71,7 +81,7 @@ def trained(engine: Engine, steps: int) -> Engine:
 def batch_of(source: Source, step: int) -> list[torch.Tensor]:
     source.prepare(step)
     ids = source.ids(torch.tensor(step))
-    return [source.images(pool, ids[pool]) for pool in (0, 1)]
+    return [source.images(kind, ids[kind]) for kind in (LABELLED, UNLABELLED)]
 
 
 def assert_same_batches(one: Source, other: Source, steps: list[int]) -> None:
@@ -116,7 +126,7 @@ def test_the_thread_reads_ahead_and_it_alone_reads() -> None:
     stream.prepare(0)
     for read in stream.reads.values():
         read.result()
-    coming = [pool[s.ids(0, 3)] for pool, s in zip(stream.roles, stream.samplers, strict=True)]
+    coming = [i[s.ids(0, 3)] for i, s in zip(stream.indices, stream.samplers, strict=True)]
     assert spy.rows == {int(i) for ids in coming for i in ids.flat}
     assert spy.threads == {"images_0"}
 

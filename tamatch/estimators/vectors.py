@@ -88,10 +88,10 @@ class VectorSource(Source):
     ) -> None:
         super().__init__(data, split, draw, device)
         all_rows = torch.from_numpy(rows)[..., None, None]
-        self.pools = tuple(all_rows[torch.from_numpy(role)].to(device) for role in self.roles)
+        self.on_device = tuple(all_rows[torch.from_numpy(i)].to(device) for i in self.indices)
 
-    def images(self, pool: int, ids: Tensor) -> Tensor:
-        return self.pools[pool].index_select(0, ids)
+    def images(self, kind: int, ids: Tensor) -> Tensor:
+        return self.on_device[kind].index_select(0, ids)
 
 
 def data_of(labels: Indices, classes: tuple[str, ...]) -> DataSet:

@@ -11,6 +11,7 @@ from PIL import Image
 from torch import Tensor
 
 from ..step.engine import Engine
+from ..step.source import LABELLED, UNLABELLED
 from ..storage.files import write_bytes
 
 COLUMNS = 8
@@ -23,10 +24,13 @@ def save_views(engine: Engine, path: Path) -> None:
     start = torch.zeros_like(engine.device_step)
     batch = engine.batch(start)
     rows = []
-    for pool, ids, views in ((0, batch.id_x, batch.x), (1, batch.id_u, batch.u)):
+    for kind, ids, views in (
+        (LABELLED, batch.id_x, batch.x),
+        (UNLABELLED, batch.id_u, batch.u),
+    ):
         if views:
-            images = engine.source.images(pool, ids)
-            plain = engine.augment("plain", images, start, engine.batch.slots[pool], stream=0)
+            images = engine.source.images(kind, ids)
+            plain = engine.augment("plain", images, start, engine.batch.slots[kind], stream=0)
             rows += [plain, *views]
     write_bytes(path, _png(torch.stack([_fill(row[:COLUMNS]) for row in rows]), engine))
 

@@ -17,6 +17,7 @@ from ..judge.trust import sweep
 from ..methods.base import Method
 from ..pseudo.account import accepted, class_shares, generated, threshold
 from ..step.engine import Engine
+from ..step.source import UNLABELLED
 from ..step.subset import PREDICTION_COLUMNS, Pool
 
 CHUNK = 8192  # images whose probabilities are held at once
@@ -100,7 +101,7 @@ def pseudo_label_probabilities(
 
 def drawn(engine: Engine) -> npt.NDArray[np.bool_]:
     """Which images of the pool the whole training sees, in all processes together."""
-    whole = copy(engine.source.samplers[1])
+    whole = copy(engine.source.samplers[UNLABELLED])
     whole.slots = range(whole.batch)
     seen, steps = np.zeros(whole.count, bool), engine.pace.steps
     block = whole.count // whole.batch + 1  # about a pass: the ids of all steps may not fit

@@ -18,6 +18,7 @@ from ..judge.two_sample import spread, two_sample_test
 from ..pseudo.account import threshold
 from ..settings.config import Run
 from ..step.engine import Engine
+from ..step.source import LABELLED
 from ..step.subset import Pool
 from ..storage.folder import RunFolder
 from .pool_predictions import Floats, PoolPredictions, pseudo_label_probabilities
@@ -38,7 +39,7 @@ class Watch:
         self.run, self.engine, self.pool = run, engine, pool
         self.folder, self.progress = folder, progress
         self.names = pool.data.classes
-        labels = pool.data.labels[engine.source.roles[0]]
+        labels = pool.data.labels[engine.source.indices[LABELLED]]
         self.shares = shares(labels, len(self.names))
         self.from_step = symptoms.patience(run.steps, run.warmup)
         wanted = max(WINDOW, PER_CLASS * len(self.names))  # images, of some number of last lines
@@ -48,7 +49,7 @@ class Watch:
 
     def begin(self) -> None:
         """Before the first step: do the sets look alike?"""
-        labelled, images = self.engine.source.roles[0], self.pool.data.images
+        labelled, images = self.engine.source.indices[LABELLED], self.pool.data.images
         sets = (labelled[spread(len(labelled))], self.pool.indices[spread(len(self.pool))])
         found = two_sample_test(*(images[np.sort(places)] for places in sets))
         self.tell(symptoms.distribution_shift(found))

@@ -7,7 +7,9 @@ from torch import Tensor
 
 from ..augment import Augment
 from ..types import Batch, Views
-from .source import Source
+from .source import LABELLED, UNLABELLED, Source
+
+STREAMS = 16  # random streams of each kind of images, one per view
 
 
 class Batches:
@@ -22,18 +24,18 @@ class Batches:
 
     def __call__(self, step: Tensor) -> Batch:
         id_x, id_u = self.source.ids(step)
-        x = self._seen(0, id_x, self.views.x, step)
-        u = self._seen(1, id_u, self.views.u, step) if self.views.u else ()
+        x = self._augmented(LABELLED, id_x, self.views.x, step)
+        u = self._augmented(UNLABELLED, id_u, self.views.u, step) if self.views.u else ()
         progress = step.float() / self.steps
         return Batch(x, self.source.labels[id_x], u, id_x, id_u, step, progress)
 
-    def _seen(
-        self, pool: int, ids: Tensor, names: tuple[str, ...], step: Tensor
+    def _augmented(
+        self, kind: int, ids: Tensor, names: tuple[str, ...], step: Tensor
     ) -> tuple[Tensor, ...]:
-        images = self.source.images(pool, ids)
+        images = self.source.images(kind, ids)
         return tuple(
-            self.augment(name, images, step, self.slots[pool], stream=16 * pool + i).contiguous(
-                memory_format=self.layout
-            )
+            self.augment(
+                name, images, step, self.slots[kind], stream=STREAMS * kind + i
+            ).contiguous(memory_format=self.layout)
             for i, name in enumerate(names)
         )

@@ -57,7 +57,7 @@ def estimate(engine: Engine, held_out: Iterable[Subset]) -> Estimate:
     method, source = engine.method, engine.source
     weights, buffers = [*method.parameters()], [*method.buffers()]
     learning = [p for p in weights if p.requires_grad]
-    pools = source.pools if isinstance(source, Resident) else ()
+    resident = source.on_device if isinstance(source, Resident) else ()
     tests = (part.images for part in held_out if isinstance(part.images, Tensor))
     names = (method.views.x, method.views.u)
     views = sum(len(n) * len(s) for n, s in zip(names, engine.batch.slots, strict=True))
@@ -66,7 +66,7 @@ def estimate(engine: Engine, held_out: Iterable[Subset]) -> Estimate:
         weights=bytes_of(weights, buffers, learning),
         optimizer=bytes_of(learning) * (2 if isinstance(engine.optimizer, AdamW) else 1),
         guard=engine.guard.nbytes,
-        images=bytes_of(pools, tests),
+        images=bytes_of(resident, tests),
         step=views * VIEW_BYTES * pixels + bytes_of_passes(engine, views),
     )
 

@@ -17,6 +17,7 @@ from ..data.dataset import Indices, Pixels
 from .sampler import Sampler
 
 BLOCK = 64  # steps whose ids are sent to the device at once
+LABELLED, UNLABELLED = 0, 1  # which of the two in every pair that a source holds
 CHUNK = 4096  # images sent to the device at once, so that the host never holds a set twice
 
 
@@ -42,13 +43,13 @@ class Source(ABC):
     def __init__(self, data: DataSet, split: Split, draw: Draw, device: torch.device) -> None:
         self.device = device
         self.labels = torch.from_numpy(data.labels[split.labelled]).to(device)
-        self.roles = (split.labelled, split.unlabelled)[: 2 if draw.reads_pool else 1]
-        pools = ((split.labelled, draw.labelled), (split.unlabelled, draw.unlabelled))
+        self.indices = (split.labelled, split.unlabelled)[: 2 if draw.reads_pool else 1]
+        sizes = ((len(split.labelled), draw.labelled), (len(split.unlabelled), draw.unlabelled))
         self.samplers = tuple(
             Sampler(
-                len(role), batch, draw.seed, stream, dist.share(batch), replacement=draw.replacement
+                count, batch, draw.seed, stream, dist.share(batch), replacement=draw.replacement
             )
-            for stream, (role, batch) in enumerate(pools)
+            for stream, (count, batch) in enumerate(sizes)
         )
         shapes = [(BLOCK, len(s.slots)) for s in self.samplers]
         self.tables = tuple(torch.zeros(s, dtype=torch.int64, device=device) for s in shapes)
@@ -70,8 +71,8 @@ class Source(ABC):
         return id_x, id_u
 
     @abstractmethod
-    def images(self, pool: int, ids: Tensor) -> Tensor:
-        """(N, 3, H, W) uint8 of the prepared step; pool 0 is labelled, 1 unlabelled."""
+    def images(self, kind: int, ids: Tensor) -> Tensor:
+        """(N, 3, H, W) uint8 of the prepared step, of kind `LABELLED` or `UNLABELLED`."""
 
     def close(self) -> None:  # noqa: B027 (resident images have nothing to end)
         """End what works beside the training."""
@@ -84,10 +85,10 @@ class Resident(Source):
 
     def __init__(self, data: DataSet, split: Split, draw: Draw, device: torch.device) -> None:
         super().__init__(data, split, draw, device)
-        self.pools = tuple(to_device(data.images, indices, device) for indices in self.roles)
+        self.on_device = tuple(to_device(data.images, i, device) for i in self.indices)
 
-    def images(self, pool: int, ids: Tensor) -> Tensor:
-        return self.pools[pool].index_select(0, ids)
+    def images(self, kind: int, ids: Tensor) -> Tensor:
+        return self.on_device[kind].index_select(0, ids)
 
 
 class Streamed(Source):
@@ -106,7 +107,7 @@ class Streamed(Source):
         cuda = device.type == "cuda"
         self.pixels = data.images
         # a sampler remembers the pass it is in, so the thread has its own
-        self.readers = [copy(s) for s in self.samplers[: len(self.roles)]]
+        self.readers = [copy(s) for s in self.samplers[: len(self.indices)]]
         shapes = [(len(s.slots), *data.images.shape[1:]) for s in self.readers]
         self.inputs = [torch.empty(s, dtype=torch.uint8, device=device) for s in shapes]
         self.staging = [
@@ -136,11 +137,11 @@ class Streamed(Source):
     def read(self, step: int) -> None:
         """In the thread, one step after the other. No CUDA call: it could break a capture."""
         buffers = self.staging[step % len(self.staging)]
-        for buffer, sampler, role in zip(buffers, self.readers, self.roles, strict=True):
-            buffer.numpy()[...] = self.pixels[role[sampler.ids(step, 1)[0]]]
+        for buffer, sampler, indices in zip(buffers, self.readers, self.indices, strict=True):
+            buffer.numpy()[...] = self.pixels[indices[sampler.ids(step, 1)[0]]]
 
-    def images(self, pool: int, ids: Tensor) -> Tensor:
-        return self.inputs[pool].permute(0, 3, 1, 2).contiguous()
+    def images(self, kind: int, ids: Tensor) -> Tensor:
+        return self.inputs[kind].permute(0, 3, 1, 2).contiguous()
 
     def close(self) -> None:
         """End the thread; a step after this would start another."""

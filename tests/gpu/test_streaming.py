@@ -9,7 +9,7 @@ import torch
 
 from tamatch.settings.hardware import available_memory
 from tamatch.step.engine import Engine
-from tamatch.step.source import Draw, Resident, Source, Streamed
+from tamatch.step.source import LABELLED, UNLABELLED, Draw, Resident, Source, Streamed
 from tests.contract.test_contract import assert_equal
 from tests.tiny import digits, tiny_engine
 
@@ -68,8 +68,8 @@ def test_no_buffer_is_written_before_it_was_sent(buffers: int) -> None:
                 source.prepare(step)
             torch.cuda._sleep(2_000_000)
             at = torch.full((), step, device=device)
-            for pool in (0, 1):
-                one, other = (s.images(pool, s.ids(at)[pool]) for s in sources)
+            for kind in (LABELLED, UNLABELLED):
+                one, other = (s.images(kind, s.ids(at)[kind]) for s in sources)
                 wrong += (one != other).sum()
         torch.cuda.synchronize()
     assert int(wrong) == 0
