@@ -43,7 +43,7 @@ def fingerprint(run: Path) -> dict[str, Any]:
     """Everything a run ends with but its wall-clock times: equal means bit-identical."""
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     result = json.loads((run / "result.json").read_text())
-    state = checkpoint.load(checkpoint.found(run / "checkpoints")[-1])
+    state = checkpoint.load(checkpoint.saved_in(run / "checkpoints")[-1])
     digest = hashlib.sha256()
     feed(digest, state["engine"])
     return {

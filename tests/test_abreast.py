@@ -90,7 +90,7 @@ def engine(name: str, told: Events, *, fails: bool = False) -> Any:
             raise OutOfMemory("no room")
 
     made = SimpleNamespace(
-        device="cpu", stream=Stream(name, told), graph=None, warm=True, done=7, step=step,
+        device="cpu", stream=Stream(name, told), graph=None, warm=True, steps_done=7, step=step,
         on_stream=lambda: branches.working_on(made.stream),
         guard=SimpleNamespace(remember=lambda: None), drew_from=[], seeded=[],
         prepare_step=lambda step: made.seeded.append((step, state())),
@@ -106,7 +106,7 @@ def test_all_branches_are_forked_first_and_joined_last(told: Events) -> None:
         "main waits for one", "main waits for two", "captured", "replay",
     ]  # fmt: skip
     joint.replay(engines)
-    assert told[-2:] == ["replay", "replay"] and [e.done for e in engines] == [9, 9]
+    assert told[-2:] == ["replay", "replay"] and [e.steps_done for e in engines] == [9, 9]
 
 
 def test_each_draws_from_its_own_generator_and_the_user_s_comes_back(told: Events) -> None:
@@ -136,7 +136,7 @@ def test_a_failed_recording_is_joined_and_forgotten(told: Events) -> None:
     with pytest.raises(OutOfMemory):
         joint.replay(engines)
     assert told[-2:] == ["main waits for one", "main waits for two"]
-    assert joint.graph is None and [e.done for e in engines] == [7, 7]
+    assert joint.graph is None and [e.steps_done for e in engines] == [7, 7]
     assert torch.cuda.default_generators[0].state == "the user's"  # type: ignore[attr-defined]
 
 
@@ -171,7 +171,7 @@ def test_another_group_is_captured_anew(told: Events) -> None:
     assert [line for line in told if line.startswith("capture ")] == [
         "capture 3 on main", "capture 2 on main"
     ]  # fmt: skip
-    assert [e.done for e in engines] == [8, 9, 9]
+    assert [e.steps_done for e in engines] == [8, 9, 9]
 
 
 def test_eager_steps_wait_for_each_other(told: Events) -> None:

@@ -90,7 +90,7 @@ def test_the_temperature_is_fitted_on_validation_images_and_used_by_predict(run:
 
 def test_the_pool_is_listed_with_what_training_did(run: Path) -> None:
     listed = rows(run / "predictions" / "pool.csv")
-    state = checkpoint.load(checkpoint.found(run / "checkpoints")[-1])["engine"]["method"]
+    state = checkpoint.load(checkpoint.saved_in(run / "checkpoints")[-1])["engine"]["method"]
     roles = rows(run / "split.csv")
     given = {r["image"] for r in roles if r["role"] in ("labelled", "validation")}
     pool = [r["image"] for r in roles if r["role"] == "unlabelled"]
@@ -391,7 +391,7 @@ def test_counting_acceptances_costs_two_small_kernels(
         engine = tiny_engine(method)
         for _ in range(2):
             engine.advance()
-        engine.prepare_step(engine.done)
+        engine.prepare_step(engine.steps_done)
         with Counter() as counter:
             engine.step()
         return counter.count

@@ -26,7 +26,7 @@ def test_a_checkpoint_comes_back_as_it_was(tmp_path: Path) -> None:
 def test_only_the_last_two_stay(tmp_path: Path) -> None:
     for step in (5, 10, 99_999_999, 100_000_000):
         checkpoint.save(tmp_path, step, {"step": step})
-    assert [p.name for p in checkpoint.found(tmp_path)] == ["step_99999999", "step_100000000"]
+    assert [p.name for p in checkpoint.saved_in(tmp_path)] == ["step_99999999", "step_100000000"]
 
 
 @pytest.mark.parametrize("file", ["state.pt", "manifest.json"])

@@ -52,7 +52,7 @@ def stopping(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = Engine.advance
 
     def advance(engine: Engine) -> None:
-        if engine.done == 5:
+        if engine.steps_done == 5:
             monkeypatch.undo()
             os.kill(os.getpid(), signal.SIGINT)
         whole(engine)

@@ -79,7 +79,7 @@ def test_labels_are_the_model_s_and_given_ones_the_person_s(run: Path, tmp_path:
 def test_accepted_is_what_training_did(run: Path, tmp_path: Path) -> None:
     """The counts of the last checkpoint, by the position of each image in the pool."""
     rows = {row["file_name"]: row for row in read(label(run, tmp_path / "a.csv").path)}
-    state = checkpoint.load(checkpoint.found(run / "checkpoints")[-1])["engine"]["method"]
+    state = checkpoint.load(checkpoint.saved_in(run / "checkpoints")[-1])["engine"]["method"]
     times = state["labeler.tally.count"]
     pool = [r["image"] for r in read(run / "split.csv") if r["role"] == "unlabelled"]
     assert len(pool) == len(times)

@@ -78,7 +78,7 @@ def test_a_signal_stops_all_and_all_go_on(
     whole, home = Engine.advance, tmp_path / "both"
 
     def advance(engine: Engine) -> None:
-        if engine.done == 6:
+        if engine.steps_done == 6:
             os.kill(os.getpid(), signal.SIGTERM)
             monkeypatch.undo()
         whole(engine)
@@ -103,19 +103,19 @@ def test_seeds_at_different_steps_become_level(
     home, save, whole = tmp_path / "both", Training.save, Engine.advance
 
     def crash(training: Training) -> None:
-        if training.run.seed == 3 and training.engine.done == 8:
+        if training.run.seed == 3 and training.engine.steps_done == 8:
             raise Crash
         save(training)
 
     with monkeypatch.context() as patch, pytest.raises(Crash):
         patch.setattr(Training, "save", crash)
         tamatch.train_seeds(PAIR, out=home, quiet=True, **DOZEN)
-    saved = [checkpoint.found(home / f"s{seed}" / "checkpoints")[-1].name for seed in PAIR]
+    saved = [checkpoint.saved_in(home / f"s{seed}" / "checkpoints")[-1].name for seed in PAIR]
     assert saved == ["step_00000008", "step_00000004"]
     order: list[int] = []
 
     def advance(engine: Engine) -> None:
-        order.append(engine.done)
+        order.append(engine.steps_done)
         whole(engine)
 
     monkeypatch.setattr(Engine, "advance", advance)
@@ -130,7 +130,7 @@ def test_one_of_them_can_be_resumed_alone_and_is_left_as_it_is_then(
     home, whole = tmp_path / "both", Engine.advance
 
     def advance(engine: Engine) -> None:
-        if engine.done == 6:
+        if engine.steps_done == 6:
             raise Crash
         whole(engine)
 
@@ -257,7 +257,7 @@ def test_room_is_made_for_the_one_that_has_none(
     missing = [True]
 
     def scarce(engine: Engine, batch: Any) -> None:
-        if engine.done == 5 and missing:
+        if engine.steps_done == 5 and missing:
             missing.clear()
             engine.guard.remember()
             raise OutOfMemory("no room")

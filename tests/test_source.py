@@ -139,9 +139,9 @@ def test_a_failed_read_is_an_error_of_the_run_which_can_go_on_later() -> None:
         spy.broken = True
         for _ in range(3):  # what was read ahead is still good
             engine.advance()
-    assert engine.done in (1, 2)
+    assert engine.steps_done in (1, 2)
     spy.broken = False
-    trained(engine, 12 - engine.done)
+    trained(engine, 12 - engine.steps_done)
     assert_equal(trained(tiny_engine("fixmatch"), 12).state_dict(), engine.state_dict())
 
 

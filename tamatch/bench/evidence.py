@@ -47,7 +47,7 @@ class Evidence:
         rows = []
         for seed in SEEDS:
             cells = [Cell("lt", setting, method, seed, self.scale) for method in methods]
-            found = [result for result in self.store.found(cells).values() if usable(result)]
+            found = [result for result in self.store.results(cells).values() if usable(result)]
             if len(found) == len(methods):
                 rows.append(tuple(found))
         return rows

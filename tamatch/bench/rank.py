@@ -185,7 +185,7 @@ def page(arguments: Namespace) -> Page:
     plan, store = PLANS[arguments.of], Store(arguments.results)
     scale = scale_of(plan, arguments.scale, arguments.steps)
     cells = plan.cells(arguments.of, SEEDS, scale)
-    results = store.found(cells)
+    results = store.results(cells)
     refuse_two_starts(results, store)
     count = f"{len(results)} of {len(cells)} cells done"
     if errors := by_seed(plan, results, arguments.score):

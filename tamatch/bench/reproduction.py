@@ -106,7 +106,7 @@ def page(store: Store, folder: Path, links: str = "../results") -> str:
 
 def claims(store: Store) -> str:
     lt = PLANS["lt"].cells("lt", scale=FULL)
-    scale = FULL if len(store.found(lt)) == len(lt) else EIGHTH  # the longest that is complete
+    scale = FULL if len(store.results(lt)) == len(lt) else EIGHTH  # the longest that is complete
     evidence = Evidence(store, scale)
     settings = [short_setting(setting) for setting in LONG_TAIL]
     verdicts, figures = [("no.", "claim", "where", "verdict")], [("claim no.", "score", *settings)]
@@ -129,7 +129,7 @@ def sections(store: Store) -> list[tuple[str, Fraction]]:
     """The tables of the page, and of which length their runs are."""
     fixed = [(b, scale) for scale in (EIGHTH, FULL) for b, have in TABLES.items() if scale in have]
     plan = PLANS[STAND_IN]
-    there = (scale for scale in LENGTHS if store.found(plan.cells(STAND_IN, scale=scale)))
+    there = (scale for scale in LENGTHS if store.results(plan.cells(STAND_IN, scale=scale)))
     return [*fixed, (STAND_IN, next(there, FULL))]
 
 
@@ -137,12 +137,12 @@ def section(bench: str, scale: Fraction, store: Store, shown: set[str]) -> str:
     """One table; a note that was `shown` before is not repeated."""
     plan = PLANS[bench]
     cells = plan.cells(bench, scale=scale)
-    if not store.found(cells):
+    if not store.results(cells):
         return f"## {plan.title}, {length(scale)}\n\nNone of its {len(cells)} runs is done yet.\n"
     whole = table(plan, cells, store)
     notes = [note for note in whole.notes if note not in shown]
     shown |= {note for note in notes if note != UNEQUAL and not note.startswith("Made by")}
-    begun = {cell.setting for cell in store.found(cells)}
+    begun = {cell.setting for cell in store.results(cells)}
     grids = [g for g, s in zip(whole.grids, plan.settings, strict=True) if s in begun]
     empty = [setting.title for setting in plan.settings if setting not in begun]
     lacking = [f"No run is done yet of {'; '.join(empty)}."] if empty else []
@@ -153,7 +153,7 @@ def section(bench: str, scale: Fraction, store: Store, shown: set[str]) -> str:
 def long_runs(store: Store) -> dict[Cell, Result]:
     """The runs of full length that are in."""
     cells = {cell.name: cell for bench in LONG for cell in PLANS[bench].cells(bench, scale=FULL)}
-    return store.found(cells.values())
+    return store.results(cells.values())
 
 
 def full_runs(store: Store, folder: Path) -> Iterable[str]:
@@ -196,7 +196,7 @@ def toy_claims(store: Store) -> str:
 
 def count(store: Store, bench: str, data: str) -> str:
     cells = figure_cells(bench, data)
-    return f"{len(store.found(cells))} of {len(cells)} runs are done"
+    return f"{len(store.results(cells))} of {len(cells)} runs are done"
 
 
 def figure_cells(bench: str, data: str) -> list[Cell]:
@@ -206,7 +206,7 @@ def figure_cells(bench: str, data: str) -> list[Cell]:
 
 def draw(store: Store, folder: Path) -> None:
     for bench, setting in (("bias", BIAS), ("clipping", CLIPPING)):
-        found = list(store.found(figure_cells(bench, setting.data)).values())
+        found = list(store.results(figure_cells(bench, setting.data)).values())
         if found:
             figures.save(figures.FIGURES[bench], found, folder, f"{bench}-{setting.name}")
     by_setting: dict[str, list[Result]] = {}
@@ -223,7 +223,7 @@ def sources(store: Store, links: str) -> str:
         for bench, scale in sections(store)
         for cell in PLANS[bench].cells(bench, scale=scale)
     }
-    found = store.found(cells.values())
+    found = store.results(cells.values())
     rows = [source(cell, result, links) for cell, result in found.items()]
     header = ("file", "last", "median", "best", "finished", "commit", "source", "machine")
     notes = [

@@ -62,7 +62,7 @@ class Store:
             raise DataError(f"{path} contains the result of another run: {said}. Was it renamed?")
         return result
 
-    def found(self, cells: Iterable[Cell]) -> dict[Cell, Result]:
+    def results(self, cells: Iterable[Cell]) -> dict[Cell, Result]:
         """The results there are. Cells of one plan have one recipe version and one scale."""
         return {cell: self.read(cell) for cell in cells if self.has(cell)}
 

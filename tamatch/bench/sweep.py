@@ -91,7 +91,7 @@ def run(arguments: Namespace) -> int:
 def refuse_other_start(cells: Sequence[Cell], store: Store, weights: str | None) -> None:
     """A run's name does not say what it started from, so a result may be that of another start."""
     asked = start(weights)
-    for cell, result in store.found(cells).items():
+    for cell, result in store.results(cells).items():
         there = start(result.config.get("weights"))
         if there != asked:
             raise UsageError(
@@ -132,7 +132,7 @@ def make(cells: Sequence[Cell], store: Store, machine: dict[str, Any], arguments
 
 def draw(plan: Plan, cells: Sequence[Cell], store: Store, arguments: Namespace) -> None:
     """The figure of what is in; a name for each data set, so that none is lost to another."""
-    results = list(store.found(cells).values())
+    results = list(store.results(cells).values())
     if not results:
         print("No results yet: nothing to draw.", file=sys.stderr)
         return

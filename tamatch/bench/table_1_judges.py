@@ -20,7 +20,7 @@ def best_of_table_1(evidence: Evidence) -> Verdict:
     """TaMatch has the best Friedman rank and the lowest mean error, by the best tests."""
     plan = PLANS["usb"]
     cells = plan.cells("usb", scale=FULL)
-    found = evidence.store.found(cells)
+    found = evidence.store.results(cells)
     if len(found) < len(cells):
         return Verdict(f"open: {len(cells) - len(found)} of {len(cells)} cells missing")
     places = standings(own_errors(by_seed(plan, found, "error_best")))
@@ -58,4 +58,4 @@ def smaller_deviations_of_table_1(evidence: Evidence) -> Verdict:
 def best_errors(store: Store, method: str, setting: Setting) -> list[float]:
     """The errors of all seeds of full length in Table 1, at their best tests."""
     cells = [Cell("usb", setting, method, seed, FULL) for seed in SEEDS]
-    return [best_error(result) for result in store.found(cells).values()]
+    return [best_error(result) for result in store.results(cells).values()]

@@ -45,7 +45,7 @@ def spread(values: Sequence[float], form: str = ".2f") -> str:
 
 def table(plan: Plan, cells: Sequence[Cell], store: Store) -> Page:
     """The page for the cells of a plan, which share one scale and one recipe version."""
-    results = store.found(cells)
+    results = store.results(cells)
     refuse_two_starts(results, store)
     notes = [
         f"{len(results)} of {len(cells)} cells done; recipe {RECIPE}. {RULE}",
@@ -56,7 +56,7 @@ def table(plan: Plan, cells: Sequence[Cell], store: Store) -> Page:
         *no_folder(store),
     ]
     others = {replace(c, method=plan.against, variant=None) for c in cells if plan.against}
-    compared = store.found(others) | results
+    compared = store.results(others) | results
     grids = [grid(plan, setting, cells, results, compared) for setting in plan.settings]
     return Page(plan.title, grids, notes)
 
@@ -183,7 +183,7 @@ def other_lengths(cells: Sequence[Cell], store: Store) -> list[str]:
 
 def fuller_lengths(cells: Sequence[Cell], store: Store) -> list[str]:
     """Where more results are than the few of the length that was asked for."""
-    done = len(store.found(cells))
+    done = len(store.results(cells))
     fuller = {s: count for s, count in store.other_scales(cells).items() if 0 < done < count}
     told = [f"{asked_by(s)} has {count} of {len(cells)}" for s, count in fuller.items()]
     return [f"There are more runs of another length: {', '.join(told)}."] if told else []

@@ -141,7 +141,7 @@ def train(cell: Cell, run: Run) -> tuple[list[float], float]:
     losses: list[float] = []
     taken: list[float] = []
     with engine.running():
-        while engine.done < run.steps:
+        while engine.steps_done < run.steps:
             began = time.perf_counter()
             engine.advance()
             wait(engine)

@@ -142,15 +142,15 @@ def train(engine: Engine) -> History:
     history: History = []
     every = max(1, engine.pace.steps // HISTORY_LINES)
     with engine.running():
-        while engine.done < engine.pace.steps:
+        while engine.steps_done < engine.pace.steps:
             engine.advance()
-            if engine.done % every == 0 or engine.done == engine.pace.steps:
+            if engine.steps_done % every == 0 or engine.steps_done == engine.pace.steps:
                 if (bad := int(engine.guard.count)) > ALLOWED_BAD_STEPS:
                     raise NumericError(
-                        f"{bad} steps gave non-finite values near step {engine.done}. The "
+                        f"{bad} steps gave non-finite values near step {engine.steps_done}. The "
                         "learning rate is probably too high: try a smaller lr."
                     )
-                history.append({"step": engine.done, **engine.meter.read()})
+                history.append({"step": engine.steps_done, **engine.meter.read()})
     return history
 
 

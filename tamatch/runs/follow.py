@@ -72,7 +72,7 @@ def take_part(engine: Engine, stop: StopSignals) -> None:
     """Do the steps of a run, and nothing else; process 0 logs, tests and saves."""
     steps = engine.pace.steps
     with engine.running():
-        while engine.done < steps:
+        while engine.steps_done < steps:
             engine.advance()
-            if (asked := dist.largest(stop.received)) and engine.done < steps:
-                raise Stopped(asked, f"stopped at step {engine.done:,} of {steps:,}.")
+            if (asked := dist.largest(stop.received)) and engine.steps_done < steps:
+                raise Stopped(asked, f"stopped at step {engine.steps_done:,} of {steps:,}.")

@@ -32,9 +32,9 @@ def train_to_end(trainings: Sequence[Training]) -> list[Outcome]:
             around.enter_context(training.under_way())
         joint = JointGraph()
         while pending := [t for t in trainings if t not in outcomes]:
-            least = min(t.engine.done for t in pending)
-            level = [t for t in pending if t.engine.done == least]
-            moving, asked = [t for t in level if t.left], 0
+            least = min(t.engine.steps_done for t in pending)
+            level = [t for t in pending if t.engine.steps_done == least]
+            moving, asked = [t for t in level if t.steps_left], 0
             if moving:
                 advance(joint, moving)
                 asked = dist.largest(stop.received)  # once: another may come before the stop
@@ -54,7 +54,7 @@ def between_steps(training: Training, asked: int, *, moved: bool, alone: bool) -
     try:
         if moved:
             training.after_step(asked)
-        return None if training.left else training.finish()
+        return None if training.steps_left else training.finish()
     except NumericError as error:
         if alone:
             raise
@@ -113,6 +113,6 @@ def stopped(number: int, trainings: Sequence[Training]) -> Stopped:
         training.folder.update(status="stopped")
     return Stopped(
         number,
-        f"stopped at step {lead.engine.done:,} of {lead.steps:,}; all is saved. "
+        f"stopped at step {lead.engine.steps_done:,} of {lead.steps:,}; all is saved. "
         f"{resume_command(whole)} continues from there.",
     )

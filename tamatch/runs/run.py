@@ -87,7 +87,7 @@ def advising_resume(folder: RunFolder) -> Iterator[None]:
     try:
         yield
     except StorageError as error:
-        saved = checkpoint.found(folder.checkpoints)
+        saved = checkpoint.saved_in(folder.checkpoints)
         kept = f"The checkpoint {saved[-1].name} is intact. " if saved else ""
         again = f"{resume_command([folder])} continues" if folder.record.exists() else "try again"
         raise StorageError(f"{error} {kept}When there is space again, {again}.") from error

@@ -75,24 +75,24 @@ class Training:
         self.began = time.perf_counter()
         self.memory = estimate(self.engine, self.held_out.values())
         self.folder.update(status="running", memory=self.memory.facts())
-        if self.watch is not None and self.engine.done == 0:
+        if self.watch is not None and self.engine.steps_done == 0:
             self.watch.begin()
 
     @contextmanager
     def under_way(self) -> Iterator[None]:
         """What is there while the steps are done: the bar, the device's stream, the events."""
-        bar = self.progress.bar(self.engine.done, self.steps)
+        bar = self.progress.bar(self.engine.steps_done, self.steps)
         with bar, self.engine.running(), self.recording():
             yield
 
     @property
-    def left(self) -> int:
+    def steps_left(self) -> int:
         """Steps that are still to be done."""
-        return self.steps - self.engine.done
+        return self.steps - self.engine.steps_done
 
     def after_step(self, asked: int) -> None:
         """Log, test and save where it is time to, and save if a signal asks for a stop."""
-        run, done, last = self.run, self.engine.done, self.left == 0
+        run, done, last = self.run, self.engine.steps_done, self.steps_left == 0
         if done % run.log_every == 0 or last:
             self.log()
         if done % run.test_every == 0 or last:
@@ -107,7 +107,7 @@ class Training:
             yield
             return
         path, names = self.folder.path / "events", self.facts.classes
-        with closing(Events(path, names, self.engine.done + 1)) as self.events:
+        with closing(Events(path, names, self.engine.steps_done + 1)) as self.events:
             yield
 
     def advance(self) -> None:
@@ -126,8 +126,8 @@ class Training:
         if how is None:
             raise self.too_large()
         self.progress.say(
-            f"{self.engine.device} ran out of memory in step {self.engine.done:,}. From here on, "
-            f"{how}. This takes more time and gives the same results."
+            f"{self.engine.device} ran out of memory in step {self.engine.steps_done:,}. From here "
+            f"on, {how}. This takes more time and gives the same results."
         )
 
     def too_large(self, runs: int = 1) -> OutOfMemory:
@@ -141,7 +141,7 @@ class Training:
     def log(self) -> None:
         """Read the meters: the one moment when the host waits for the device."""
         self.check_numbers()
-        step, values = self.engine.done, self.engine.meter.read()
+        step, values = self.engine.steps_done, self.engine.meter.read()
         if not values:  # every step since the last line was a bad one
             return
         unclear = [name for name, value in values.items() if not np.isfinite(value).all()]
@@ -171,15 +171,15 @@ class Training:
             )
         if self.bad_steps > before:
             self.progress.say(
-                f"Shortly before step {self.engine.done:,}, values were not finite; such steps "
-                f"are skipped ({self.bad_steps} of {ALLOWED_BAD_STEPS})."
+                f"Shortly before step {self.engine.steps_done:,}, values were not finite; such "
+                f"steps are skipped ({self.bad_steps} of {ALLOWED_BAD_STEPS})."
             )
 
     def test(self) -> None:
         """Errors on the held-out parts: shown, never used for a choice."""
         for kind, part in self.held_out.items():
             scores = part.score(self.engine.probabilities(part.images))
-            row = {"step": self.engine.done, "kind": kind}
+            row = {"step": self.engine.steps_done, "kind": kind}
             row |= {"error": scores.error, "per_class": scores.per_class}
             self.write(row)
             self.progress.tested(row)
@@ -189,8 +189,9 @@ class Training:
         self.check_numbers()
         if found := overflow(self.engine.method, self.engine.optimizer):
             raise NumericError(
-                f"{found} is not finite after step {self.engine.done:,}. The newest checkpoint was "
-                "saved before it. The learning rate is too high: restart with a smaller --lr."
+                f"{found} is not finite after step {self.engine.steps_done:,}. The newest "
+                "checkpoint was saved before it. The learning rate is too high: restart with a "
+                "smaller --lr."
             )
         state = {
             "engine": self.engine.state_dict(),
@@ -198,8 +199,8 @@ class Training:
             "metrics_length": self.folder.metrics_length(),
             "seconds": self.elapsed(),
         }
-        checkpoint.save(self.folder.checkpoints, self.engine.done, state)
-        self.folder.update(step=self.engine.done)
+        checkpoint.save(self.folder.checkpoints, self.engine.steps_done, state)
+        self.folder.update(step=self.engine.steps_done)
 
     def finish(self) -> dict[str, Any]:
         """Write the model, what can be said of it, and the result."""

@@ -76,7 +76,7 @@ class Watch:
         counts = np.bincount(found.predicted, minlength=len(self.names)) / max(1, len(self.pool))
         final = (
             self.present.get(symptoms.SHIFT),
-            self.check_used(self.engine.done),
+            self.check_used(self.engine.steps_done),
             self.check_predicted(counts, len(self.pool)),
         )
         for symptom in final:

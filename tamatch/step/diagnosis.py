@@ -22,7 +22,7 @@ Named = Iterable[tuple[str, Tensor]]
 def explain(engine: Engine) -> str:
     """Which step froze the run and why; it is replayed, and the engine ends with it."""
     # each step since then was counted
-    step = engine.done - int(engine.guard.count) + ALLOWED_BAD_STEPS
+    step = engine.steps_done - int(engine.guard.count) + ALLOWED_BAD_STEPS
     if not dist.alone():  # where one process stops to look, the others would wait for ever
         return f"step {step:,} (resume in one process to see which value)"
     engine.device_step.fill_(step)

@@ -57,7 +57,7 @@ class Engine:
         self.pace, self.autocast, self.use_graph = pace, autocast, graph
         self.device = source.device
         self.device_step = torch.zeros((), dtype=torch.int64, device=self.device)
-        self.done = 0  # steps so far: the same number on the host
+        self.steps_done = 0  # the same number on the host
         self.eager_steps = 0  # in this process
         self.meter = Meter(self.device)
         self.guard = Guard(method, optimizer)
@@ -89,7 +89,7 @@ class Engine:
         self.optimizer.zero_grad()
         self.method.after_step()
         self.guard.undo()
-        self.meter.add_({"total": loss.total, **loss.parts}, self.guard.found.bool())
+        self.meter.add_({"total": loss.total, **loss.parts}, self.guard.skipped.bool())
 
     def precision(self) -> torch.autocast:
         return torch.autocast(self.device.type, self.autocast, enabled=self.autocast is not None)
@@ -99,7 +99,7 @@ class Engine:
         with detecting_out_of_memory():
             if self.graph is None:
                 self.guard.remember()  # before anything that may have no room
-            self.prepare_step(self.done)
+            self.prepare_step(self.steps_done)
             if self.graph is None and self.warm:
                 self.capture()
             if self.graph is None:
@@ -107,7 +107,7 @@ class Engine:
                 self.eager_steps += 1
             else:
                 self.graph.replay()
-        self.done += 1
+        self.steps_done += 1
 
     @property
     def warm(self) -> bool:
@@ -176,7 +176,7 @@ class Engine:
     def state_dict(self) -> dict[str, Any]:
         """All that a resumed run needs: the random streams need nothing."""
         return {
-            "step": self.done,
+            "step": self.steps_done,
             "method": self.method.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "meter": self.meter.state_dict(),
@@ -185,8 +185,8 @@ class Engine:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.done = state["step"]
-        self.device_step.fill_(self.done)
+        self.steps_done = state["step"]
+        self.device_step.fill_(self.steps_done)
         self.method.load_state_dict(state["method"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.meter.load_state_dict(state["meter"])

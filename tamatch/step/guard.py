@@ -23,17 +23,17 @@ class Guard(nn.Module):
     that the step can be replayed.
     """
 
-    found: Tensor  # 1.0 while the present step does not count
+    skipped: Tensor  # 1.0 while the present step does not count
     count: Tensor  # bad steps since the start; in a frozen run, all steps after them as well
 
     def __init__(self, method: Method, optimizer: Optimizer) -> None:
         super().__init__()
         device = next(method.parameters()).device
-        self.register_buffer("found", torch.zeros((), dtype=torch.float32, device=device), False)
+        self.register_buffer("skipped", torch.zeros((), dtype=torch.float32, device=device), False)
         self.register_buffer("count", torch.zeros((), dtype=torch.float64, device=device))
         self.one = torch.ones((), dtype=torch.float32, device=device)
-        optimizer.found_inf, optimizer.grad_scale = self.found, None  # type: ignore[attr-defined]
-        method.skipped = self.found
+        optimizer.found_inf, optimizer.grad_scale = self.skipped, None  # type: ignore[attr-defined]
+        method.skipped = self.skipped
         self.learning = by_type(p for p in method.parameters() if p.requires_grad)
         floats = (b for b in method.buffers() if b.is_floating_point())
         self.statistics = by_type(b for b in floats if b.isfinite().all())  # some may begin as ∞
@@ -54,22 +54,22 @@ class Guard(nn.Module):
     @torch.no_grad()
     def judge(self, loss: Tensor) -> None:
         """Between the gradients and the update: is all of it finite?"""
-        self.found.copy_(self.count > ALLOWED_BAD_STEPS)
+        self.skipped.copy_(self.count > ALLOWED_BAD_STEPS)
         grads = [[p.grad for p in same if p.grad is not None] for same in self.learning]
         for tensors in ([loss.detach()], *grads, *self.statistics):
-            torch._amp_foreach_non_finite_check_and_unscale_(tensors, self.found, self.one)
-        dist.max_(self.found)  # bad for one process is bad for all
-        self.count.add_(self.found)
+            torch._amp_foreach_non_finite_check_and_unscale_(tensors, self.skipped, self.one)
+        dist.max_(self.skipped)  # bad for one process is bad for all
+        self.count.add_(self.skipped)
 
     def undo(self) -> None:
         """After a step: if it was bad, put back what was noted."""
-        row = self.found.long().view(1)
+        row = self.skipped.long().view(1)
         for tensors in self.state:
             tensors.choose(row)
 
     def put_back(self) -> None:
         """Undo a step that did not come to its update."""
-        self.found.fill_(1.0)
+        self.skipped.fill_(1.0)
         self.undo()
 
 

@@ -39,10 +39,10 @@ class JointGraph:
         assert self.graph is not None
         for engine, generator in zip(engines, self.generators, strict=True):
             with drawing_from(generator):
-                engine.prepare_step(engine.done)
+                engine.prepare_step(engine.steps_done)
         self.graph.replay()
         for engine in engines:
-            engine.done += 1
+            engine.steps_done += 1
 
     def forget(self) -> None:
         """Let go of the graph and its memory."""

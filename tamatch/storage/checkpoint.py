@@ -45,12 +45,12 @@ def save(folder: Path, step: int, state: dict[str, Any]) -> Path:
             sync_folder(folder)
         finally:
             shutil.rmtree(building, ignore_errors=True)
-    for old in found(folder)[:-KEPT]:
+    for old in saved_in(folder)[:-KEPT]:
         shutil.rmtree(old, ignore_errors=True)
     return final
 
 
-def found(folder: Path) -> list[Path]:
+def saved_in(folder: Path) -> list[Path]:
     """The checkpoints in a folder, oldest first."""
     if not folder.is_dir():
         return []
@@ -77,7 +77,7 @@ def load(path: Path) -> dict[str, Any]:
 def newest(folder: Path) -> tuple[dict[str, Any] | None, list[str]]:
     """The newest sound state, and a message for each damaged one passed over."""
     damaged: list[str] = []
-    for path in reversed(found(folder)):
+    for path in reversed(saved_in(folder)):
         try:
             return load(path), [f"{what} {path} is used instead." for what in damaged]
         except DataError as error:

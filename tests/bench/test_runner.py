@@ -123,7 +123,7 @@ def test_runs_abreast_are_stopped_together_and_go_on(
     both, log = dataclasses.replace(workshop, abreast=2), Training.log
 
     def stop(self: Training) -> None:
-        if self.engine.done == 5 and self.run.seed == 0:  # a second signal ends the process
+        if self.engine.steps_done == 5 and self.run.seed == 0:  # a second signal ends the process
             os.kill(os.getpid(), signal.SIGTERM)
         log(self)
 

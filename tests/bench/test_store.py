@@ -26,7 +26,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert not store.has(cell)
     store.write(cell, result(cell))
     assert store.read(cell) == result(cell)
-    assert store.found(CELLS) == {cell: result(cell)}
+    assert store.results(CELLS) == {cell: result(cell)}
     assert [p.name for p in tmp_path.rglob("*.json")] == ["mean_teacher.s0.full.r1.json"]
     assert store.path(cell).stat().st_size < 4096
 
@@ -36,7 +36,7 @@ def test_a_variant_is_another_run_than_its_method(tmp_path: Path) -> None:
     plain, other = cells[0], cells[2]
     assert other.variant and other.method == plain.method
     store.write(other, result(other))
-    assert store.found(cells) == {other: result(other)}
+    assert store.results(cells) == {other: result(other)}
     store.path(other).rename(store.path(plain))
     with pytest.raises(DataError, match="another run"):
         store.read(plain)

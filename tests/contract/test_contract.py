@@ -25,7 +25,7 @@ def late(batch: Batch) -> Batch:
 def test_a_step_never_waits_for_the_device(name: str) -> None:
     engine = tiny_engine(name)
     engine.advance()  # the first step names the meters
-    engine.source.prepare(engine.done)
+    engine.source.prepare(engine.steps_done)
     with no_sync():
         engine.step()
 
@@ -68,7 +68,7 @@ def test_the_unlabelled_images_have_a_gradient(name: str) -> None:
     engine = tiny_engine(name)
     for _ in range(2):
         engine.advance()
-    engine.source.prepare(engine.done)
+    engine.source.prepare(engine.steps_done)
     batch = late(engine.batch(engine.device_step))
     u = tuple(v.clone().requires_grad_() for v in batch.u)
     engine.method(batch._replace(u=u)).total.backward()

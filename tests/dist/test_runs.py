@@ -53,7 +53,7 @@ def assert_alike(run: Path, other: Path) -> None:
 def half(run: Path, copy: Path) -> Path:
     """The run as it was at its last checkpoint but one."""
     shutil.copytree(run, copy)
-    before, last = checkpoint.found(copy / "checkpoints")
+    before, last = checkpoint.saved_in(copy / "checkpoints")
     assert (before.name, last.name) == ("step_00000008", "step_00000012")
     shutil.rmtree(last)
     RunFolder(copy).update(status="running", step=8)

@@ -33,7 +33,7 @@ def crash_at(step: int, monkeypatch: pytest.MonkeyPatch, out: Path, **options: A
     whole_advance = Engine.advance
 
     def advance(engine: Engine) -> None:
-        if engine.done == step:
+        if engine.steps_done == step:
             raise Crash
         whole_advance(engine)
 

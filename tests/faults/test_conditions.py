@@ -101,7 +101,7 @@ def test_the_same_conditions_are_not_mentioned(
 
 def test_another_device_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = crash_at(6, monkeypatch, tmp_path / "run")
-    newest = checkpoint.found(run / "checkpoints")[-1]
+    newest = checkpoint.saved_in(run / "checkpoints")[-1]
     state = checkpoint.load(newest)
     state["conditions"]["device"] = "NVIDIA H200"
     checkpoint.save(run / "checkpoints", 4, state)
@@ -154,7 +154,7 @@ def test_a_checkpoint_of_another_kind_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = crash_at(6, monkeypatch, tmp_path / "run")
-    state = checkpoint.load(checkpoint.found(run / "checkpoints")[-1])
+    state = checkpoint.load(checkpoint.saved_in(run / "checkpoints")[-1])
     del state["engine"]["guard"]
     checkpoint.save(run / "checkpoints", 4, state)
     with pytest.raises(DataError, match="do not match this version"):

@@ -51,7 +51,7 @@ def survive_full(
     message = capsys.readouterr().err.splitlines()[-1]
     refused = re.search(r"tamatch: (\S+) cannot be written: No space left on device", message)
     assert refused and Path(refused[1]).name in disk.writes[after], message
-    saved = checkpoint.found(run / "checkpoints")
+    saved = checkpoint.saved_in(run / "checkpoints")
     assert not saved or f"The checkpoint {saved[-1].name} is intact." in message
     for path in saved:
         checkpoint.load(path)

@@ -104,7 +104,7 @@ def test_where_recomputing_does_not_help_the_batch_that_fits_is_named(
     message = capsys.readouterr().err.splitlines()[-1]
     assert "--batch 4 --unlabelled 6 does not fit into the memory of cpu, even with" in message
     assert "--batch 2 --unlabelled 3 fits" in message and "it needs about" in message
-    assert [p.name for p in checkpoint.found(run / "checkpoints")] == ["step_00000004"]
+    assert [p.name for p in checkpoint.saved_in(run / "checkpoints")] == ["step_00000004"]
 
 
 def test_no_room_inside_a_recomputed_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +206,7 @@ def near_the_truth(name: str, recomputed: bool) -> None:
     before = copy.deepcopy(engine.state_dict())
     found = estimate(engine, [])
     assert_equal(before, engine.state_dict())  # looking changes nothing
-    engine.prepare_step(engine.done)
+    engine.prepare_step(engine.steps_done)
     with Peak() as peak:
         engine.step()
     gradients = sum(p.nbytes for p in engine.method.parameters() if p.requires_grad)

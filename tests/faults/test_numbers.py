@@ -213,7 +213,7 @@ def test_a_run_that_breaks_ends_with_a_reason_and_a_finite_checkpoint(
     message = capsys.readouterr().err.splitlines()[-1]
     assert "4 steps gave non-finite values" in message
     assert "step 8: loss part unsup" in message
-    saved = checkpoint.found(tmp_path / "run" / "checkpoints")
+    saved = checkpoint.saved_in(tmp_path / "run" / "checkpoints")
     assert [p.name for p in saved] == ["step_00000004", "step_00000008"]
     assert all(finite(checkpoint.load(p)) for p in saved)
     assert cli.main(["resume", str(tmp_path / "run")]) == 4  # it comes to the same end
@@ -230,7 +230,9 @@ def test_weights_that_overflow_are_not_saved(
     assert cli.main(run) == 4
     message = capsys.readouterr().err
     assert told in message and "restart with a smaller --lr" in message
-    assert all(finite(checkpoint.load(p)) for p in checkpoint.found(tmp_path / "run/checkpoints"))
+    assert all(
+        finite(checkpoint.load(p)) for p in checkpoint.saved_in(tmp_path / "run/checkpoints")
+    )
 
 
 def test_a_few_bad_steps_are_told_and_passed_over(

@@ -89,7 +89,7 @@ def test_a_signal_stops_both_at_one_step(
     record = json.loads((run / "run.json").read_text())
     assert record["status"] == "stopped" and 0 < record["step"] < 12, said
     assert said.count(f"stopped at step {record['step']} of 12; all is saved") == 1
-    assert checkpoint.found(run / "checkpoints")[-1].name == f"step_{record['step']:08d}"
+    assert checkpoint.saved_in(run / "checkpoints")[-1].name == f"step_{record['step']:08d}"
     code, said = torchrun("resume", str(run))
     assert code == 0, said
     assert fingerprint(run) == whole

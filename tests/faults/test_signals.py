@@ -43,7 +43,7 @@ def test_a_signal_ends_a_run_in_seconds_and_the_run_goes_on(
     before = [signal.getsignal(n) for n in BOTH]
 
     def advance(engine: Engine) -> None:
-        if engine.done == 6:
+        if engine.steps_done == 6:
             os.kill(os.getpid(), number)
         whole(engine)
 
@@ -54,7 +54,7 @@ def test_a_signal_ends_a_run_in_seconds_and_the_run_goes_on(
             tamatch.train(out=run, quiet=True, **DOZEN)
     assert stopped.value.exit_code == code
     assert [signal.getsignal(n) for n in BOTH] == before
-    assert checkpoint.found(run / "checkpoints")[-1].name == "step_00000007"
+    assert checkpoint.saved_in(run / "checkpoints")[-1].name == "step_00000007"
     tamatch.resume(run, quiet=True)
     tamatch.train(out=tmp_path / "whole", quiet=True, **DOZEN)
     assert fingerprint(run) == fingerprint(tmp_path / "whole")

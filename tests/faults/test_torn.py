@@ -40,7 +40,7 @@ def damages(file: Path, kind: str) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("kind", ["torn", "flipped"])
 def test_a_damaged_checkpoint_is_never_used(run: Path, kind: str, record_property: Any) -> None:
-    older, newest = checkpoint.found(run / "checkpoints")
+    older, newest = checkpoint.saved_in(run / "checkpoints")
     file = newest / "state.pt"
     for damaged in damages(file, kind):
         file.write_bytes(damaged)
@@ -55,7 +55,7 @@ def test_a_run_with_a_torn_checkpoint_ends_the_same(
     run: Path, tmp_path: Path, files: list[str]
 ) -> None:
     for name in files:
-        file = checkpoint.found(run / "checkpoints")[-1] / name
+        file = checkpoint.saved_in(run / "checkpoints")[-1] / name
         file.write_bytes(file.read_bytes()[:-7])
     tamatch.resume(run, quiet=True)
     assert "step_00000004 is used instead" in (run / "log.txt").read_text()
@@ -64,7 +64,7 @@ def test_a_run_with_a_torn_checkpoint_ends_the_same(
 
 
 def test_with_no_sound_checkpoint_it_begins_anew(run: Path, tmp_path: Path) -> None:
-    for path in checkpoint.found(run / "checkpoints"):
+    for path in checkpoint.saved_in(run / "checkpoints"):
         (path / "state.pt").write_bytes(b"")
     tamatch.resume(run, quiet=True)
     assert (run / "log.txt").read_text().count("The run starts over.") == 2

@@ -46,7 +46,7 @@ class Bare:
         self.engine.advance()
 
     def reduce_memory(self) -> None:
-        self.told.append(self.engine.done)
+        self.told.append(self.engine.steps_done)
         assert self.engine.reduce_memory()
 
 
@@ -107,7 +107,7 @@ def test_no_room_to_capture(name: str, same_kernels: None, monkeypatch: pytest.M
 
     def learn(engine: Engine, batch: Any) -> None:
         if torch.cuda.is_current_stream_capturing() and engine is engines[1] and not failed:
-            failed.append(engine.done)
+            failed.append(engine.steps_done)
             with detecting_out_of_memory():
                 raise torch.OutOfMemoryError("CUDA out of memory.")
         whole(engine, batch)

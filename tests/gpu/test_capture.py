@@ -52,7 +52,7 @@ def test_resume_of_a_captured_run(name: str) -> None:
 def test_no_step_waits_for_the_device(name: str) -> None:
     engine = run(tiny_engine(name, device="cuda"), 2)
     with engine.running():
-        engine.prepare_step(engine.done)
+        engine.prepare_step(engine.steps_done)
         torch.cuda.set_sync_debug_mode("error")
         try:
             engine.step()

@@ -225,12 +225,12 @@ def test_no_room_in_the_backward_pass_of_a_capture(
     monkeypatch.setattr(norm.NormAct, "backward", staticmethod(backward))
     failed = []
     with engine.running():
-        while engine.done < 9:
+        while engine.steps_done < 9:
             try:
                 engine.advance()
                 continue
             except OutOfMemory:
-                failed.append(engine.done)
+                failed.append(engine.steps_done)
             free_memory()
             assert engine.reduce_memory()
     torch.cuda.synchronize()

@@ -77,7 +77,7 @@ def test_no_buffer_is_written_before_it_was_sent(buffers: int) -> None:
 
 def test_a_streamed_step_does_not_wait_for_the_device() -> None:
     engine = run(tiny_engine("fixmatch", device="cuda", source=Streamed), 2)
-    engine.source.prepare(engine.done)
+    engine.source.prepare(engine.steps_done)
     with engine.running():
         torch.cuda.set_sync_debug_mode("error")
         try:

@@ -94,10 +94,10 @@ def test_every_method_takes_it(method: str, net: str) -> None:
     engine = tiny_engine(method, net=net, ema=0.9)
     before = copy.deepcopy(engine.method.net.state_dict())
     engine.advance()
-    engine.source.prepare(engine.done)
+    engine.source.prepare(engine.steps_done)
     with no_sync():
         engine.step()
-    engine.done += 1
+    engine.steps_done += 1
     engine.advance()
     values = engine.meter.read()
     assert all(torch.isfinite(torch.as_tensor(v)).all() for v in values.values())

@@ -64,7 +64,7 @@ def here(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def half(run: Path) -> None:
     """Back to the last checkpoint but one."""
-    shutil.rmtree(checkpoint.found(run / "checkpoints")[-1])
+    shutil.rmtree(checkpoint.saved_in(run / "checkpoints")[-1])
     RunFolder(run).update(status="running", step=3)
 
 
