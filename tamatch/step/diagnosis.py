@@ -29,11 +29,11 @@ def explain(engine: Engine) -> str:
     engine.prepare_step(step)
     engine.source.prepare(step)  # nothing is learned ahead of it
     with uncompiled(engine.device), engine.precision():
-        found = first_bad(engine.method, engine.batch(engine.device_step))
+        found = first_not_finite_in_step(engine.method, engine.batch(engine.device_step))
     return f"step {step:,}: {found or 'a value that was finite when the step was replayed'}"
 
 
-def first_bad(method: Method, batch: Batch) -> str | None:
+def first_not_finite_in_step(method: Method, batch: Batch) -> str | None:
     """Words for the first value of a step that is NaN or infinite; the weights stay as they are.
 
     Looked at in the order in which a step meets them: images, weights, outputs of the layers,
@@ -41,38 +41,42 @@ def first_bad(method: Method, batch: Batch) -> str | None:
     """
     outputs: list[str] = []
     hooks = [
-        module.register_forward_hook(watch(outputs, name))
+        module.register_forward_hook(note_if_not_finite(name, outputs))
         for name, module in method.named_modules()
         if name
     ]
     try:
-        return first(before(method, batch)) or during(method, batch, outputs)
+        return first_not_finite(images_and_weights(method, batch)) or after_forward(
+            method, batch, outputs
+        )
     finally:
         for hook in hooks:
             hook.remove()
 
 
-def before(method: Method, batch: Batch) -> Named:
+def images_and_weights(method: Method, batch: Batch) -> Named:
     yield from (("input images", view) for view in (*batch.x, *batch.u))
     yield from ((f"weight {name}", p) for name, p in method.named_parameters())
 
 
-def during(method: Method, batch: Batch, outputs: list[str]) -> str | None:
-    finite = {n: b for n, b in method.named_buffers() if is_finite(b)}  # others begin otherwise
+def after_forward(method: Method, batch: Batch, outputs: list[str]) -> str | None:
+    """What is not finite once the loss is computed; hooks note the layers in `outputs`."""
+    finite = {n: b for n, b in method.named_buffers() if is_finite(b)}  # some may begin as ∞
     loss = method(batch)
     if outputs:
         return f"output of {outputs[0]}"
     parts = ((f"loss part {name}", value) for name, value in loss.parts.items())
-    if found := first(parts) or first([("loss", loss.total)]):
+    if found := first_not_finite(parts) or first_not_finite([("loss", loss.total)]):
         return found
     method.zero_grad()
     loss.total.backward()
     last_first = reversed([*method.named_parameters()])
     grads = ((f"gradient of {n}", p.grad) for n, p in last_first if p.grad is not None)
-    return first(grads) or first((f"statistic {n}", b) for n, b in finite.items())
+    statistics = ((f"statistic {n}", b) for n, b in finite.items())
+    return first_not_finite(grads) or first_not_finite(statistics)
 
 
-def first(tensors: Named) -> str | None:
+def first_not_finite(tensors: Named) -> str | None:
     return next((name for name, tensor in tensors if not is_finite(tensor)), None)
 
 
@@ -80,16 +84,18 @@ def is_finite(tensor: Tensor) -> bool:
     return bool(torch.isfinite(tensor).all())
 
 
-def watch(outputs: list[str], name: str) -> Callable[[nn.Module, Any, Any], None]:
-    def look(module: nn.Module, given: Any, output: Any) -> None:
+def note_if_not_finite(name: str, outputs: list[str]) -> Callable[[nn.Module, Any, Any], None]:
+    """A hook that adds the module's name to `outputs` if the module returns such a value."""
+
+    def hook(module: nn.Module, given: Any, output: Any) -> None:
         tensors = output if isinstance(output, tuple) else (output,)
         if not all(is_finite(t) for t in tensors if isinstance(t, Tensor)):
             outputs.append(name)
 
-    return look
+    return hook
 
 
 def overflow(method: nn.Module, optimizer: Optimizer) -> str | None:
     """The first weight or moment that an update made infinite: no state to go on from."""
     moments = ((n, t) for state in optimizer.state.values() for n, t in state.items())
-    return first((*method.named_parameters(), *moments))
+    return first_not_finite((*method.named_parameters(), *moments))
