@@ -46,6 +46,7 @@ class Stopped(KeyboardInterrupt):
 
     def __init__(self, number: int, message: str) -> None:
         super().__init__(message)
+        self.signal = number
         self.exit_code = 128 + number  # 130 for Ctrl-C, 143 for SIGTERM
 
 

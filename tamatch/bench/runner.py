@@ -164,7 +164,7 @@ def begun_like(folder: RunFolder, wanted: Run) -> Run:
 def to_be_continued(cells: Sequence[Cell], stopped: Stopped) -> Stopped:
     more = f" and {len(cells) - 1} more" if len(cells) > 1 else ""
     return Stopped(
-        stopped.exit_code - 128,
+        stopped.signal,
         f"stopped in {cells[0].name}{more}; all is saved, the same command continues.",
     )
 

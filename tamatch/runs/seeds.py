@@ -168,8 +168,10 @@ def advising_resume(home: SeedFolder | None, folders: Sequence[RunFolder]) -> It
     try:
         yield
     except Stopped as stopped:
-        number, how = stopped.exit_code - 128, resume_command(folders, home)
-        raise Stopped(number, f"stopped; all is saved. {how} continues from there.") from None
+        how = resume_command(folders, home)
+        raise Stopped(
+            stopped.signal, f"stopped; all is saved. {how} continues from there."
+        ) from None
     except StorageError as error:
         begun = all(folder.record.exists() for folder in folders)
         then = f"{resume_command(folders, home)} continues" if begun else "try again"
