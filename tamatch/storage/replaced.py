@@ -12,8 +12,8 @@ NAME = ".replaced"
 class Replaced:
     """A folder inside the run folder. The record goes in last and comes out first.
 
-    So a process killed in between leaves a state that shows how far it came: an aside without a
-    record was not filled, or not emptied, and `recover` puts the rest back.
+    So a process killed in between leaves a state that shows how far it came: without a record, the
+    folder was not yet filled or not yet emptied, and `recover` puts the rest back.
     """
 
     def __init__(self, record: Path) -> None:
