@@ -18,7 +18,7 @@ from tamatch.judge.two_sample import (
     TwoSampleTest,
     auc,
     crossed_auc,
-    spread,
+    evenly_spread,
     statistics,
     two_sample_test,
 )
@@ -195,9 +195,9 @@ def test_the_area_under_the_curve_counts_pairs() -> None:
 
 
 def test_large_sets_are_sampled_evenly_and_each_image_stands_alone() -> None:
-    chosen = spread(10_000)
+    chosen = evenly_spread(10_000)
     assert len(chosen) == MOST_IMAGES and chosen[0] == 0 and chosen[-1] == 9_999
-    assert (np.diff(chosen) >= 19).all() and (spread(7) == np.arange(7)).all()
+    assert (np.diff(chosen) >= 19).all() and (evenly_spread(7) == np.arange(7)).all()
     random = np.random.default_rng(0).integers(0, 256, (150, 9, 9, 3), np.uint8)
     assert statistics(random)[140] == pytest.approx(statistics(random[140:141])[0], abs=1e-6)
 

@@ -113,7 +113,7 @@ def data_of(labels: Indices, classes: tuple[str, ...]) -> DataSet:
 
 def vector_engine(run: Run, rows: Rows, data: DataSet, split: Split, hidden: int) -> Engine:
     """An engine at step 0 that trains an `MLP` on standardised rows."""
-    device, autocast = build.machine_of(run)
+    device, autocast = build.set_up_machine(run)
     with build.seeded(run):
         net = MLP(rows.shape[1], hidden, len(data.classes))
         method = build.method_of(run, net, build.task_of(run, data, split), device)

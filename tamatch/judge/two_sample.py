@@ -49,7 +49,10 @@ def two_sample_test(first: Pixels, second: Pixels) -> TwoSampleTest | None:
     """Compare images (N, H, W, 3); None where one of the sets is too small to tell."""
     if min(len(first), len(second)) < FEWEST_IMAGES:
         return None
-    a, b = statistics(first[spread(len(first))]), statistics(second[spread(len(second))])
+    a, b = (
+        statistics(first[evenly_spread(len(first))]),
+        statistics(second[evenly_spread(len(second))]),
+    )
     both = np.concatenate([a, b])
     scale = both.std(0)
     divisor = np.where(scale > 1e-9, scale, 1)
@@ -61,7 +64,7 @@ def two_sample_test(first: Pixels, second: Pixels) -> TwoSampleTest | None:
     return TwoSampleTest(crossed_auc(a, b), limit, NAMES[most], means)
 
 
-def spread(count: int) -> npt.NDArray[np.int64]:
+def evenly_spread(count: int) -> npt.NDArray[np.int64]:
     """At most `MOST_IMAGES` positions, evenly over all."""
     return np.unique(np.linspace(0, count - 1, min(count, MOST_IMAGES)).round().astype(np.int64))
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from ..data.dataset import Indices
+
 Floats = npt.NDArray[np.float32]
-Indices = npt.NDArray[np.int64]
 
 GREEDY = 1000  # images picked one by one; nobody labels more before the next run
 CANDIDATES = 20_000  # images that the picking looks at, the most useful ones

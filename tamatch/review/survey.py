@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..data import DataSet, OnProgress, Split
+from ..data.dataset import Indices
 from ..runs.model import Model
 from ..step.source import OnHost
-from .picking import Floats, Indices, pick_order
+from .picking import Floats, pick_order
 
 
 @dataclass(frozen=True)

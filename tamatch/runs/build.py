@@ -48,7 +48,7 @@ def engine_of(run: Run, data: DataSet, split: Split, say: Say = silent) -> Engin
 
     `say` is told of loaded weights and of images that do not live on the device.
     """
-    device, autocast = machine_of(run)
+    device, autocast = set_up_machine(run)
     with seeded(run):
         net = net_of(run, data, say)
         method = method_of(run, net, task_of(run, data, split), device)
@@ -65,8 +65,8 @@ def engine_of(run: Run, data: DataSet, split: Split, say: Say = silent) -> Engin
     return try_and_accelerate(run, engine, say)
 
 
-def machine_of(run: Run) -> tuple[torch.device, torch.dtype | None]:
-    """The device of a run and its autocast type, with torch set up for both."""
+def set_up_machine(run: Run) -> tuple[torch.device, torch.dtype | None]:
+    """Set torch's threads and switches for a run; its device and autocast type."""
     device = pick_device(run.device)
     if run.threads is not None:
         torch.set_num_threads(run.threads)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 
 from ..data.dataset import Indices
-from ..judge.calibration import tempered
+from ..judge.calibration import Floats, tempered
 from ..judge.trust import sweep
 from ..methods.base import Method
 from ..pseudo.account import accepted, class_shares, generated, threshold
@@ -22,8 +22,6 @@ from ..step.subset import PREDICTION_COLUMNS, Pool
 
 CHUNK = 8192  # images whose probabilities are held at once
 COLUMNS = (*PREDICTION_COLUMNS, "second", "pseudo_label", "pseudo_confidence", "accepted")
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

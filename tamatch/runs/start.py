@@ -23,9 +23,9 @@ def start_of(
     """
     if run.weights is not None and "net" in fixed and nets.is_timm(run.net):
         return timm_start(run, fixed, gpu=gpu)
-    chosen = size_of(run, fixed, side, arrays=arrays, gpu=gpu)
+    chosen = image_size(run, fixed, side, arrays=arrays, gpu=gpu)
     if "net" not in fixed and run.weights is not None:
-        chosen = net_of(run, Path(run.weights), fixed, side, chosen, gpu=gpu)
+        chosen = net_for_weights(run, Path(run.weights), fixed, side, chosen, gpu=gpu)
     net = chosen.settings.get("net", run.net)
     if not fine_tunes(run, net):
         return chosen
@@ -52,7 +52,7 @@ def timm_start(run: Run, fixed: Container[str], *, gpu: bool) -> Chosen:
     return choice("size", pixels, f"{pixels} × {pixels} pixels", why) | recipe
 
 
-def net_of(
+def net_for_weights(
     run: Run, file: Path, fixed: Container[str], side: float | None, size: Chosen, *, gpu: bool
 ) -> Chosen:
     """The net that the weights were made for, and the size: a transformer has its own."""
@@ -70,7 +70,7 @@ def net_of(
     return finetune.size(pixels, side) | cut
 
 
-def size_of(
+def image_size(
     run: Run, fixed: Container[str], side: float | None, *, arrays: bool, gpu: bool
 ) -> Chosen:
     """That of a transformer's name, or by the images; arrays are not made larger than they are."""

@@ -12,16 +12,17 @@ import numpy as np
 
 from ..data import shares
 from ..judge import symptoms
+from ..judge.calibration import Floats
 from ..judge.symptoms import Reached, Symptom
 from ..judge.trust import TAUS
-from ..judge.two_sample import spread, two_sample_test
+from ..judge.two_sample import evenly_spread, two_sample_test
 from ..pseudo.account import threshold
 from ..settings.config import Run
 from ..step.engine import Engine
 from ..step.source import LABELLED
 from ..step.subset import Pool
 from ..storage.folder import RunFolder
-from .pool_predictions import Floats, PoolPredictions, pseudo_label_probabilities
+from .pool_predictions import PoolPredictions, pseudo_label_probabilities
 from .progress import Progress
 
 WINDOW = 1000  # images that a rule looks at, at least
@@ -50,7 +51,10 @@ class Watch:
     def begin(self) -> None:
         """Before the first step: do the sets look alike?"""
         labelled, images = self.engine.source.indices[LABELLED], self.pool.data.images
-        sets = (labelled[spread(len(labelled))], self.pool.indices[spread(len(self.pool))])
+        sets = (
+            labelled[evenly_spread(len(labelled))],
+            self.pool.indices[evenly_spread(len(self.pool))],
+        )
         found = two_sample_test(*(images[np.sort(places)] for places in sets))
         self.tell(symptoms.distribution_shift(found))
 
