@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -49,6 +49,22 @@ class Evaluation:
     def per_class(self) -> list[float | None]:
         """The accuracy of each class in percent; None for one that is not among the images."""
         return [100 * c.right / c.images if c.images else None for c in self.trust.classes]
+
+    def to_json(self) -> dict[str, Any]:
+        """The figures as `tamatch evaluate --json` prints them."""
+        return {
+            "data": self.data,
+            "images": self.images,
+            "part": self.part,
+            "error": self.error,
+            "accuracy": self.trust.accuracy,
+            "interval": self.trust.interval,
+            "balanced_accuracy": self.trust.balanced_accuracy,
+            "ece": self.trust.calibration.before.ece,
+            "learnt_from": self.learnt_from,
+            "gone": self.gone,
+            "per_class_accuracy": dict(zip(self.classes, self.per_class, strict=True)),
+        }
 
     def lines(self) -> list[str]:
         """The same in words."""

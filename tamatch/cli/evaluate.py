@@ -21,21 +21,5 @@ def run(arguments: Namespace) -> int:
     from ..apply.evaluate import evaluate
 
     found = evaluate(arguments.path, arguments.data, arguments.root, net=arguments.net)
-    if not arguments.json:
-        print("\n".join(found.lines()))
-        return 0
-    figures = {
-        "data": found.data,
-        "images": found.images,
-        "part": found.part,
-        "error": found.error,
-        "accuracy": found.trust.accuracy,
-        "interval": found.trust.interval,
-        "balanced_accuracy": found.trust.balanced_accuracy,
-        "ece": found.trust.calibration.before.ece,
-        "learnt_from": found.learnt_from,
-        "gone": found.gone,
-        "per_class_accuracy": dict(zip(found.classes, found.per_class, strict=True)),
-    }
-    print(json.dumps(figures))
+    print(json.dumps(found.to_json()) if arguments.json else "\n".join(found.lines()))
     return 0
