@@ -19,7 +19,7 @@ from tamatch.errors import Stopped, StorageError, UsageError
 from tamatch.machine.out_of_memory import OutOfMemory
 from tamatch.rules.pace import Speed
 from tamatch.runs import automatic, jobs, seeds, shared_data, speed
-from tamatch.runs.progress import Progress
+from tamatch.runs.progress import Progress, describe
 from tamatch.runs.record import begin
 from tamatch.runs.training import Training
 from tamatch.settings.configure import configure
@@ -381,6 +381,17 @@ def test_a_plain_line_says_how_long_it_will_take(
         progress.trained({"step": 2, "sup": 0.5})
         said = capsys.readouterr().err
     assert "step 2/2,002 · 0.2 steps/s · ETA 2:46:40 · " in said
+
+
+@pytest.mark.parametrize(
+    ("target", "distance"),
+    [((0.5, 0.5), "0.000"), ((0.25, 0.75), "0.144"), ((1.0, 0.0), "inf")],
+)
+def test_the_distance_to_the_target(target: tuple[float, float], distance: str) -> None:
+    """A class that the target rules out, but the model predicts, is infinitely far away."""
+    assert describe({"p_model": (0.5, 0.5), "p_target": target}) == [
+        f"KL(p_model‖target) {distance}"
+    ]
 
 
 def test_one_seed_has_one_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

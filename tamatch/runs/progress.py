@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 from rich.table import Column
 
+from ..report.bias import kl
 from ..storage.files import append_line
 
 PLAIN_SECONDS = 5.0  # at least this long between two plain lines
@@ -135,9 +136,7 @@ def describe(row: dict[str, Any]) -> list[str]:
     if "used" in row:
         parts.append(f"unlabelled used {100 * row['used']:.0f} %")
     if "p_model" in row and "p_target" in row:
-        pairs = zip(row["p_model"], row["p_target"], strict=True)
-        kl = sum(p * math.log(p / q) for p, q in pairs if p > 0 and q > 0)
-        parts.append(f"KL(p_model‖target) {max(kl, 0):.3f}")
+        parts.append(f"KL(p_model‖target) {kl(row['p_model'], row['p_target']):.3f}")
     return parts
 
 
