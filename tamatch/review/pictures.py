@@ -10,8 +10,8 @@ import numpy as np
 from PIL import Image
 
 from ..data import DataSet
+from ..data.dataset import Indices
 from ..data.decode import Unreadable, decode
-from .picking import Indices
 
 SIDE = 256  # pixels; more is not shown
 KEPT = 1024  # images that stay in memory
