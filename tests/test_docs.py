@@ -257,6 +257,11 @@ def test_the_reference_is_that_of_the_program() -> None:
     assert reference_page.PAGE.read_text() == reference_page.page()
 
 
+def test_everything_in_the_reference_has_a_meaning() -> None:
+    rows = (DOCS / "reference.md").read_text().splitlines()
+    assert not [row for row in rows if row.startswith("|") and row.endswith("|  |")]
+
+
 def test_every_option_and_every_public_name_is_in_the_reference() -> None:
     text = (DOCS / "reference.md").read_text()
     told = {*re.findall(r"--[\w-]+", text)}

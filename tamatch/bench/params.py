@@ -121,7 +121,7 @@ def page() -> Page:
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--format", choices=FORMATS, default="text")
+    parser.add_argument("--format", choices=FORMATS, default="text", help="format of the table")
 
 
 def run(arguments: Namespace) -> int:

@@ -222,7 +222,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--scale", help="rank shortened runs, e.g. 1/8")
     parser.add_argument("--steps", type=int, help="rank runs of this many steps")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of results")
-    parser.add_argument("--format", choices=FORMATS, default="text")
+    parser.add_argument("--format", choices=FORMATS, default="text", help="format of the table")
 
 
 def run(arguments: Namespace) -> int:

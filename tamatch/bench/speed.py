@@ -19,6 +19,7 @@ from ..data import DataSet, Split
 from ..data.dataset import Pixels
 from ..errors import UsageError
 from ..methods import METHODS
+from ..settings.config import RUN_OPTIONS
 from ..settings.configure import configure
 from ..step.timing import timed, wait
 from ..storage.files import write_json
@@ -72,8 +73,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     parser.add_argument("--precision", default="auto", help="auto, fp32, tf32 or bf16")
     parser.add_argument("--images", default="device", help="where they are kept: device or stream")
-    parser.add_argument("--compile", action=argparse.BooleanOptionalAction, default=True)
-    parser.add_argument("--graph", action=argparse.BooleanOptionalAction, default=True)
+    on_or_off = argparse.BooleanOptionalAction
+    parser.add_argument(
+        "--compile", action=on_or_off, default=True, help=RUN_OPTIONS["compile"].help
+    )
+    parser.add_argument("--graph", action=on_or_off, default=True, help=RUN_OPTIONS["graph"].help)
     parser.add_argument(
         "--reference", type=Path, metavar="DIR", help="a checkout of USB to time as well"
     )

@@ -157,7 +157,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--trajectories", type=int, default=TRAJECTORIES, help="trajectories per start"
     )
     parser.add_argument("--steps", type=int, default=STEPS, help="steps per trajectory")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="seed of the samples (default: 0)")
     parser.add_argument("--format", choices=FORMATS, default="text", help="format of the table")
     parser.add_argument("--out", type=Path, default=Path("figures"), help="folder of the figure")
     parser.add_argument("--results", type=Path, help=f"folder to keep the numbers in, as {FILE}")

@@ -18,7 +18,7 @@ from typing import Any
 
 from ..data import DataSet, make_split
 from ..errors import TamatchError
-from ..settings.config import Run
+from ..settings.config import RUN_OPTIONS, Run
 from ..settings.configure import configure
 from ..step.timing import wait
 from ..storage.files import write_json
@@ -55,7 +55,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     compiling = "compile the nets, as in training; takes most of the time"
     parser.add_argument("--compile", action=BooleanOptionalAction, default=False, help=compiling)
-    parser.add_argument("--graph", action=BooleanOptionalAction, default=True)
+    capturing = RUN_OPTIONS["graph"].help
+    parser.add_argument("--graph", action=BooleanOptionalAction, default=True, help=capturing)
     parser.add_argument("--out", type=Path, help="also write the rows as JSON")
 
 

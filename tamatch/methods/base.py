@@ -39,6 +39,7 @@ class Method(nn.Module):
         self.average = copy.deepcopy(net).requires_grad_(False) if ema > 0 else None
 
     def forward(self, batch: Batch) -> Loss:
+        """The loss of a batch; every method defines its own."""
         raise NotImplementedError(f"{type(self).__name__} has no forward")
 
     def accelerate(self) -> None:

@@ -56,10 +56,12 @@ class Predictions:
 
     @property
     def label(self) -> list[str]:
+        """The most probable class of each image."""
         return [self.classes[i] for i in self.probabilities.argmax(-1)]
 
     @property
     def confidence(self) -> list[float]:
+        """The probability of that class."""
         return [float(p) for p in self.probabilities.max(-1)]
 
     def top(self, count: int) -> list[list[tuple[str, float]]]:
