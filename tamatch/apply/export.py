@@ -22,7 +22,7 @@ from ..report import model_card
 from ..runs.model import Model
 from ..storage.files import write_bytes
 from ..storage.folder import RunFolder
-from ..storage.paths import path_of
+from ..storage.paths import path_of, refuse_existing
 from .load import load
 
 if TYPE_CHECKING:
@@ -88,16 +88,6 @@ def export(
     if format == "safetensors":
         return to_folder(model, place, model_card(folder.path), net)
     return to_onnx(model, place) if format == "onnx" else to_pt2(model, place)
-
-
-def refuse_existing(place: Path, *, is_folder: bool, overwrite: bool) -> None:
-    """Never lose an older file unasked."""
-    if place.exists() and place.is_dir() != is_folder:
-        found, wanted = ("folder", "file") if place.is_dir() else ("file", "folder")
-        raise UsageError(f"--out {place} is a {found}; give a {wanted}.")
-    taken = any(place.iterdir()) if place.is_dir() else place.exists()
-    if taken and not overwrite:
-        raise UsageError(f"{place} already exists. Choose a different --out, or use --overwrite.")
 
 
 def to_onnx(model: Model, place: Path) -> Exported:

@@ -22,7 +22,7 @@ from ..runs.model import Model
 from ..runs.progress import Progress
 from ..step.source import OnHost
 from ..storage.folder import RunFolder
-from ..storage.paths import path_of
+from ..storage.paths import path_of, refuse_existing
 from ..storage.spreadsheet import write_table
 from .labeltable import COLUMNS, GIVEN, accepted, by_model, is_label_table, line, tables_of
 from .load import load, own_data, own_split
@@ -97,15 +97,12 @@ def label(
     check_options(min_confidence, precision, folds)
     place = path_of(out, "out takes a CSV file to write")
     folder = RunFolder(path_of(path, "label takes a run folder"))
-    if place.is_dir():
-        raise UsageError(f"--out {place} is a folder; give a file.")
-    if place.exists() and not is_label_table(place):  # it may hold labels that a person gave
+    if place.is_file() and not is_label_table(place):  # it may hold labels that a person gave
         raise UsageError(
             f"{place} already exists and was not written by `tamatch label`. Choose a different "
             "--out."
         )
-    if place.exists() and not overwrite:
-        raise UsageError(f"{place} already exists. Choose a different --out, or use --overwrite.")
+    refuse_existing(place, is_folder=False, overwrite=overwrite)
     folder.read()  # says what is wrong where this is no run
     model = load(folder.path, net)
     run, images = own_data(folder, model, data=data)

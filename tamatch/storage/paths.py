@@ -1,4 +1,4 @@
-"""Paths that are handed over in Python: text or a `Path`, or an error that says so."""
+"""Paths that a user gives: text or a `Path`, and never one where something would be lost."""
 
 from __future__ import annotations
 
@@ -26,3 +26,13 @@ def config_path(value: Any) -> Path | None:
             "config takes a YAML file. Pass options in a dict as keywords: train(**options)."
         )
     return None if value is None else path_of(value, "config takes a YAML file")
+
+
+def refuse_existing(place: Path, *, is_folder: bool, overwrite: bool) -> None:
+    """Never lose an older file unasked."""
+    if place.exists() and place.is_dir() != is_folder:
+        found, wanted = ("folder", "file") if place.is_dir() else ("file", "folder")
+        raise UsageError(f"--out {place} is a {found}; give a {wanted}.")
+    taken = any(place.iterdir()) if place.is_dir() else place.exists()
+    if taken and not overwrite:
+        raise UsageError(f"{place} already exists. Choose a different --out, or use --overwrite.")
