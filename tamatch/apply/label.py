@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import nets
 from ..data import DataSet, Split
+from ..data.current_split import CurrentSplit
 from ..data.dataset import UNKNOWN, Indices
 from ..errors import DataError, UsageError
 from ..judge.cut import RISK, Cut, choose_cut, least_images
@@ -20,6 +21,7 @@ from ..kinds import FRACTION, SHARE
 from ..runs.folds import images_to_hold_out, trained_without
 from ..runs.model import Model
 from ..runs.progress import Progress
+from ..settings.config import Run
 from ..step.source import OnHost
 from ..storage.folder import RunFolder
 from ..storage.paths import path_of, refuse_existing
@@ -87,9 +89,9 @@ def label(
     net: AnyNet | None = None,
     data: str | None = None,
 ) -> Labelled:
-    """Write the label of every image of a run's pool; below the cut it stays empty.
+    """Write the label of every image of a run's pool; below a confidence threshold it stays empty.
 
-    The cut is `min_confidence`, or is chosen such that at least the share `precision` of the
+    The threshold is `min_confidence`, or is chosen so that at least the share `precision` of the
     labels is right. The run's validation images judge that; or, with `folds`, its labelled images
     do, each by one of so many models that are trained without it, which takes as many runs.
     `data` is where the run's images lie now, if they were moved.
@@ -107,8 +109,8 @@ def label(
     model = load(folder.path, net)
     run, images = own_data(folder, model, data=data)
     nets.register_as(run.net, net)
-    today = own_split(folder, run, images)
-    split = today.split
+    current = own_split(folder, run, images)
+    split = current.split
 
     cut = None
     if precision and folds:
@@ -118,12 +120,7 @@ def label(
     elif precision:
         cut = cut_by_validation(model, images, split, precision, folder)
     level = cut.confidence if cut else min_confidence or 0.0
-    every = np.concatenate([split.known, split.unknown])
-    since = np.isin(every, today.since)
-    guessed = by_model(tables_of(run))
-    known = np.isin(every, split.known) | since
-    known &= ~(since & np.array([images.files[i] in guessed for i in every], bool))
-    given, pool = every[known], every[~known]
+    given, pool = given_and_pool(run, images, current)
     p_given, p_pool = (probabilities(model, images, part) for part in (given, pool))
     used = accepted(folder)
     sure = p_pool.max(-1) >= level
@@ -138,9 +135,23 @@ def label(
     write_table(place, COLUMNS, rows)
     counts = np.bincount(p_pool[sure].argmax(-1), minlength=len(images.classes))
     return Labelled(
-        place, len(pool), int(sure.sum()), len(given), level, cut, folds, tuple(today.lines()),
+        place, len(pool), int(sure.sum()), len(given), level, cut, folds, tuple(current.lines()),
         dict(zip(images.classes, counts.tolist(), strict=True)),
     )  # fmt: skip
+
+
+def given_and_pool(run: Run, images: DataSet, current: CurrentSplit) -> tuple[Indices, Indices]:
+    """The images that have their label from a person, and those that get one from the model.
+
+    A label that came since the run is a person's, unless an earlier table of ours put it there.
+    """
+    split = current.split
+    every = np.concatenate([split.known, split.unknown])
+    since = np.isin(every, current.labelled_since)
+    guessed = by_model(tables_of(run))
+    known = np.isin(every, split.known) | since
+    known &= ~(since & np.array([images.files[i] in guessed for i in every], bool))
+    return every[known], every[~known]
 
 
 def most_first(classes: Mapping[str, int]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..data import DATASETS, DataSet, OnProgress
-from ..data.today import Today, split_today
+from ..data.current_split import CurrentSplit, current_split
 from ..errors import DataError, UsageError
 from ..runs.inputs import data_of, split_plan
 from ..runs.model import Model
@@ -66,11 +66,11 @@ def own_data(
     return run, found
 
 
-def own_split(folder: RunFolder, run: Run, data: DataSet) -> Today:
-    """The roles of a run's images, as these lie today."""
+def own_split(folder: RunFolder, run: Run, data: DataSet) -> CurrentSplit:
+    """The roles of a run's images, as these are now."""
     plan = split_plan(run)
     drawn = plan.labels_per_class is not None or plan.head_labelled is not None
-    return split_today(folder.split, data, whole=data.given_labels and not drawn)
+    return current_split(folder.split, data, whole=data.given_labels and not drawn)
 
 
 def found_again(path: str, began: str) -> str | None:

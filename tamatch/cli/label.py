@@ -11,17 +11,17 @@ from .shared import add_moved, add_run
 def add_arguments(sub: ArgumentParser) -> None:
     add_run(sub)
     sub.add_argument("--out", type=Path, metavar="FILE", required=True, help="CSV to write")
-    cut = sub.add_mutually_exclusive_group()
-    cut.add_argument(
+    threshold = sub.add_mutually_exclusive_group()
+    threshold.add_argument(
         "--min-confidence", type=float, metavar="C", help="leave labels below this confidence empty"
     )
-    cut.add_argument(
+    threshold.add_argument(
         "--precision", type=float, metavar="P",
-        help="share of correct labels to ensure; validation images set the confidence cut",
+        help="share of correct labels to ensure; validation images set the threshold",
     )  # fmt: skip
     sub.add_argument(
         "--folds", type=int, metavar="K",
-        help="set the cut by the labelled images: train K runs, each without part of them",
+        help="set the threshold by the labelled images: train K runs, each without part of them",
     )  # fmt: skip
     add_moved(sub)
     sub.add_argument("--overwrite", action="store_true", help="replace its own earlier table")

@@ -48,8 +48,8 @@ def review(
     model = load(path, net)
     with counting("reading images") as progress:
         run, images = own_data(folder, model, data=data, progress=progress)
-    today = own_split(folder, run, images)
-    split = today.split
+    current = own_split(folder, run, images)
+    split = current.split
     if not len(split.unknown):
         raise DataError(
             f"all training images of {path} are already labelled: there are none to review. Put "
@@ -72,7 +72,7 @@ def review(
             store=store,
             net=net,
         )
-        for line in today.lines():
+        for line in current.lines():
             print(line)
         serve(server, browser=browser)
 

@@ -1,4 +1,4 @@
-"""The split of a run, as its images lie today: some added, removed, sorted or unlabelled since."""
+"""The split of a run on its images of today: some were added, removed or relabelled since."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ LEFT = 0.5  # of a run's images: with fewer, these are not the images of the run
 
 
 @dataclass(frozen=True)
-class Today:
-    """Roles by which an image of `labelled` and `validation` surely has a label."""
+class CurrentSplit:
+    """All of `labelled` and `validation` have a label, whatever has changed since the run."""
 
     split: Split
-    since: Indices  # images whose label the run did not know; unless moved or new, in the pool
+    labelled_since: Indices  # unless moved or new, these are in the pool
     new: int  # images that the run did not know
     gone: int  # images of the run that are no longer there, or not with the same pixels
 
@@ -38,7 +38,7 @@ class Today:
         return [f"Since the run: {'; '.join(told)}."] if told else []
 
 
-def split_today(path: Path, data: DataSet, *, whole: bool) -> Today:
+def current_split(path: Path, data: DataSet, *, whole: bool) -> CurrentSplit:
     """The split that a run wrote, on the data of today.
 
     An image keeps its role if it still has its name and its pixels. One that was moved, as people
@@ -54,7 +54,7 @@ def split_today(path: Path, data: DataSet, *, whole: bool) -> Today:
     moved = {hashes[i]: i for i in learning if data.files[i] not in listed}
     has_label = data.labels != UNKNOWN
     roles: dict[str, dict[int, None]] = defaultdict(dict)
-    since, gone = list[int](), set[str]()
+    labelled_since, gone = list[int](), set[str]()
     for row in rows:
         name, role = row["image"], row["role"]
         i = named.get(name)
@@ -64,7 +64,7 @@ def split_today(path: Path, data: DataSet, *, whole: bool) -> Today:
             gone.add(name)
             continue
         if role == "unlabelled" and not row["label"] and has_label[i]:
-            since.append(i)
+            labelled_since.append(i)
             role = role if stays else "labelled"  # sorted into a class folder
         lost = role in ("labelled", "validation") and not has_label[i]
         roles["unlabelled" if lost else role][i] = None
@@ -75,5 +75,5 @@ def split_today(path: Path, data: DataSet, *, whole: bool) -> Today:
     for i in new:
         roles["labelled" if has_label[i] else "unlabelled"][i] = None
     split = Split(**{role: np.array([*roles[role]], np.int64) for role in ROLES})
-    since += [i for i in new if has_label[i]]
-    return Today(split, np.array(since, np.int64), len(new), len(gone))
+    labelled_since += [i for i in new if has_label[i]]
+    return CurrentSplit(split, np.array(labelled_since, np.int64), len(new), len(gone))
