@@ -50,12 +50,11 @@ def own_data(
     `data` and `root` say where, if it is neither where it was nor below where the run was started.
     """
     run = stored_config(folder)
-    began = str(folder.read().get("started_in", ""))
     run = dataclasses.replace(
         run,
-        data=data or (run.data if run.data in DATASETS else images_again(run.data, began, folder)),
+        data=data or (run.data if run.data in DATASETS else images_again(run.data, folder)),
         root=root or run.root,
-        labels=run.labels and labels_again(run.labels, began, folder),
+        labels=run.labels and labels_again(run.labels, folder),
     )
     found = data_of(run, model.facts.size, progress)
     if found.classes != model.facts.classes:
@@ -73,24 +72,19 @@ def own_split(folder: RunFolder, run: Run, data: DataSet) -> CurrentSplit:
     return current_split(folder.split, data, whole=data.given_labels and not drawn)
 
 
-def found_again(path: str, began: str) -> str | None:
-    """A path as a run was given it, seen from here; None if it leads nowhere."""
-    return next((p for p in (path, os.path.join(began, path)) if os.path.exists(p)), None)
-
-
-def images_again(path: str, began: str, folder: RunFolder) -> str:
-    if found := found_again(path, began):
-        return found
+def images_again(path: str, folder: RunFolder) -> str:
+    if os.path.exists(there := folder.path_now(path)):
+        return there
     raise UsageError(
-        f"{folder.path} was trained on {os.path.join(began, path)}, which no longer exists. "
-        "Restore it; if the images have moved, give their new folder as --data."
+        f"{folder.path} was trained on {there}, which no longer exists. Restore it; if the images "
+        "have moved, give their new folder as --data."
     )
 
 
-def labels_again(path: str, began: str, folder: RunFolder) -> str:
-    if found := found_again(path, began):
-        return found
+def labels_again(path: str, folder: RunFolder) -> str:
+    if os.path.exists(there := folder.path_now(path)):
+        return there
     raise UsageError(
-        f"{folder.path} was trained with the labels in {os.path.join(began, path)}, which no "
-        f"longer exists. Restore it; {folder.split} lists these labels."
+        f"{folder.path} was trained with the labels in {there}, which no longer exists. Restore "
+        f"it; {folder.split} lists these labels."
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -30,12 +29,9 @@ def lineage(start: str | None) -> list[RunFolder]:
 
 
 def path_in_config(folder: RunFolder, name: str) -> str | None:
-    """A path among a run's settings, seen from here or else from where the run was started."""
-    record = folder.read()
-    path: str | None = record["config"].get(name)
-    if path is None or os.path.exists(path):
-        return path
-    return os.path.join(str(record.get("started_in", "")), path)
+    """A path among a run's settings, as it is now."""
+    path: str | None = folder.read()["config"].get(name)
+    return None if path is None else folder.path_now(path)
 
 
 def first_weights(folder: RunFolder) -> str | None:

@@ -75,15 +75,14 @@ def refuse_elsewhere(run: Run, folder: RunFolder) -> None:
     unfinished = not folder.finished() or (
         run.baseline == "supervised" and not folder.baseline.finished()
     )
-    began = str(folder.read().get("started_in", ""))
     needed = [None if run.data in DATASETS else run.data, run.labels] if unfinished else []
     for path in needed:
         if path is None or os.path.exists(path):
             continue
-        there = os.path.join(began, path)
+        there = folder.path_now(path)
         if os.path.exists(there):
             raise UsageError(
                 f"{folder.path} reads {path}, which is not found from here. Resume it where it was "
-                f"started: `cd {shlex.quote(began)}`."
+                f"started: `cd {shlex.quote(folder.started_in)}`."
             )
         raise UsageError(f"{folder.path} reads {there}, which no longer exists. Restore it.")

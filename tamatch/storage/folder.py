@@ -125,6 +125,15 @@ class RunFolder:
         found: dict[str, Any] = record
         return found
 
+    @property
+    def started_in(self) -> str:
+        """The working directory of the run: where the paths among its settings begin."""
+        return str(self.read().get("started_in", ""))
+
+    def path_now(self, path: str) -> str:
+        """Such a path seen from here, or else from where the run was started."""
+        return path if os.path.exists(path) else os.path.join(self.started_in, path)
+
     def update(self, **changes: Any) -> None:
         write_json(
             self.record, {**(read_json(self.record) if self.record.exists() else {}), **changes}
