@@ -6,7 +6,7 @@ import argparse
 from dataclasses import dataclass
 from importlib import import_module
 
-from .choose import near_miss
+from .selection import near_miss
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from statistics import mean
 
 from ..methods import METHODS
 from .cells import SEEDS, Cell, Plan
-from .choose import one_name, scale_of
 from .formats import FORMATS, Grid, Page
 from .plans import PLANS
 from .published import TABLE_1, TABLE_2
 from .record import Result
+from .selection import one_name, scale_of
 from .settings import Setting
 from .store import Store
 from .tables import SCORES, about, other_lengths, refuse_two_starts, titled

@@ -24,7 +24,7 @@ from ..settings.configure import configure
 from ..step.timing import timed, wait
 from ..storage.files import write_json
 from . import reference
-from .choose import near_miss
+from .selection import near_miss
 
 if TYPE_CHECKING:
     from ..step.engine import Engine

@@ -13,11 +13,11 @@ from ..errors import UsageError
 from ..settings.options import read_seeds
 from . import figures
 from .cells import MACHINE, Cell, Plan
-from .choose import restricted, scale_of, share
 from .formats import FORMATS
 from .plans import PLANS
 from .record import start
 from .scale import explain
+from .selection import scale_of, selected_plan, share
 from .store import Store
 from .tables import fuller_lengths, table
 
@@ -64,7 +64,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    plan = restricted(arguments)
+    plan = selected_plan(arguments)
     scale = scale_of(plan, arguments.scale, arguments.steps)
     cells = plan.cells(arguments.bench, read_seeds(arguments.seeds), scale)
     mine = share(arguments.cell, cells)

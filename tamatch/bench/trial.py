@@ -23,8 +23,8 @@ from ..settings.configure import configure
 from ..step.timing import wait
 from ..storage.files import write_json
 from .cells import Cell
-from .choose import names, scale_of
 from .plans import PLANS
+from .selection import names, scale_of
 from .speed import Work, random_images
 
 PLAN = PLANS["usb"]

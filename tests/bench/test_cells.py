@@ -12,8 +12,8 @@ from torch import nn
 
 from tamatch.bench import plans, scale
 from tamatch.bench.cells import Cell
-from tamatch.bench.choose import restricted, scale_of, share
 from tamatch.bench.plans import PLANS
+from tamatch.bench.selection import scale_of, selected_plan, share
 from tamatch.bench.settings import DIGITS, LONG_TAIL
 from tamatch.errors import UsageError
 from tamatch.methods import METHODS
@@ -173,15 +173,15 @@ def test_jobs_of_an_array_share_out_all_cells() -> None:
 
 def test_restrictions() -> None:
     given = Namespace(bench="lt", methods="tamatch,fixmatch", settings="lt-500-4000-100")
-    plan = restricted(given)
+    plan = selected_plan(given)
     assert plan.methods == ("fixmatch", "tamatch")
     assert [s.name for s in plan.settings] == ["lt-500-4000-100"]
     with pytest.raises(UsageError, match="Perhaps you meant fixmatch"):
-        restricted(Namespace(bench="lt", methods="fixmach", settings=None))
+        selected_plan(Namespace(bench="lt", methods="fixmach", settings=None))
 
 
 def test_a_figure_is_of_one_data_set() -> None:
-    paper = restricted(Namespace(bench="bias", methods=None, data=None))
+    paper = selected_plan(Namespace(bench="bias", methods=None, data=None))
     assert [s.name for s in paper.settings] == ["stl10-40"]
-    other = restricted(Namespace(bench="bias", methods=None, data="eurosat"))
+    other = selected_plan(Namespace(bench="bias", methods=None, data="eurosat"))
     assert [s.data for s in other.settings] == ["eurosat"]

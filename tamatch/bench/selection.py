@@ -57,7 +57,7 @@ def scale_of(plan: Plan, scale: str | None, steps: int | None) -> Fraction:
     return checked(Fraction(steps, full_steps(plan.settings[0].data)), f"--steps {steps}")
 
 
-def restricted(arguments: Namespace) -> Plan:
+def selected_plan(arguments: Namespace) -> Plan:
     """The bench's plan with the rows and columns that were asked for.
 
     A figure is drawn of one data set: the paper's, unless `--data` names another.
