@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import signal
 import threading
 import time
 
-from ..machine.signals import StopSignals
+from ..machine.signals import ask_to_stop
 
 TICK = 0.2  # seconds between two requests, while no training listens yet
 
@@ -35,10 +34,3 @@ class Budget:
 
     def __exit__(self, *error: object) -> None:
         self._over.set()
-
-
-def ask_to_stop() -> None:
-    """What SIGTERM would do to the training that listens for it; nothing if none does."""
-    listener = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
-    if isinstance(listener, StopSignals) and not listener.received:
-        listener.received = signal.SIGTERM

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 from types import FrameType
-from typing import Any
+from typing import Any, ClassVar
 
 from . import launch
 
@@ -18,11 +18,14 @@ class StopSignals:
     processes may also get directly, and kills those that do not stop.
     """
 
+    active: ClassVar[list[StopSignals]] = []
+
     def __init__(self) -> None:
         self.received = 0
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> StopSignals:
+        self.active.append(self)
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._before[number] = signal.signal(number, self._handle)
@@ -36,3 +39,10 @@ class StopSignals:
     def __exit__(self, *error: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        self.active.remove(self)
+
+
+def ask_to_stop() -> None:
+    """What a first SIGTERM would do to the training under way; nothing if there is none."""
+    for listener in [*StopSignals.active]:  # which ends in another thread
+        listener.received = listener.received or signal.SIGTERM
