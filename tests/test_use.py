@@ -67,6 +67,8 @@ def test_moved_images_are_named_and_guarded_by_their_hashes(
     with pytest.raises(UsageError, match=f"{run} was trained on {home / 'photos'}, which no"):
         label(run, "pool.csv")
     assert cli.main(["label", str(run), "--out", "pool.csv", "--data", "moved"]) == 0
+    tamatch.label(run, "again.csv", data=Path("moved"))
+    assert Path("again.csv").read_bytes() == Path("pool.csv").read_bytes()
     assert "5 unlabelled images now have a label" in capsys.readouterr().out
     for image in Path("moved").glob("*/*/*.png"):
         Image.open(image).rotate(90).save(image)
@@ -152,6 +154,7 @@ def test_some_of_the_classes_can_be_measured_and_no_others(home: Path) -> None:
     run, some = home / "runs/first", Path("some")
     shutil.copytree(home / "photos/test/light", some / "light")
     found, whole = evaluate(run, "some"), evaluate(run)
+    assert evaluate(run, some) == found
     assert found.images == 4 and found.classes == whole.classes == ("dark", "light")
     assert found.lines()[0].endswith(" on 4 labelled images")
     assert found.per_class == [None, whole.per_class[1]]

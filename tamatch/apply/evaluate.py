@@ -100,8 +100,8 @@ def share(part: int, whole: int) -> str:
 
 def evaluate(
     path: str | Path,
-    data: str | None = None,
-    root: str | None = None,
+    data: str | Path | None = None,
+    root: str | Path | None = None,
     *,
     net: AnyNet | None = None,
 ) -> Evaluation:

@@ -87,7 +87,7 @@ def label(
     overwrite: bool = False,
     quiet: bool = True,
     net: AnyNet | None = None,
-    data: str | None = None,
+    data: str | Path | None = None,
 ) -> Labelled:
     """Write the label of every image of a run's pool; below a confidence threshold it stays empty.
 

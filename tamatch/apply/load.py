@@ -41,8 +41,8 @@ def own_data(
     folder: RunFolder,
     model: Model,
     *,
-    data: str | None = None,
-    root: str | None = None,
+    data: str | Path | None = None,
+    root: str | Path | None = None,
     progress: OnProgress | None = None,
 ) -> tuple[Run, DataSet]:
     """What a run was trained on, and its settings with the paths by which that is found now.
@@ -50,10 +50,11 @@ def own_data(
     `data` and `root` say where, if it is neither where it was nor below where the run was started.
     """
     run = stored_config(folder)
+    own = data or (run.data if run.data in DATASETS else images_again(run.data, folder))
     run = dataclasses.replace(
         run,
-        data=data or (run.data if run.data in DATASETS else images_again(run.data, folder)),
-        root=root or run.root,
+        data=str(own),
+        root=str(root) if root else run.root,
         labels=run.labels and labels_again(run.labels, folder),
     )
     found = data_of(run, model.facts.size, progress)
