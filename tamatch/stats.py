@@ -203,7 +203,7 @@ class Status(nn.Module):
 
     @property
     def shares(self) -> Tensor:
-        """p_model as it is told: it sums to 1 also while its window is not full yet."""
+        """p_model for reports: it sums to 1 even while its window is not full yet."""
         return normalize(self.model.value) if isinstance(self.model, Window) else self.model.value
 
     @property

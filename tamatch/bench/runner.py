@@ -40,8 +40,8 @@ class Runner:
     def fill(self, cells: Sequence[Cell], minutes: float | None = None) -> int:
         """Make the missing cells; those that others are making are left to them.
 
-        Returns an exit code. A run that leaves the numbers it can go on from is reported and the
-        next one begins; stopped by a signal or by the budget, the same call goes on later.
+        Returns an exit code. A run whose values become infinite or NaN is reported, and the next
+        one begins. Stopped by a signal or by the budget, the same call goes on later.
         """
         status, begun = 0, 0
         missing = [cell for cell in cells if not self.store.has(cell)]
@@ -65,7 +65,7 @@ class Runner:
         return status
 
     def make(self, group: Sequence[Cell]) -> int:
-        """Bring some runs to their ends, from wherever they are, and store their results."""
+        """Finish some runs, however far they have come, and store their results."""
         status = 0
         with ExitStack() as held:
             cells = [cell for cell in group if self.take(cell, held)]

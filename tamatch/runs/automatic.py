@@ -182,7 +182,7 @@ def fit_to_data(draft: Draft, split: Split, device: torch.device) -> None:
 
 
 def pool_batch(run: Run, *, gpu: bool) -> Chosen:
-    """Nothing is said of it where the method looks at labelled images alone."""
+    """Chosen without a word if the method uses labelled images only."""
     found = choose.pool_batch(run.batch, gpu=gpu)
     return found if methods.get(run.method).views.u else Chosen(found.settings, {})
 
@@ -221,7 +221,7 @@ def paced(run: Run, steps: int, *, own: bool) -> Chosen:
 
 
 def precision_of(run: Run, device: torch.device) -> Chosen:
-    """A CPU's is part of the run; a GPU's is only told, so that `auto` may go on elsewhere."""
+    """On a CPU it is fixed for the run; on a GPU only shown, so that a resumed run may differ."""
     if run.precision != "auto":
         return NOTHING
     if device.type == "cuda":

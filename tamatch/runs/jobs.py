@@ -1,4 +1,4 @@
-"""Bringing runs to their ends, with their baselines: one run, or several at the same time."""
+"""Finishing runs, with their baselines: one run, or several in parallel."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from .variants import baseline_config, without_start
 
 @dataclass(frozen=True)
 class Job:
-    """A run that is to be brought to its end, where it lies, and how it is spoken of."""
+    """A run to finish: its settings, its folder, and what shows its progress."""
 
     run: Run
     folder: RunFolder
     progress: Progress
-    is_baseline: bool = False  # of a run that has told of the data, which are the same
+    is_baseline: bool = False  # of a run that has already remarked on the same data
 
     @property
     def baseline(self) -> Job:
@@ -47,14 +47,14 @@ class Job:
 
 
 def complete(run: Run, folder: RunFolder, *, quiet: bool = False) -> Finished:
-    """Bring the run and its baseline to their ends, from wherever they are."""
+    """Finish the run and its baseline, however far they have come."""
     [finished] = complete_all([Job(run, folder, Progress(folder.log, quiet=quiet))])
     assert isinstance(finished, Finished)  # the error of a single run is raised
     return finished
 
 
 def complete_all(jobs: Sequence[Job]) -> list[Finished | NumericError]:
-    """The same for several runs at the same time; one without a result has its error instead."""
+    """The same for several runs in parallel; for a run that failed, its error."""
     with dist.joined():
         outcomes = train_all(jobs)
         baselines = train_baselines(jobs, outcomes)
@@ -68,7 +68,7 @@ def complete_all(jobs: Sequence[Job]) -> list[Finished | NumericError]:
 
 
 def end_of(job: Job, outcome: Outcome, baseline: Outcome | None) -> Finished | NumericError:
-    """A run that is to have a baseline and has none is not at its end."""
+    """What came of a run: if its baseline failed, the run counts as failed, too."""
     if isinstance(outcome, NumericError):
         return outcome
     if isinstance(baseline, NumericError):
@@ -77,7 +77,7 @@ def end_of(job: Job, outcome: Outcome, baseline: Outcome | None) -> Finished | N
 
 
 def train_baselines(jobs: Sequence[Job], outcomes: Sequence[Outcome]) -> list[Outcome | None]:
-    """The supervised baselines of these runs, at the same time as well; None without one."""
+    """The supervised baselines of these runs, in parallel as well; None for a run without one."""
     wanted = [
         job.run.baseline == "supervised" and not isinstance(outcome, NumericError)
         for job, outcome in zip(jobs, outcomes, strict=True)

@@ -99,7 +99,7 @@ def captured(joint: JointGraph, trainings: Sequence[Training]) -> bool:
         joint.replay([training.engine for training in trainings])
         return True
     except OutOfMemory:
-        pass  # to be left before going on: the error holds what the step had computed
+        pass  # leave `except` first: the error keeps the tensors of the step alive
     free_memory()
     for training in trainings:
         training.reduce_memory()

@@ -67,8 +67,8 @@ def resume(
 ) -> Finished:  # fmt: skip
     """Go on exactly where a run stopped; a finished one only gets a fresh report.
 
-    `method` and `net` are those of the run, where they are code of your own that has no file to be
-    found in.
+    `method` and `net` are those of the run, if they are your own code and cannot be found through
+    a file.
     """
     usercode.refuse_runs_on_import()
     if not launch.leads():

@@ -43,8 +43,8 @@ def train_seeds(
     """Train the same run with several seeds in parallel; each ends as if it were alone.
 
     Each has its folder: `out`/s0, `out`/s1 and so on, and `out`/seeds.json sums them up; without
-    `out`, the one that `train` would give it. A run that leaves the finite numbers ends alone, and
-    its `NumericError` is raised when the others are finished.
+    `out`, the one that `train` would give it. If the values of one run become infinite or NaN, the
+    others continue, and its `NumericError` is raised when they are finished.
     """
     group = train_group(
         seeds, options, out=out, overwrite=overwrite, config=config, time=time, quiet=quiet
@@ -65,7 +65,7 @@ def train_group(
     overwrite: bool = False, config: str | Path | None = None, time: str | None = None,
     quiet: bool = False,
 ) -> Group:  # fmt: skip
-    """Begin a run for each seed, and bring all of them to their ends."""
+    """Begin a run for each seed, and finish all of them."""
     usercode.refuse_runs_on_import()
     check_alone()
     file = config_path(config)
@@ -97,7 +97,7 @@ def resume_group(
     paths: Sequence[str | Path], *, method: AnyMethod | None = None, net: AnyNet | None = None,
     quiet: bool = False,
 ) -> Group:  # fmt: skip
-    """Bring runs to their ends from wherever they are."""
+    """Finish runs, however far they have come."""
     usercode.refuse_runs_on_import()
     check_alone()
     if not paths:

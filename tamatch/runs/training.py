@@ -115,7 +115,7 @@ class Training:
         try:
             return self.engine.advance()
         except OutOfMemory:
-            pass  # to be left before going on: the error holds what the step had computed
+            pass  # leave `except` first: the error keeps the tensors of the step alive
         free_memory()
         self.reduce_memory()
         self.advance()

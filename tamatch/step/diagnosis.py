@@ -21,13 +21,13 @@ Named = Iterable[tuple[str, Tensor]]
 
 def explain(engine: Engine) -> str:
     """Which step froze the run and why; it is replayed, and the engine ends with it."""
-    # each step since then was counted
+    # the guard counts every step since the one that froze the run
     step = engine.steps_done - int(engine.guard.count) + ALLOWED_BAD_STEPS
     if not dist.alone():  # where one process stops to look, the others would wait for ever
         return f"step {step:,} (resume in one process to see which value)"
     engine.device_step.fill_(step)
     engine.prepare_step(step)
-    engine.source.prepare(step)  # nothing is learned ahead of it
+    engine.source.prepare(step)  # again: a prefetcher has gone on to the step after it
     with uncompiled(engine.device), engine.precision():
         found = first_not_finite_in_step(engine.method, engine.batch(engine.device_step))
     return f"step {step:,}: {found or 'a value that was finite when the step was replayed'}"

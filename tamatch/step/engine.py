@@ -98,7 +98,7 @@ class Engine:
         """Do one step: replay it where it is captured, run it eagerly elsewhere."""
         with detecting_out_of_memory():
             if self.graph is None:
-                self.guard.remember()  # before anything that may have no room
+                self.guard.remember()  # before anything that may run out of memory
             self.prepare_step(self.steps_done)
             if self.graph is None and self.warm:
                 self.capture()
@@ -156,7 +156,7 @@ class Engine:
         """Record the step once; recording does not run it."""
         torch.cuda.synchronize()
         free_memory()  # for the graph's own; and no old graph may be freed during the capture
-        self.guard.remember()  # if there is no room, the present state is what is put back
+        self.guard.remember()  # what is put back if memory runs out
         self.graph = torch.cuda.CUDAGraph()
         with recorded(self.graph, self.stream):
             self.step()
@@ -192,6 +192,6 @@ class Engine:
         self.meter.load_state_dict(state["meter"])
         self.guard.load_state_dict(state["guard"])
         recompute(self.method, wanted=state["recomputes"])
-        self.graph, self.eager_steps = None, 0  # a captured step would move the moments before
+        self.graph, self.eager_steps = None, 0  # a captured step would update the old moments
         if self.prefetcher is not None:
             self.prefetcher.step = None  # what is ready is not of this step

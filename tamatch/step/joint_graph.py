@@ -56,7 +56,7 @@ class JointGraph:
         generators = [torch.Generator(engine.device) for engine in engines]
         for engine, generator in zip(engines, generators, strict=True):
             engine.graph = None  # of steps that it did alone
-            engine.guard.remember()  # if there is no room, the present state is what is put back
+            engine.guard.remember()  # what is put back if memory runs out
             graph.register_generator_state(generator)
         with recorded(graph, here):
             for engine in engines:

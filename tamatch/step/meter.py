@@ -12,7 +12,7 @@ from ..errors import UsageError
 class Meter:
     """Means of named scalars and vectors since the last read; `max_…` names keep the largest.
 
-    The first step says which names there are. All values lie in one line of numbers, so that a
+    The first step says which names there are. All values are parts of one flat tensor, so that a
     step needs a handful of kernels whatever it reports.
     """
 

@@ -15,7 +15,7 @@ from .files import make_parent, writing
 
 
 class Locked(UsageError):
-    """Another process, which still lives, holds the lock."""
+    """Another running process holds the lock."""
 
 
 @contextmanager
