@@ -51,7 +51,7 @@ class Stopped(KeyboardInterrupt):
 
 
 def one_line(error: BaseException, most: int | None = None) -> str:
-    """What an exception says, on one line of at most so many characters; else its type."""
+    """What an exception says, on one line of at most `most` characters; else its type."""
     return " ".join(str(error).split())[:most] or type(error).__name__
 
 

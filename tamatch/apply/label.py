@@ -93,7 +93,7 @@ def label(
 
     The threshold is `min_confidence`, or is chosen so that at least the share `precision` of the
     labels is right. The run's validation images judge that; or, with `folds`, its labelled images
-    do, each by one of so many models that are trained without it, which takes as many runs.
+    do, each judged by one of `folds` models that are trained without it: one more run per fold.
     `data` is where the run's images lie now, if they were moved.
     """
     check_options(min_confidence, precision, folds)
@@ -203,7 +203,7 @@ def cut_by_validation(
 
 
 def ways_out(data: DataSet, split: Split, need: int) -> str:
-    """What gives the run so many images to judge a cut by, as far as its labels suffice for it."""
+    """How the run could get that many images to judge a cut by, as far as its labels suffice."""
     each = math.ceil(need / len(data.classes))
     known = data.labels[data.part("train")]
     fewest = np.bincount(known[known != UNKNOWN], minlength=len(data.classes)).min()

@@ -40,7 +40,7 @@ def tables_of(run: Run) -> list[Path]:
 
 
 def by_model(tables: Iterable[Path]) -> set[str]:
-    """Files whose label an earlier `label` wrote into such a table: they are given by nobody."""
+    """Files whose label an earlier `label` wrote into such a table: no person gave them."""
     found = set()
     for table in tables:
         try:

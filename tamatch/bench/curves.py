@@ -48,7 +48,7 @@ class Vectors:
 
 
 def thinned(points: Sequence[Point], most: int | None) -> Sequence[Point]:
-    """At most so many, evenly spread, both ends among them."""
+    """At most `most` of them, evenly spread, both ends included."""
     if most is None or len(points) <= most:
         return points
     gap = (len(points) - 1) / (most - 1)

@@ -47,7 +47,7 @@ def shown(values: Sequence[float], of: Callable[[Sequence[float]], float], digit
 
 
 def parts(curve: Curve, steps: int) -> list[list[float]]:
-    """The values of each eighth of a run of so many steps."""
+    """The values of each eighth of a run of `steps` steps."""
     found: list[list[float]] = [[] for _ in range(EIGHTHS)]
     for step, value in zip(curve.step, curve.value, strict=True):
         found[min(EIGHTHS * (step - 1) // steps, EIGHTHS - 1)].append(value)

@@ -1,4 +1,4 @@
-"""What the results that are in say of a claim on long-tailed CIFAR-10, and what they lack."""
+"""What the results that are in say about a claim on long-tailed CIFAR-10, and what they lack."""
 
 from __future__ import annotations
 

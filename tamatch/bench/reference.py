@@ -55,7 +55,7 @@ def program_of(checkout: Path) -> Path:
 
 
 def seconds(program: Path, work: str, root: Path, steps: int) -> float:
-    """How long its program takes for so many steps, all else included."""
+    """How long its program takes for this many steps, all else included."""
     with tempfile.TemporaryDirectory() as folder:
         options = {
             **WORKS[work], "algorithm": "fixmatch", "data_dir": root.resolve(),

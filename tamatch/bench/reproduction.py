@@ -186,7 +186,7 @@ def shown_picture(name: str, folder: Path) -> str:
 
 
 def toy_claims(store: Store) -> str:
-    """What the stored simulation says of the paper's two claims."""
+    """What the stored simulation says about the paper's two claims."""
     path = store.folder / toy.FILE
     if not path.exists():
         return "Not simulated yet."

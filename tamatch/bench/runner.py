@@ -1,4 +1,4 @@
-"""Makes the results that are missing, in this process: one run after the other, or some abreast."""
+"""Makes the missing results in this process: one run after the other, or some in parallel."""
 
 from __future__ import annotations
 

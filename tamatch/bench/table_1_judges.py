@@ -1,4 +1,4 @@
-"""Judges of what the paper says of Table 1, by the runs of that table and by its print."""
+"""Judges of what the paper says about Table 1, by the runs of that table and by its print."""
 
 from __future__ import annotations
 

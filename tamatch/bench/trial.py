@@ -100,7 +100,7 @@ def line(trial: Trial) -> str:
 
 
 def attempt(cell: Cell, switches: dict[str, Any]) -> Trial:
-    """Train one row; a fault is told, and the next row has its turn."""
+    """Train one row; a fault is reported, and the next row has its turn."""
     began = time.perf_counter()
     run = configure({**cell.options, **switches})
     losses: list[float] = []

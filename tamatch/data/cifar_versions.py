@@ -1,4 +1,4 @@
-"""What the publisher of CIFAR-10 and CIFAR-100 says of their files."""
+"""What the publisher of CIFAR-10 and CIFAR-100 says about their files."""
 
 from __future__ import annotations
 

@@ -16,14 +16,14 @@ Digests = npt.NDArray[np.uint8]
 OnProgress = Callable[[int, int], None]  # called with (done, total)
 
 UNKNOWN = -1  # the label of an image that has none
-NO_CHECKSUMS = "not needed"  # of images that nobody has published any for
+NO_CHECKSUMS = "not needed"  # for images whose checksums nobody has published
 DIGEST = 16  # bytes of an image's SHA-256 that are kept
 PARTS = ("train", "unlabelled", "validation", "test")  # where the publisher or the user put it
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """All images of a data set at one size, with what its publisher says of each."""
+    """All images of a data set at one size, with what its publisher says about each."""
 
     name: str
     classes: tuple[str, ...]

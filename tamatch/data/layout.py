@@ -21,7 +21,7 @@ BELONG = "images without a label belong in unlabelled"
 
 
 class Found(NamedTuple):
-    """One image file and what its place says of it."""
+    """One image file and what its place says about it."""
 
     path: str
     part: str  # one of dataset.PARTS

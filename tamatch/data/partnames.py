@@ -17,7 +17,7 @@ PART_NAMES = {
     "test": "test",
     "testing": "test",
 }
-# what a table says of an image; one that is unlabelled is to train with as soon as it has a label
+# what a table says about an image; an unlabelled one joins the training part with its first label
 PART_OF = {**PART_NAMES, **dict.fromkeys(UNLABELLED, "train")}
 TELLING = ("unlabelled", "unlabeled", "validation", "val", "test")  # "train" may be a class
 MANY = 100  # classes whose names are compared
@@ -37,7 +37,7 @@ def alike(first: str, second: str) -> bool:
 
 
 def nearly_equal(names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Pairs of names that are alike, among the first of so many classes."""
+    """Pairs of names that are alike, among the first `MANY` classes."""
     return ((a, b) for a, b in combinations(names[:MANY], 2) if alike(a, b))
 
 

@@ -169,7 +169,7 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.method, self.options or {}
 
     def _run(self, side: int | None, labelled: int) -> Run:
-        """What to train, on so many labels and on images of this side; None if X are vectors."""
+        """What to train, on this many labels and on images of this side; None if X are vectors."""
         method, options = self._method()
         seed = self.random_state
         if not isinstance(seed, Integral):

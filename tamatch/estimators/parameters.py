@@ -29,7 +29,7 @@ FIXED = {"data": "arrays", "compile": False, "baseline": "none"}
 
 
 def run_of(given: dict[str, Any], options: dict[str, Any], side: int | None, labelled: int) -> Run:
-    """The run for images of this side, or for vectors if it is None, with so many labels.
+    """The run for images of this side, or for vectors if it is None, with this many labels.
 
     What is neither `given` nor among the `options` is chosen by the rules for a person's own
     images, as far as they apply to arrays.

@@ -1,1 +1,1 @@
-"""What numbers say of a model and of data: plain statistics, no torch state."""
+"""What numbers say about a model and about data: plain statistics, no torch state."""

@@ -42,7 +42,7 @@ class ClassCounts:
 
 @dataclass(frozen=True)
 class Trust:
-    """What held-out images say of a model."""
+    """What held-out images say about a model."""
 
     images: int
     right: int

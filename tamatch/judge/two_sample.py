@@ -20,7 +20,7 @@ STANDARD_ERRORS = 5.0  # by which the AUC must lie above 1/2 as well
 PERFECT = 0.98  # this is enough however few they are
 SHRINK = 0.3  # of the covariance towards its diagonal: few images, many statistics
 CHUNK = 64  # images in memory as floats at once
-COARSE = 3  # the picture is also looked at in so many rows and columns
+COARSE = 3  # rows and columns of a coarse view of each image
 
 NAMES = (
     "red", "green", "blue", "contrast of red", "contrast of green", "contrast of blue",

@@ -59,7 +59,7 @@ class Contrastive(Method):
         return self.status.align(p)
 
     def agreement(self, logits: Tensor, p: Tensor, ids: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """(1/Bu) Σ m·H(p, p^s) with m = 1[max p ≥ τ], and what the log says of p."""
+        """(1/Bu) Σ m·H(p, p^s) with m = 1[max p ≥ τ], and what the log says about p."""
         mask = (p.amax(-1) >= self.tau).float()
         self.tally.add_(ids, mask)
         pseudo = Pseudo(p, p.argmax(-1), mask, torch.ones_like(mask))

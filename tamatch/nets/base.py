@@ -24,7 +24,7 @@ class Net(nn.Module):
     head: nn.Linear
     channels_last = True  # whether it can work on images and weights in that order
     headless = False  # whether `loadable` is the net without its head
-    independent = False  # whether what it says of an image depends on no other one of the batch
+    independent = False  # whether what it says about an image depends on no other one of the batch
     has_cuda_code = False  # whether some of it, once accelerated, is compiled by NVRTC
     sync_point: str | None = None  # where it makes the host wait for the device: no CUDA graph then
 

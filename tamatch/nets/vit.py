@@ -115,7 +115,7 @@ class Block(Recomputing):
         self.mlp = Mlp(width)
 
     def forward(self, x: Tensor, first: int | None = None) -> Tensor:
-        """Map (N, tokens, width) to the same, or to the `first` so many tokens alone."""
+        """Map (N, tokens, width) to the same, or to the `first` tokens alone."""
         x = x[:, :first] + self._maybe_drop(self.keep_or_recompute(self._attend, x, first))
         return x + self._maybe_drop(self.keep_or_recompute(self._feed_forward, x))
 
@@ -145,7 +145,7 @@ class Attention(nn.Module):
         self.proj = nn.Linear(width, width)
 
     def forward(self, x: Tensor, first: int | None = None) -> Tensor:
-        """Let the `first` so many tokens (or all) look at all tokens."""
+        """Let the `first` tokens, or all, look at all tokens."""
         qkv = self.qkv(x)
         if self.attention is not None and first is None and qkv.element_size() == 2:
             return cast(Tensor, self.proj(self.attention(qkv, self.heads)))

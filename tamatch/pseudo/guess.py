@@ -93,6 +93,6 @@ class PseudoLabeler(nn.Module):
         return pseudo
 
     def report(self, pseudo: Pseudo) -> dict[str, Tensor]:
-        """What the run's log says of this step's pseudo-labels and of the learning status."""
+        """What the run's log says about this step's pseudo-labels and about the learning status."""
         status = {"p_model": self.status.model.value, "p_target": self.status.target.value}
         return {**pseudo.report(), **status}

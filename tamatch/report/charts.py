@@ -13,7 +13,7 @@ from .folder import RunFiles
 from .metrics import Log
 from .svg import line_chart, small_chart
 
-OTHERS = 60  # at most so many further quantities are drawn
+OTHERS = 60  # further quantities that are drawn, at most
 _DRAWN_ELSEWHERE = {"total", "sup", "unsup", "lr", "used", "weight", "max_weight"}
 
 

@@ -35,7 +35,7 @@ class RunFiles:
 
     @property
     def data(self) -> dict[str, object]:
-        """What run.json says of the data set."""
+        """What run.json says about the data set."""
         return table(self.about.get("data"))
 
     @property

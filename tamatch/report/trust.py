@@ -37,7 +37,7 @@ class Reliability:
 
 @dataclass(frozen=True)
 class Picture:
-    """A small picture and what is said of it."""
+    """A small picture and what is said about it."""
 
     image: str
     label: str  # the true class, empty where it is not known

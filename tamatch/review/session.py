@@ -1,4 +1,4 @@
-"""One review: the run, what its model says of the pool, and the labels so far."""
+"""One review: the run, what its model says about the pool, and the labels so far."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the model says of every image that has no label yet."""
+"""What the model says about every image that has no label yet."""
 
 from __future__ import annotations
 

@@ -18,11 +18,11 @@ CPU_NET, GPU_NET, GPU_NET_FEW = "wrn_10_1_clean", "wrn_28_2_clean", "wrn_16_2_cl
 FEW_IMAGES = 1000  # with fewer, a GPU trains the smaller net
 
 LEAST_BATCH, GPU_BATCH = 8, 64  # a CPU always has the least: many small steps beat few large ones
-LABELLED_BATCHES = 3  # so many of them see about every label
+LABELLED_BATCHES = 3  # in which about every label is seen
 CPU_RATIO, GPU_RATIO = 1, 3  # unlabelled images to each labelled one
 
 FLIPS = "horizontal"
-UNEQUAL_FACTOR = 3  # a class with so many times the labels of the smallest one is told of
+UNEQUAL_FACTOR = 3  # times the labels of the smallest class: a remark says so
 CLEARLY_FASTER = 0.8  # share of one thread's time that more threads must stay below
 
 

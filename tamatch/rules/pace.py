@@ -48,7 +48,7 @@ def steps(pool: int, unlabelled: int) -> Chosen:
 
 
 def short_run_remark(count: int) -> str:
-    """What a run of so many steps from a random start should not be expected to do."""
+    """What not to expect of a run of this many steps from a random start."""
     if count >= ENOUGH_STEPS:
         return ""
     return (
@@ -71,7 +71,7 @@ def tests_within(seconds: float, speeds: Sequence[Speed]) -> int:
 
 
 def seconds_for(count: int, speeds: Sequence[Speed], tests: int) -> float:
-    """How long that many steps of all these methods take, with so many tests of each."""
+    """How long `count` steps of all these methods take, with `tests` tests of each."""
     return sum(speed.start + tests * speed.test + count * speed.step for speed in speeds)
 
 

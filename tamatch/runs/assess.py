@@ -1,4 +1,4 @@
-"""What a finished run says of its own model: trust.json, tables of images, and pictures of some."""
+"""What a finished run says about its model: trust.json, tables of images, pictures of some."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Assessment:
     held_out: Mapping[str, Subset]
     pool: Pool | None
     pool_predictions: PoolPredictions | None
-    shares: dict[str, Any] | None  # what there is to say of the pool as a whole
+    shares: dict[str, Any] | None  # what there is to say about the pool as a whole
 
     @property
     def temperature(self) -> float:
@@ -98,7 +98,7 @@ def write(found: Assessment, folder: Path) -> None:
 
 
 def described(line: tuple[str, ...], p: Floats) -> dict[str, Any]:
-    """What trust.json says of one image; its confidence is not rounded there."""
+    """What trust.json says about one image; its confidence is not rounded there."""
     return {**dict(zip(PREDICTION_COLUMNS, line, strict=True)), "confidence": float(p.max())}
 
 

@@ -125,7 +125,7 @@ def decide(
 def fixed_by(user: dict[str, Any], limit: str | None) -> set[str]:
     """What is not to be chosen: what the user says, or the run that this one starts from.
 
-    What the latter says of its length gives way to a time limit.
+    What the latter says about its length gives way to a time limit.
     """
     said = {k for k, v in with_inherited(user).items() if v is not None}
     return {k for k in said if limit is None or k in user or k not in PACE_SETTINGS}

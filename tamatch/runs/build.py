@@ -46,7 +46,7 @@ def silent(text: str) -> None:
 def engine_of(run: Run, data: DataSet, split: Split, say: Say = silent) -> Engine:
     """An engine at step 0, on the device the run asks for.
 
-    `say` is told of loaded weights and of images that do not live on the device.
+    `say` is told about loaded weights, and about images that do not live on the device.
     """
     device, autocast = set_up_machine(run)
     with seeded(run):

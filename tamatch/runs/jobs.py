@@ -126,7 +126,7 @@ def result_in(folder: RunFolder) -> dict[str, Any] | None:
 
 
 def at_checkpoint(job: Job, shared: SharedData) -> Training:
-    """A run at its newest checkpoint; other processes, where there are some, are told of it."""
+    """A run at its newest checkpoint, which is sent to the other processes, if there are any."""
     state, messages = checkpoint.newest(job.folder.checkpoints)
     for message in messages:
         job.progress.say(message)

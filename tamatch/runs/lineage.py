@@ -73,7 +73,7 @@ def split_of(run: Run, data: DataSet, before: Path | None = None) -> Split:
     plan = split_plan(run)
     held_out: set[str] | None = None
     if before is not None:
-        with suppress(DataError):  # not there yet, or damaged, which is told when they are compared
+        with suppress(DataError):  # not there yet, or damaged: `record_facts` says so later
             held_out = listed_in(before, "image")["validation"]
     if held_out is not None:
         return make_split_again(data, plan, np.array([f in held_out for f in data.files], bool))

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 BATCH_PIXELS = 2**18  # of images decoded and predicted together: 256 of 32 × 32
 BATCH_LIMITS = 16, 256  # least and most of them
-LARGEST_SIDE = 2**12  # side of an image that a net of anybody's is tried with
-REASON_LENGTH = 200  # characters of what a library says of a damaged file
+LARGEST_SIDE = 2**12  # pixels; a model file that asks for more is refused
+REASON_LENGTH = 200  # characters of what a library says about a damaged file
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Predictions:
-    """What the model says of some images; rows of `probabilities` sum to one."""
+    """What the model says about some images; rows of `probabilities` sum to one."""
 
     classes: tuple[str, ...]
     probabilities: np.ndarray  # (N, C) float32
@@ -193,7 +193,7 @@ class Model:
     def _batches(
         self, images: Images, skip: Callable[[Any, str], None] | None = None
     ) -> Iterator[tuple[list[Any], Tensor]]:
-        """Images and their pixels (n, 3, size, size), so many as are predicted at once."""
+        """Images and their pixels (n, 3, size, size), as many as are predicted at once."""
         kept: list[Any] = []
         pixels: list[Pixels] = []
         for image in one_by_one(images):

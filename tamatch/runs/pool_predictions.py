@@ -111,7 +111,7 @@ def drawn(engine: Engine) -> npt.NDArray[np.bool_]:
 
 
 def summary(found: PoolPredictions, pool: Pool, method: Method) -> dict[str, Any]:
-    """What trust.json says of the pool."""
+    """What trust.json says about the pool."""
     truth = pool.truth
     right = None if truth is None else found.pseudo_label == truth
     counts = np.bincount(found.predicted, minlength=pool.classes)

@@ -1,4 +1,4 @@
-"""What run.json says of a run: written when it begins, checked when it is resumed."""
+"""What run.json says about a run: written when it begins, checked when it is resumed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run tells of its data before it trains on them."""
+"""What a run says about its data before it trains on them."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ Rows = Sequence[dict[str, Any]]  # lines of metrics.jsonl
 
 
 def result_of(run: Run, rows: Rows, seconds: float) -> dict[str, Any]:
-    """What the log says of the whole run."""
+    """What the log says about the whole run."""
     tests = [row for row in rows if row["kind"] == "test"]
     trained = [row for row in rows if row["kind"] == "train"]
     return {

@@ -45,7 +45,7 @@ def speed_of(run: Run, data: DataSet, split: Split) -> Speed:
 
 
 def seconds_to_predict(engine: Engine, data: DataSet, split: Split) -> float:
-    """Of one image, in a batch of some that lie at hand."""
+    """For one image, measured with a batch of labelled ones."""
     sample = Subset(data, split.labelled[:TESTED_IMAGES], engine.device)
     wait(engine)
     began = time.perf_counter()

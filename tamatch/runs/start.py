@@ -39,7 +39,7 @@ def fine_tunes(run: Run, net: str) -> bool:
 
 
 def timm_start(run: Run, fixed: Container[str], *, gpu: bool) -> Chosen:
-    """For weights of a timm net: what timm says of them."""
+    """For weights of a timm net: what timm says about them."""
     from ..nets.timm_net import published  # torch is slow to load
 
     made = published(run.net)

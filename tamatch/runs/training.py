@@ -131,7 +131,7 @@ class Training:
         )
 
     def too_large(self, runs: int = 1) -> OutOfMemory:
-        """The error for so many runs like this one at the same time."""
+        """The error for this many runs like this one at the same time."""
         batch, unlabelled = self.run.batch, self.run.unlabelled
         return too_large(self.engine, batch, unlabelled, self.held_out.values(), runs)
 
@@ -203,7 +203,7 @@ class Training:
         self.folder.update(step=self.engine.steps_done)
 
     def finish(self) -> dict[str, Any]:
-        """Write the model, what can be said of it, and the result."""
+        """Write the model, what can be said about it, and the result."""
         found = assess.assess(self.engine, self.held_out, self.pool)
         facts = replace(self.facts, temperature=found.temperature)
         Model(facts, self.engine.method.final).save(self.folder.model)

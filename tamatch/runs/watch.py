@@ -1,4 +1,4 @@
-"""Looks at a run while it goes on, and tells of what should worry its user."""
+"""Watches a run while it trains, and warns about what should worry its user."""
 
 from __future__ import annotations
 

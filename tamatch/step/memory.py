@@ -43,7 +43,7 @@ class Estimate:
         return {**asdict(self), "total": self.total}
 
     def share_that_fits(self, room: int) -> float:
-        """How much of the batch has room in so many bytes; half, if all of it seems to have."""
+        """The share of the batch that fits into `room` bytes; half, if all of it seems to fit."""
         share = 1 - (self.total - room) / self.step
         return max(share, 0.0) if share < 1 else 0.5
 
@@ -76,7 +76,7 @@ def bytes_of(*groups: Iterable[Tensor]) -> int:
 
 
 def bytes_of_passes(engine: Engine, views: int) -> int:
-    """Bytes that a forward and a backward pass hold for so many views: a line through two probes.
+    """Bytes that a forward and a backward pass hold for `views`: a line through two probes.
 
     It need not begin at 0: in half precision there are copies of the weights.
     """

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ..errors import one_line
 
-SMALL_BYTES = 2**26  # bytes; below this nobody asks how well a member is packed
+SMALL_BYTES = 2**26  # bytes; smaller members may be packed as tightly as they like
 MOST_PACKED = 200  # times smaller than its content: images and weights never are, bombs always
 
 
