@@ -51,6 +51,29 @@ def importable_name(thing: Any) -> str | None:
     return f"{file.resolve()}:{name}" if file.suffix == ".py" and file.is_file() else None
 
 
+class UserObjects:
+    """The user's own methods or nets, by the names that runs have for them."""
+
+    def __init__(self) -> None:
+        self.things: dict[str, Any] = {}
+        self.substitutes: dict[str, str] = {}  # the own names of things that replace a run's
+
+    def add(self, thing: Any) -> str:
+        """Name a thing that was given in Python, and find it by that name from now on."""
+        name = name_of(thing)
+        self.things[name] = thing
+        self.substitutes.pop(name, None)
+        return name
+
+    def substitute(self, name: str, thing: Any, own_name: str) -> None:
+        """From now on, find `thing` by the name that a run has."""
+        self.things[name], self.substitutes[name] = thing, own_name
+
+    def own_name(self, name: str) -> str:
+        """The name of what is found by this name, if it was substituted."""
+        return self.substitutes.get(name, name)
+
+
 def find(option: str, name: str) -> Any:
     """What FILE.py:NAME names, or None if the file has nothing of that name.
 

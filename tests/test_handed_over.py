@@ -70,7 +70,7 @@ def test_a_class_that_no_file_has_by_name_is_handed_over_again(
         tamatch.train(method=method, out=run, quiet=True, **DOZEN)
     assert f"`tamatch.resume({str(run)!r}, method=…)` continues" in str(stopped.value)
     shutil.copytree(run, tmp_path / "copy")
-    del methods.CUSTOM[name]  # as in another process
+    del methods.CUSTOM.things[name]  # as in another process
     with pytest.raises(
         UsageError, match=rf"{name} was passed as a Python class.+resume\('.+', method=…\), or"
     ):
@@ -94,7 +94,7 @@ def test_several_seeds_take_it_too(tmp_path: Path) -> None:
     with pytest.raises(Stopped) as stopped:
         tamatch.train_seeds([0, 1], method=method, out=home, quiet=True, **DOZEN)
     assert f"`tamatch.resume_seeds({str(home)!r}, method=…)` continues" in str(stopped.value)
-    del methods.CUSTOM["python:Local"]
+    del methods.CUSTOM.things["python:Local"]
     done = tamatch.resume_seeds(home, method=method, quiet=True)
     assert [run.path.name for run in done] == ["s0", "s1"]
 
@@ -107,8 +107,8 @@ def test_where_the_file_is_gone_the_class_can_be_given(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=rf"file .+ not found.+`tamatch resume {run} --method FIL"):
         tamatch.resume(run)
     tamatch.resume(run, method=f"{new}:Mine", quiet=True)
-    assert file_digest(methods.STAND_INS[f"{old}:Mine"]) == file_digest(f"{new}:Mine") != ""
-    del methods.CUSTOM[f"{old}:Mine"], methods.STAND_INS[f"{old}:Mine"]
+    assert file_digest(methods.CUSTOM.own_name(f"{old}:Mine")) == file_digest(f"{new}:Mine") != ""
+    del methods.CUSTOM.things[f"{old}:Mine"], methods.CUSTOM.substitutes[f"{old}:Mine"]
 
 
 def test_a_module_of_a_package_finds_its_siblings(tmp_path: Path) -> None:

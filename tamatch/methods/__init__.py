@@ -104,8 +104,7 @@ METHODS: dict[str, MethodEntry] = {
 }
 
 
-CUSTOM: dict[str, type[Method]] = {}  # classes that were handed over, by a run's names for them
-STAND_INS: dict[str, str] = {}  # the own names of those that stand in for another
+CUSTOM = usercode.UserObjects()  # classes of the user's own
 
 
 def entry(name: str) -> MethodEntry:
@@ -145,10 +144,7 @@ def register(method: AnyMethod) -> str:
             "method takes a name, FILE.py:CLASS, or a subclass of tamatch.Method; got "
             f"{usercode.display_name(method)}."
         )
-    name = usercode.name_of(method)
-    CUSTOM[name] = method
-    STAND_INS.pop(name, None)
-    return name
+    return CUSTOM.add(method)
 
 
 def register_as(name: str, method: AnyMethod | None) -> None:
@@ -161,8 +157,8 @@ def register_as(name: str, method: AnyMethod | None) -> None:
         )
     if isinstance(method, str) and not is_user_code(method):
         raise UsageError(f"--method {method}: this run uses your own method; give FILE.py:CLASS.")
-    STAND_INS[name] = register(method)
-    CUSTOM[name] = user_class(STAND_INS[name])
+    own_name = register(method)
+    CUSTOM.substitute(name, user_class(own_name), own_name)
 
 
 def user_class(name: str) -> type[Method]:
@@ -170,8 +166,9 @@ def user_class(name: str) -> type[Method]:
     from .base import Method
 
     entry(name)
-    if name in CUSTOM:
-        return CUSTOM[name]
+    if name in CUSTOM.things:
+        known: type[Method] = CUSTOM.things[name]
+        return known
     if usercode.is_object(name):
         raise UsageError(
             f"the method {name} was passed as a Python class, which is not available here. Pass "

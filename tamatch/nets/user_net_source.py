@@ -17,8 +17,7 @@ from .base import Net
 from .user_net_check import checked_net
 
 CLASSES = ("classes", "num_classes")  # how the number of classes may be called
-CUSTOM: dict[str, Any] = {}  # what was handed over in Python, by the name that a run has for it
-STAND_INS: dict[str, str] = {}  # the own names of those that stand in for another
+CUSTOM = usercode.UserObjects()  # modules, and what makes them
 
 
 def register(net: Any) -> str:
@@ -31,10 +30,7 @@ def register(net: Any) -> str:
             "net takes a name, FILE.py:NAME, an nn.Module, or a class or function that makes one; "
             f"got {type(net).__name__}."
         )
-    name = usercode.name_of(net)
-    CUSTOM[name] = net
-    STAND_INS.pop(name, None)
-    return name
+    return CUSTOM.add(net)
 
 
 def register_as(name: str, net: Any) -> None:
@@ -43,14 +39,14 @@ def register_as(name: str, net: Any) -> None:
         raise UsageError(f"--net works only for runs with your own net; this one uses {name}.")
     if isinstance(net, str) and not is_user_code(net):
         raise UsageError(f"--net {net}: this run uses your own net; give FILE.py:NAME.")
-    STAND_INS[name] = net if isinstance(net, str) else register(net)
-    CUSTOM[name] = source(STAND_INS[name])
+    own_name = net if isinstance(net, str) else register(net)
+    CUSTOM.substitute(name, source(own_name), own_name)
 
 
 def source(name: str) -> Any:
     """The module, class or function behind a name; that of a file is imported."""
-    if name in CUSTOM:
-        return CUSTOM[name]
+    if name in CUSTOM.things:
+        return CUSTOM.things[name]
     if usercode.is_object(name):
         raise UsageError(
             f"the net {name} was passed as a Python object, which is not available here. Pass it "

@@ -25,7 +25,7 @@ Conditions = dict[str, str]
 def conditions(run: Run, device: torch.device) -> Conditions:
     """The settings, the versions and the device, as a checkpoint keeps them."""
     settings = {k: v for k, v in dataclasses.asdict(run).items() if k not in OF_THE_MACHINE}
-    net = user_net_source.STAND_INS.get(run.net, run.net)
+    net = user_net_source.CUSTOM.own_name(run.net)
     own = {"file of the net": file_digest(net)} if nets.is_user_code(run.net) else {}
     cuda = device.type == "cuda"
     return {
@@ -33,7 +33,7 @@ def conditions(run: Run, device: torch.device) -> Conditions:
         "version of tamatch": __version__,
         "version of torch": str(torch.__version__),
         "device": torch.cuda.get_device_name(device) if cuda else device.type,
-        "file of the method": file_digest(methods.STAND_INS.get(run.method, run.method)),
+        "file of the method": file_digest(methods.CUSTOM.own_name(run.method)),
         **own,
         "number of processes": str(dist.world()),
     }

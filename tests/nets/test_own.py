@@ -446,7 +446,7 @@ def test_what_was_handed_over_stands_in_for_the_name_of_a_run() -> None:
     with pytest.raises(UsageError, match="--net wrn_10_1: this run uses your own net"):
         nets.register_as("python:Gone", "wrn_10_1")
     for name in ("models.py:Gone", "python:Gone"):
-        del CUSTOM[name]
+        del CUSTOM.things[name]
 
 
 @pytest.mark.gpu

@@ -212,7 +212,7 @@ def test_a_module_from_python_trains_and_goes_on(
 
     before = fingerprint(run)
     half(run)
-    del CUSTOM["python:ResNet"]  # as in another process
+    del CUSTOM.things["python:ResNet"]  # as in another process
     assert main(["resume", str(run)]) == 2
     assert "tamatch.resume(RUN, net=…)" in capsys.readouterr().err
     again = tamatch.resume(run, net=module, quiet=True)
