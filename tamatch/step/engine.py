@@ -32,7 +32,7 @@ WARM_STEPS = 3  # real eager steps before the capture: lazy initialisation must 
 
 @dataclass(frozen=True)
 class Pace:
-    """How long the run is and how its learning rate moves."""
+    """The length of a run, the warm-up of its learning rate, and the seed of its steps."""
 
     steps: int
     warmup: int = 0
