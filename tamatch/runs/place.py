@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from .. import usercode
 from ..data import DATASETS
 from ..data.layout import TABLES
-from ..errors import UsageError
+from ..errors import StorageError, UsageError
 from ..settings.config import Run
+from ..storage import checkpoint
 from ..storage.folder import RunFolder
 from ..storage.seedfolder import SeedFolder
 
@@ -41,6 +43,19 @@ def resume_command(folders: Sequence[RunFolder], home: SeedFolder | None = None)
         return f"`{shlex.join(['tamatch', 'resume', *paths])}`"
     call = "resume" if home is None and len(folders) == 1 else "resume_seeds"
     return f"`tamatch.{call}({', '.join([*map(repr, paths), *(f'{w}=…' for w in handed)])})`"
+
+
+@contextmanager
+def advising_resume(folders: Sequence[RunFolder], home: SeedFolder | None = None) -> Iterator[None]:
+    """Where a file cannot be written, say what is safe and how to go on with these runs."""
+    try:
+        yield
+    except StorageError as error:
+        saved = checkpoint.saved_in(folders[0].checkpoints) if len(folders) == 1 else []
+        kept = f"The checkpoint {saved[-1].name} is intact. " if saved else ""
+        begun = all(folder.record.exists() for folder in folders)
+        then = f"{resume_command(folders, home)} continues" if begun else "try again"
+        raise StorageError(f"{error} {kept}When there is space again, {then}.") from error
 
 
 def refuse_inside(out: Path, data: str) -> None:

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import usercode
-from ..errors import StorageError
 from ..machine import launch
 from ..settings.configure import configure
-from ..storage import checkpoint
 from ..storage.folder import RunFolder
 from ..storage.paths import config_path, path_of
 from .automatic import decide
 from .follow import follow
 from .jobs import complete
 from .place import (
+    advising_resume,
     default_folder,
     refuse_elsewhere,
     refuse_inside,
     refuse_replacing_start,
-    resume_command,
 )
 from .record import began_here, begin, stored_config
 from .result import Finished
@@ -54,7 +50,7 @@ def train(
     refuse_replacing_start(asked, [folder])
     if began_here(folder) and (launch.restarts() or not overwrite):
         return resume(folder.path, **code, quiet=quiet)
-    with advising_resume(folder), folder.taken(overwrite=overwrite):
+    with advising_resume([folder]), folder.taken(overwrite=overwrite):
         decided = decide(options, file, time)
         begin(decided.run, folder)
         decided.announce(folder, quiet=quiet)
@@ -75,19 +71,7 @@ def resume(
         return follow(method, net)
     folder = RunFolder(path_of(path, "resume takes a run folder"))
     folder.read()  # an error, if this is no run
-    with advising_resume(folder), folder.held():
+    with advising_resume([folder]), folder.held():
         run = stored_config(folder, method, net)
         refuse_elsewhere(run, folder)
         return complete(run, folder, quiet=quiet)
-
-
-@contextmanager
-def advising_resume(folder: RunFolder) -> Iterator[None]:
-    """Where a file cannot be written, say what is safe and how to go on."""
-    try:
-        yield
-    except StorageError as error:
-        saved = checkpoint.saved_in(folder.checkpoints)
-        kept = f"The checkpoint {saved[-1].name} is intact. " if saved else ""
-        again = f"{resume_command([folder])} continues" if folder.record.exists() else "try again"
-        raise StorageError(f"{error} {kept}When there is space again, {again}.") from error

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import usercode
-from ..errors import Stopped, StorageError, UsageError
+from ..errors import Stopped, UsageError
 from ..machine import launch
 from ..settings.config import Run
 from ..settings.configure import configure, user_settings
@@ -21,6 +21,7 @@ from .automatic import decide
 from .group import Group
 from .jobs import Job, complete_all
 from .place import (
+    advising_resume,
     default_folder,
     refuse_elsewhere,
     refuse_inside,
@@ -78,7 +79,7 @@ def train_group(
     folders = home.runs(numbers) if home else [*map(usual_folder, runs)]
     refuse_inside(home.path if home else folders[0].path, runs[0].data)
     refuse_replacing_start(runs[0], folders)
-    with ExitStack() as held, advising_resume(home, folders):
+    with ExitStack() as held, advising_resume(folders, home):
         if home is not None:
             held.enter_context(home.taken(numbers))
         refuse_begun(home, folders, overwrite=overwrite)
@@ -112,14 +113,21 @@ def resume_group(
     runs = [stored_config(folder, method, net) for folder in folders]  # an error, if one is no run
     for run, folder in zip(runs, folders, strict=True):
         refuse_elsewhere(run, folder)
-    with ExitStack() as held, advising_resume(home, folders):
+    with ExitStack() as held, advising_resume(folders, home):
         for folder in folders:
             held.enter_context(folder.held())
         return completed(home, jobs_of(runs, folders, quiet=quiet))
 
 
 def completed(home: SeedFolder | None, jobs: list[Job]) -> Group:
-    group = Group(jobs, complete_all(jobs))
+    """Finish the runs; if they are stopped, say how to resume all of them."""
+    try:
+        group = Group(jobs, complete_all(jobs))
+    except Stopped as stopped:
+        how = resume_command([job.folder for job in jobs], home)
+        raise Stopped(
+            stopped.signal, f"stopped; all is saved. {how} continues from there."
+        ) from None
     if home is not None:
         home.write(group.summary())
     return group
@@ -160,19 +168,3 @@ def refuse_begun(home: SeedFolder | None, folders: Sequence[RunFolder], *, overw
             f"{begun[0].path} already exists. {command} continues the unfinished runs, --overwrite "
             "deletes them."
         )
-
-
-@contextmanager
-def advising_resume(home: SeedFolder | None, folders: Sequence[RunFolder]) -> Iterator[None]:
-    """Add to what stops the runs how to resume all of them."""
-    try:
-        yield
-    except Stopped as stopped:
-        how = resume_command(folders, home)
-        raise Stopped(
-            stopped.signal, f"stopped; all is saved. {how} continues from there."
-        ) from None
-    except StorageError as error:
-        begun = all(folder.record.exists() for folder in folders)
-        then = f"{resume_command(folders, home)} continues" if begun else "try again"
-        raise StorageError(f"{error} When there is space again, {then}.") from error
