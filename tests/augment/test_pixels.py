@@ -11,10 +11,10 @@ from tamatch.augment.pixels import blurred, luma, mean_level
 from tests.augment.oracle import picture, pictures, pillow, tensor
 
 
-def test_grey_rounds_as_pillow_where_the_weights_tie() -> None:
+def test_grey_rounds_as_pillow_where_the_weights_tie_or_nearly_so() -> None:
     red, green, blue = np.ogrid[:256, :256, :256]
-    ties = (red * 19595 + green * 38470 + blue * 7471) % 65536 == 32768
-    colours = torch.from_numpy(np.argwhere(ties)).to(torch.uint8)
+    rest = (red * 19595 + green * 38470 + blue * 7471) % 65536
+    colours = torch.from_numpy(np.argwhere(abs(rest - 32768) <= 1)).to(torch.uint8)
     assert len(colours) > 100
     image = colours.T.reshape(3, 1, -1)
     ours = luma(image.float().view(1, 3, -1))

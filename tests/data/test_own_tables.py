@@ -82,6 +82,12 @@ def test_a_part_that_the_table_does_not_name_is_read_for_itself(tmp_path: Path) 
     assert told in load(place).notes  # in test and val
 
 
+def test_a_row_about_a_file_that_is_no_image_is_told(tmp_path: Path) -> None:
+    place = competition(tmp_path, "train/1.png,cat\ntrain/notes.txt,dog\n")
+    (place / "train" / "notes.txt").write_text("nothing to see")
+    assert load(place).skipped == (("train/notes.txt", "not an image by its file name"),)
+
+
 def test_a_folder_named_like_a_label_of_the_table_is_no_part(tmp_path: Path) -> None:
     place = competition(tmp_path, "valid/1.png,Valid\nvalid/2.png,no\n", "valid/1", "valid/2")
     assert in_parts(place)[0] == ["valid/1.png", "valid/2.png"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -429,11 +430,23 @@ def test_a_class_without_labels_is_named_beside_the_others() -> None:
         {"labels_per_class": 0},
         {"labels_per_class": 4, "head_labelled": 10},
         {"validation_per_class": -1},
+        {"head_unlabelled": 0},
+        {"fold": (1, 1)},
+        {"fold": (0, 3)},
+        {"fold": (4, 3)},
     ],
 )
-def test_plans_that_make_no_sense(fields: dict[str, float]) -> None:
+def test_plans_that_make_no_sense(fields: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
-        SplitPlan(**fields)  # type: ignore[arg-type]
+        SplitPlan(**fields)
+
+
+def test_one_image_of_each_class_can_be_asked_for() -> None:
+    plan = SplitPlan(head_labelled=1, head_unlabelled=1, labelled_in_pool=False)
+    data = make_set(np.repeat(np.arange(3), 4))
+    split = make_split(data, plan)
+    assert data.labels[split.labelled].tolist() == data.labels[split.unlabelled].tolist()
+    assert data.labels[split.labelled].tolist() == [0, 1, 2]
 
 
 def test_shares() -> None:
