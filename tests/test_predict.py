@@ -108,7 +108,12 @@ def run_with_input(content: bytes, *words: str) -> subprocess.CompletedProcess[b
 def test_names_on_stdin_may_end_with_nul_and_hold_anything() -> None:
     stdin = io.BytesIO(b"a\nb.png\0\xff.png\0last")
     assert [*images_of(["x", "-"], stdin, null=True)] == ["x", "a\nb.png", "\udcff.png", "last"]
+    assert [*images_of(["-"], io.BytesIO(b"Icon\r\0"), null=True)] == ["Icon\r"]
     assert [*images_of(["-"], io.BytesIO(b""))] == []
+
+
+def test_empty_lines_on_stdin_name_nothing_whatever_ends_them() -> None:
+    assert [*images_of(["-"], io.BytesIO(b"a.png\r\n\r\n\nb.png"))] == ["a.png", "b.png"]
 
 
 def test_all_probabilities_or_the_best_few(

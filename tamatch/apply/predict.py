@@ -114,10 +114,11 @@ def check_words(words: Sequence[str], *, null: bool) -> None:
 
 def names_in(stdin: BufferedIOBase, end: bytes) -> Iterator[str]:
     """The names as they arrive; a pipe may be long, and is never held whole."""
-    rest = b""
+    rest, padding = b"", b"\r" if end == b"\n" else b""  # before a line end of Windows
     while piece := stdin.read1(PIECE):
         *whole, rest = (rest + piece).split(end)
-        yield from (os.fsdecode(name.rstrip(b"\r")) for name in whole if name)
+        names = (name.rstrip(padding) for name in whole)
+        yield from (os.fsdecode(name) for name in names if name)
     if rest:
         yield os.fsdecode(rest)
 
