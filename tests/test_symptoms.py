@@ -83,6 +83,7 @@ def test_tamatch_is_not_told_to_use_tamatch() -> None:
         ([0.6, 0.001, 0.399], 3000, EVEN),  # rarely is not never
         ([0.6, 0.0, 0.4], 29, EVEN),  # too few images to tell
         ([0.6, 0.0, 0.4], 300, (0.5, 0.01, 0.49)),  # a class that is rare
+        ([0.6, 0.0, 0.4], 29, (0.1, 0.8, 0.1)),  # many labels do not promise many in the pool
     ],
 )
 def test_a_rare_class_or_a_small_pool_is_no_alarm(

@@ -131,6 +131,7 @@ def test_where_a_temperature_cannot_be_fitted_the_reason_is_said() -> None:
     sure = calibrate_on_itself(p, p.argmax(-1))
     assert sure.temperature is None and "no validation image is wrong" in sure.reason
     assert sure.before == reliability(p, p.argmax(-1))
+    assert calibrate(p, labels, p, p.argmax(-1)).reason == sure.reason
     assert measure(p, labels).calibration.reason == "there are no validation images"
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from tamatch.data.decode import MAX_PIXELS, Unreadable, decode, header_size, resized
+from tamatch.data.decode import MAX_PIXELS, Unreadable, decode, header_size, resized, square_of
 from tests.data.memory import resident
 from tests.data.pictures import picture, png_header, saved
 
@@ -202,8 +202,20 @@ def test_hostile_bytes_give_an_image_or_a_reason(kind: str, flips: list[tuple[in
         assert str(reason) and "\n" not in str(reason)
 
 
-def test_resized_keeps_what_fits_and_scales_the_rest() -> None:
+@pytest.mark.parametrize("height", [8, 4])
+def test_arrays_are_scaled_as_files_are(height: int) -> None:
+    images = np.stack([np.asarray(picture(8, height)), np.asarray(picture(8, height))[::-1]])
+    for image, small in zip(images, resized(images, 4), strict=True):
+        assert (small == decode(saved(Image.fromarray(image), "PNG"), 4)[0]).all()
+        assert (small == square_of(Image.fromarray(image), 4)).all()
+
+
+def test_arrays_of_the_size_asked_for_stay_as_they_are() -> None:
     images = np.stack([np.asarray(picture(8, 8))] * 2)
     assert (resized(images, 8) == images).all()
-    assert resized(images, 4).shape == (2, 4, 4, 3)
-    assert resized(images[:, :4], 4).shape == (2, 4, 4, 3)
+
+
+def test_an_opened_image_whose_file_is_cut_off_is_unreadable() -> None:
+    content = saved(picture(64, 64), "BMP").getvalue()
+    with Image.open(io.BytesIO(content[:-200])) as image, pytest.raises(Unreadable, match="trunc"):
+        square_of(image, 32)
