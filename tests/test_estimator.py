@@ -25,9 +25,10 @@ import tamatch
 from tamatch import SSLClassifier, TaMatchClassifier
 from tamatch.augment import Augment, Policy
 from tamatch.data import make_split
-from tamatch.estimators.parameters import IN_OPTIONS
+from tamatch.estimators.parameters import IN_OPTIONS, run_of
 from tamatch.estimators.vectors import DROP, STRONG, WEAK, Jitter, data_of, vector_engine
 from tamatch.runs.inputs import split_plan
+from tamatch.settings.config import Run
 
 QUICK: dict[str, Any] = {"steps": 60, "batch": 16, "unlabelled": 16, "lr": 0.1, "ema": 0.0}
 EXPECTED_TO_FAIL = {
@@ -97,6 +98,22 @@ def test_names_and_minus_one_go_together() -> None:
     assert {*model.predict(X)} <= {*names}
     numbers = TaMatchClassifier(**QUICK).fit(X, few)
     assert numbers.score(X, few) == numbers.score(X[few >= 0], few[few >= 0])
+
+
+def test_the_rules_know_the_side_and_the_number_of_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def noted(given: dict[str, Any], options: dict[str, Any], side: int | None, labels: int) -> Run:
+        asked.append((side, labels))
+        return run_of(given, options, side, labels)
+
+    monkeypatch.setattr("tamatch.estimators.estimator.run_of", noted)
+    images, _, few_images = digits(known=4)
+    rows, _, few_rows = blobs(known=3)
+    brief = {**QUICK, "steps": 1}
+    SSLClassifier(**brief).fit(np.repeat(images[:90], 2, axis=1), few_images[:90])
+    SSLClassifier(**brief).fit(rows, few_rows)
+    assert asked == [(8, 40), (None, 9)]
 
 
 def named(few: np.ndarray, unlabelled: Any) -> list[Any]:

@@ -10,7 +10,7 @@ import pytest
 
 import tamatch
 from tamatch.cli import main
-from tamatch.errors import StorageError, UsageError
+from tamatch.errors import DataError, StorageError, UsageError
 from tamatch.machine.out_of_memory import OutOfMemory
 from tamatch.runs.training import Training
 from tamatch.storage.folder import RunFolder
@@ -54,6 +54,28 @@ def test_a_run_without_memory_for_its_first_step_leaves_nothing(
         patch.setattr(Training, "advance", no_room)
         assert main(["train", *TINY, "--out", str(out)]) == 2
     assert not out.exists()
+
+
+def test_lines_after_a_checkpoint_are_cut_off_and_missing_ones_are_told(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    assert folder.metrics_length() == 0
+    folder.cut_metrics(0)
+    assert folder.rows() == []
+    folder.append({"step": 1})
+    length = folder.metrics_length()
+    folder.append({"step": 2})
+    folder.cut_metrics(length)
+    assert folder.rows() == [{"step": 1}]
+    folder.metrics.unlink()
+    with pytest.raises(DataError, match="is shorter than its checkpoint says"):
+        folder.cut_metrics(length)
+
+
+def test_a_record_without_settings_is_no_run(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text('{"status": "finished"}')
+    assert not RunFolder(tmp_path).holds_run()
+    with pytest.raises(DataError, match="is not the record of a tamatch run"):
+        RunFolder(tmp_path).read()
 
 
 @pytest.mark.parametrize("trace", ["metrics.jsonl", "checkpoints/step_00000001.ckpt"])

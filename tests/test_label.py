@@ -13,9 +13,11 @@ from scipy.stats import binom
 
 import tamatch
 from tamatch import cli
-from tamatch.apply.label import label, most_first
-from tamatch.apply.labeltable import COLUMNS
+from tamatch.apply.label import label, most_first, ways_out
+from tamatch.apply.labeltable import COLUMNS, by_model
+from tamatch.data import SplitPlan, make_split
 from tamatch.data import load as load_data
+from tamatch.data.arrays import from_arrays
 from tamatch.errors import DataError, UsageError
 from tamatch.judge.calibration import fit_temperature, tempered
 from tamatch.judge.cut import RISK, SHARES, choose_cut, cut_at, least_images, lower_bound
@@ -107,6 +109,22 @@ def test_below_the_cut_the_label_is_empty(run: Path, tmp_path: Path) -> None:
     assert made.labelled == len(named) and made.coverage == len(named) / len(rows)
     assert all((float(r["confidence"]) >= 0.8) == bool(r["label"]) for r in rows)
     assert all(row["second"] for row in rows)
+
+
+def test_only_a_table_of_label_tells_which_labels_are_a_model_s(tmp_path: Path) -> None:
+    plain, written = tmp_path / "plain.csv", tmp_path / "written.csv"
+    plain.write_text("file_name,label\n0.png,cat\n")
+    rows = "1.png,cat,0.9,dog,given\n2.png,dog,0.8,cat,yes\n3.png,,0.6,cat,\n"
+    written.write_text(f"{','.join(COLUMNS)}\n{rows}")
+    assert by_model([plain, written, plain]) == {"2.png", "3.png"}
+
+
+def test_the_smallest_class_decides_whether_images_can_be_held_out() -> None:
+    for smallest, told in ((24, True), (23, False)):
+        labels = np.repeat([0, 1], [60, smallest])
+        data = from_arrays(np.zeros((len(labels), 8, 8, 3), np.uint8), labels)
+        ways = ways_out(data, make_split(data, SplitPlan()), need=46)
+        assert ("Train with --validation-per-class 23 or more" in ways) == told
 
 
 def test_a_class_without_new_labels_is_seen() -> None:

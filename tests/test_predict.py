@@ -147,6 +147,8 @@ def test_json_lines(model: Path, photos: Path, tmp_path: Path, said: Callable[..
     assert [list(row["top"].values()) for row in top] == [
         sorted(row["probabilities"].values(), reverse=True) for row in rows
     ]
+    first = json.loads(said(*words, "--top", "1").splitlines()[0])
+    assert first["top"] == {rows[0]["label"]: rows[0]["confidence"]}
 
 
 def test_python_and_the_command_agree(model: Path, photos: Path, said: Callable[..., str]) -> None:

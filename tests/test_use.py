@@ -6,6 +6,7 @@ import csv
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,13 +14,17 @@ from PIL import Image
 
 import tamatch
 from tamatch import cli
-from tamatch.apply.evaluate import evaluate
+from tamatch.apply.evaluate import Evaluation, evaluate
 from tamatch.apply.export import export
 from tamatch.apply.label import label
+from tamatch.data import DataSet
 from tamatch.data.splitfile import listed_in
 from tamatch.errors import DataError, UsageError
+from tamatch.judge.trust import measure
 from tamatch.review import command as reviewing
 from tamatch.review.server import Server
+from tamatch.runs.inputs import data_of
+from tamatch.settings.config import Run
 from tests.photos import dark_and_light
 
 TINY = {"steps": 2, "batch": 4, "unlabelled": 4, "net": "wrn_10_1_clean", "size": 8, "quiet": True}
@@ -99,6 +104,32 @@ def test_images_may_come_and_go_after_a_run(home: Path, monkeypatch: pytest.Monk
     servers[0].server_close()
     assert {*servers[0].session.files} == pool
     assert servers[0].session.given == (5, 5)
+
+
+def test_what_is_new_is_left_out_where_a_run_drew_its_images(tmp_path: Path) -> None:
+    dark_and_light(tmp_path / "photos", known=4, unlabelled=6, sides=(12, 12))
+    drawn = {"labels_per_class": 2, "baseline": "none", **TINY}
+    tamatch.train(tmp_path / "photos", out=tmp_path / "run", **drawn)
+    Image.new("RGB", (12, 12), "red").save(tmp_path / "photos/unlabelled/new.png")
+    made = label(tmp_path / "run", tmp_path / "pool.csv")
+    assert not made.changes and "unlabelled/new.png" not in rows_of(made.path)
+
+
+def test_images_are_looked_for_where_the_run_had_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    tamatch.train("digits", root=str(tmp_path / "sets"), out=run, baseline="none", **TINY)
+    roots = []
+
+    def noted(run: Run, *rest: Any) -> DataSet:
+        roots.append(run.root)
+        return data_of(run, *rest)
+
+    monkeypatch.setattr("tamatch.apply.load.data_of", noted)
+    evaluate(run)
+    evaluate(run, root="elsewhere")
+    assert roots == [str(tmp_path / "sets"), "elsewhere"]
 
 
 def test_a_label_taken_back_is_not_replaced_by_another(
@@ -194,3 +225,17 @@ def test_a_run_is_tested_on_what_it_held_out_whatever_has_come_since(tmp_path: P
         DataError, match=r"none of the 4 images that the run held out is unchanged\. Give"
     ):
         evaluate(done.path)
+
+
+def test_an_evaluation_tells_its_figures_in_words() -> None:
+    p = np.array([[0.9, 0.1, 0.0], [0.8, 0.2, 0.0], [0.3, 0.7, 0.0], [0.4, 0.6, 0.0]])
+    trust = measure(p, np.array([0, 0, 0, 1]))
+    found = Evaluation("pets", ("cat", "dog", "owl"), trust, "test", learnt_from=0, gone=0)
+    assert found.lines() == [
+        "pets: error 25.00 % on 4 test images",
+        "accuracy 75.0 %, 95 % confidence interval 30.1 to 95.4 %; mean over classes 83.3 %",
+        "mean confidence 75.0 %, expected calibration error 35.0 %",
+        "  cat: recall 66.7 % (2 of 3), precision 100.0 % (2 of 2)",
+        "  dog: recall 100.0 % (1 of 1), precision 50.0 % (1 of 2)",
+        "  owl: no images, precision none (0 of 0)",
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import resource
 import signal
@@ -130,6 +131,20 @@ def test_a_line_is_appended_whole_or_not_at_all(tmp_path: Path) -> None:
     with Disk(full, 0).inserted(), pytest.raises(StorageError, match="No space left"):
         append_line(file, "second")
     assert file.read_text() == "first\n"
+
+
+def test_a_power_loss_takes_neither_the_content_nor_the_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[int, bool]] = []  # which file or folder, and whether the file was in place
+
+    def fsync(handle: int) -> None:
+        synced.append((os.fstat(handle).st_ino, (tmp_path / "new" / "file").exists()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    write_bytes(tmp_path / "new" / "file", b"content")
+    content, name = (path.stat().st_ino for path in (tmp_path / "new" / "file", tmp_path / "new"))
+    assert synced == [(content, False), (name, True)]
 
 
 def test_what_may_not_be_written_is_named(tmp_path: Path) -> None:

@@ -121,6 +121,12 @@ def test_what_a_run_inside_is_writing_is_left_to_it(tmp_path: Path) -> None:
         assert not theirs.exists()
 
 
+def test_a_lock_file_that_somebody_deleted_is_not_missed(tmp_path: Path) -> None:
+    with locked(tmp_path / LOCK, "the run"):
+        (tmp_path / LOCK).unlink()
+    assert not [*tmp_path.iterdir()]
+
+
 def test_a_folder_that_is_no_run_gets_no_lock(tmp_path: Path) -> None:
     (tmp_path / "photo.jpg").touch()
     assert cli.main(["train", "--out", str(tmp_path), "--overwrite"]) == 2
