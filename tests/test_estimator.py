@@ -100,6 +100,21 @@ def test_names_and_minus_one_go_together() -> None:
     assert numbers.score(X, few) == numbers.score(X[few >= 0], few[few >= 0])
 
 
+def test_the_units_of_the_features_do_not_matter() -> None:
+    X, _, few = blobs()
+    other = X * np.array([1e3, 1e-3, 7.0, 0.2]) + np.array([5.0, -1.0, 0.0, 300.0])
+    found = [SSLClassifier(**QUICK).fit(rows, few).predict_proba(rows) for rows in (X, other)]
+    assert np.allclose(*found, atol=1e-3)
+
+
+def test_what_is_not_given_is_as_the_parameters_say() -> None:
+    scratch = {"batch": 32, "unlabelled": 96, "optimizer": "sgd", "lr": 0.03}
+    for side in (8, None):
+        run = run_of({"method": "fixmatch", "steps": 10, "batch": 16}, {}, side, labelled=40)
+        assert {name: getattr(run, name) for name in scratch} == {**scratch, "batch": 16}
+    assert run_of({"method": "fixmatch"}, {}, 8, labelled=40).net == "wrn_16_1_clean"
+
+
 def test_the_rules_know_the_side_and_the_number_of_labels(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 

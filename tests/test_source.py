@@ -187,6 +187,18 @@ def test_a_slow_disc_delays_a_step_and_nothing_else(monkeypatch: pytest.MonkeyPa
     assert_same_batches(source(Resident), source(Streamed), list(range(20)))
 
 
+def test_scores_are_in_percent_and_a_class_without_images_has_none() -> None:
+    data, _ = digits()
+    images = np.flatnonzero(np.isin(data.labels, (0, 1)))[:8]
+    tested = Subset(data, images)
+    guessed = tested.labels.clone()
+    guessed[tested.labels.argmax()] = 9  # one image of class 1 is missed
+    ones = int((tested.labels == 1).sum())
+    found = tested.score(torch.nn.functional.one_hot(guessed, 10).double())
+    assert found.error == pytest.approx(100 / 8)
+    assert found.per_class == [100.0, pytest.approx(100 * (1 - 1 / ones)), *[None] * 8]
+
+
 def test_a_subset_on_the_host_has_the_scores_of_one_on_the_device() -> None:
     data, _ = digits()
     engine = trained(tiny_engine("supervised"), 2)

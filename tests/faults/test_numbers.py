@@ -161,6 +161,15 @@ def test_after_the_freeze_even_a_good_step_does_nothing() -> None:
     assert_equal(before["method"], state(run(engine, 8))["method"])
 
 
+def test_bad_steps_before_a_resume_still_count() -> None:
+    engine = tiny_engine("fixmatch")
+    spoil_loss(engine, {1, 2})
+    saved = copy.deepcopy(run(engine, 4).state_dict())
+    again = tiny_engine("fixmatch")
+    again.load_state_dict(saved)
+    assert int(again.guard.count) == 2
+
+
 def test_the_first_bad_layer_is_named() -> None:
     engine = run(tiny_engine("fixmatch"), 1)
     layer = engine.method.get_submodule("net.stages.0.0.conv1")
