@@ -68,7 +68,6 @@ def after_forward(method: Method, batch: Batch, outputs: list[str]) -> str | Non
     parts = ((f"loss part {name}", value) for name, value in loss.parts.items())
     if found := first_not_finite(parts) or first_not_finite([("loss", loss.total)]):
         return found
-    method.zero_grad()
     loss.total.backward()
     last_first = reversed([*method.named_parameters()])
     grads = ((f"gradient of {n}", p.grad) for n, p in last_first if p.grad is not None)

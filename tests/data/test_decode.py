@@ -215,6 +215,12 @@ def test_arrays_of_the_size_asked_for_stay_as_they_are() -> None:
     assert (resized(images, 8) == images).all()
 
 
+def test_an_opened_image_that_is_too_large_is_unreadable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tamatch.data.decode.MAX_PIXELS", 99)
+    with pytest.raises(Unreadable, match="10 × 10 pixels: more than"):
+        square_of(picture(10, 10), 8)
+
+
 def test_an_opened_image_whose_file_is_cut_off_is_unreadable() -> None:
     content = saved(picture(64, 64), "BMP").getvalue()
     with Image.open(io.BytesIO(content[:-200])) as image, pytest.raises(Unreadable, match="trunc"):

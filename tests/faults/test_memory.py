@@ -18,6 +18,7 @@ from tamatch.nets.parts import Flow, Plain
 from tamatch.nets.recompute import recompute, recomputes
 from tamatch.nets.wrn import Block
 from tamatch.step.engine import Engine
+from tamatch.step.guard import Guard
 from tamatch.step.memory import PROBES, Estimate, Peak, bytes_of_passes, estimate, probe
 from tamatch.storage import checkpoint
 from tests.contract.test_contract import assert_equal
@@ -223,6 +224,13 @@ def test_the_estimate_is_near_what_the_system_says() -> None:
     grown = resident() - before
     assert 1 / FACTOR < bytes_of_passes(engine, count) / grown < FACTOR
     del out
+
+
+def test_the_guard_takes_what_it_says() -> None:
+    engine = tiny_engine("tamatch")
+    with Peak() as peak:
+        guard = Guard(engine.method, engine.optimizer)
+    assert guard.nbytes <= peak.now <= guard.nbytes + 100  # and a few numbers
 
 
 def test_peak_counts_what_is_alive_together() -> None:

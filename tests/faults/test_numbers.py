@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import tamatch
 from tamatch import cli
 from tamatch.errors import NumericError
 from tamatch.methods import METHODS
 from tamatch.step import optim
-from tamatch.step.diagnosis import explain, overflow
+from tamatch.step.diagnosis import explain, first_bad, overflow
 from tamatch.step.engine import Engine
 from tamatch.step.guard import ALLOWED_BAD_STEPS, Guard
 from tamatch.storage import checkpoint
@@ -176,6 +176,13 @@ def test_the_first_bad_layer_is_named() -> None:
     layer.register_forward_hook(lambda module, given, out: out * torch.nan)
     run(engine, ALLOWED_BAD_STEPS + 1)
     assert explain(engine).endswith(": output of net.stages.0.0.conv1")
+
+
+def test_a_weight_that_the_loss_does_not_use_is_no_fault() -> None:
+    engine = tiny_engine("supervised")
+    engine.method.spare = nn.Parameter(torch.ones(2))
+    engine.prepare_step(0)
+    assert first_bad(engine.method, engine.batch(engine.device_step)) is None
 
 
 def test_a_step_that_was_bad_once_only_is_told_so() -> None:
