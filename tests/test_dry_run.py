@@ -43,6 +43,15 @@ STATE = """
         super().after_step()
 """
 GOOD = FORWARD.replace("RETURNED", "Loss(sup, {})")
+FILLED = (
+    ("[]", "self.seen.append(torch.zeros(10))"),
+    ("{}", "self.seen[3] = self.seen.get(3, 0) + 1"),
+    ("set()", "self.seen.add(3)"),
+    ("False", "self.seen = True"),
+    ("numpy.zeros(3)", "self.seen += 1"),
+    ("numpy.random.default_rng(0)", "self.seen.random()"),
+    ("random.Random(0)", "self.seen.random()"),
+)
 TINY = ("--steps", "2", "--net", "wrn_10_1", "--baseline", "none")
 
 
@@ -89,8 +98,19 @@ TINY = ("--steps", "2", "--net", "wrn_10_1", "--baseline", "none")
         (STATE.replace("self.seen = 0", "self.seen = torch.zeros(10)")
          + "        self.seen = self.seen + 1" + GOOD,
          "its seen changes in a step, but no checkpoint holds it, because it is not registered. "
-         "Register tensors in __init__, with `self.register_buffer(…)`, and write into them, as "
-         "in `.mul_(0.9).add_(…)`; draw random numbers from torch's own generator."),
+         "Keep what changes in tensors that __init__ registers, with `self.register_buffer(…)`, "
+         "and write into them, as in `.mul_(0.9).add_(…)`; draw random numbers from torch's own "
+         "generator."),
+        *((STATE.replace("self.seen = 0", f"import numpy, random; self.seen = {empty}")
+           + f"        {change}" + GOOD, "its seen changes in a step, but no checkpoint holds it")
+          for empty, change in FILLED),
+        (FORWARD.replace("RETURNED", "Loss(sup, {'ratio': sup.detach() / 0})"),
+         "the part 'ratio' of its loss is not finite in the first step. Look for a division by "
+         "zero, a logarithm of zero, or the mean of a selection that is empty."),
+        (FORWARD.replace("RETURNED", "Loss(sup * float('nan'), {})"),
+         "the total of its loss is not finite in the first step."),
+        ("    views = tamatch.types.Views(u=('weak'))" + GOOD,
+         "its views of u must be a tuple, with a comma even if there is one: Views(u=('weak',))."),
         (STATE.replace("self.seen = 0", "self.seen = torch.Generator()")
          + "        torch.rand(1, generator=self.seen)" + GOOD,
          "its seen changes in a step, but no checkpoint holds it"),
@@ -99,8 +119,8 @@ TINY = ("--steps", "2", "--net", "wrn_10_1", "--baseline", "none")
          "repeats the first: draw from torch, as in `torch.rand(…)`."),
         (STATE + "        import random; random.random()" + GOOD,
          "a step draws from Python's random."),
-        (STATE.replace("self.seen = 0", "self.seen = []") + "        self.seen.append(1)"
-         + FORWARD.replace("RETURNED", "Loss(sup * (1 + len(self.seen)), {})"),
+        ("    seen = []\n" + FORWARD.replace("(x,) =", "self.seen.append(1)\n        (x,) =")
+         .replace("RETURNED", "Loss(sup * (1 + len(self.seen)), {})"),
          "the first step, tried twice, gives the losses "),
         (STATE.replace("Linear(net.width, 2)", "ReLU(), [torch.nn.Linear(net.width, 2)]") + GOOD,
          "its head has weights that torch does not see, so they are neither trained nor saved. "
@@ -119,7 +139,9 @@ TINY = ("--steps", "2", "--net", "wrn_10_1", "--baseline", "none")
     ],
     ids=["no forward", "tensor", "vector", "no gradient", "float", "name", "constructor",
          "log's name", "views", "view", "after_step", "number", "buffer", "not persistent",
-         "tensor in a list", "loose tensor", "own generator", "numpy", "random", "list",
+         "tensor in a list", "loose tensor", "own generator",
+         *(f"filled {empty}" for empty, _ in FILLED), "infinite part", "nan", "no comma",
+         "numpy", "random", "list of the class",
          "loose weights", "head of the net", "average", "lazy", "way back"],
 )  # fmt: skip
 def test_a_mistake_is_told_in_one_line(
@@ -135,12 +157,16 @@ def test_a_mistake_is_told_in_one_line(
 
 
 def test_what_harms_nothing_is_no_mistake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parts with a gradient, buffers by `expand`, what one function leaves for another."""
+    """Parts with a gradient, buffers by `expand`, what one function leaves for another, and lists
+    and arrays that stay as they are.
+    """
     monkeypatch.chdir(tmp_path)
     used = FORWARD.replace("(x,) =", "self.rows = len(batch.y)\n        (x,) =")
     used = used.replace("RETURNED", "Loss(sup, {'sup': sup, 'shares': self.shares})")
     written = "        self.shares.add_(self.rows)"
-    Path("mine.py").write_text(HEAD + STATE + written + used)
+    held = STATE.replace("self.seen = 0", "self.seen = None; self.sizes = {'a': [1, {2}]}")
+    held += "        self.seen = [self.shares, self.head]\n"
+    Path("mine.py").write_text(HEAD + held + written + used)
     tamatch.train(method="mine.py:Mine", net="wrn_10_1", steps=2, baseline="none", batch=8,
                   log_every=1, quiet=True, out="run")  # fmt: skip
     rows = [row for row in RunFolder(Path("run")).rows() if row["kind"] == "train"]
@@ -173,6 +199,25 @@ def test_a_final_net_of_its_own_is_not_taken_for_the_average(
     assert method.average is not None
     assert all(map(torch.equal, method.final.parameters(), first))
     assert not all(map(torch.equal, method.average.parameters(), first))
+
+
+def test_a_method_that_waits_for_the_device_is_told_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a GPU its steps are not captured then."""
+    monkeypatch.chdir(tmp_path)
+    for term, place in (
+        ("sup.item()", "(mine.py, line 11)"),
+        ("x.logits[batch.y > 3].mean()", "(mine.py, line 11)"),
+        ("sup.detach()", None),
+    ):
+        Path("mine.py").write_text(HEAD + FORWARD.replace("RETURNED", f"Loss(sup + {term}, {{}})"))
+        run = configure({"method": "mine.py:Mine", "net": "wrn_10_1", "steps": 2})
+        said: list[str] = []
+        engine_of(run, *digits(), say=said.append)
+        assert [place in text for text in said if "waits for the device" in text] == (
+            [True] if place else []
+        )
 
 
 def test_a_file_that_has_changed_is_read_again(

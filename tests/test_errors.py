@@ -809,6 +809,8 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     "of its loss has no gradient": "test_dry_run.py::test_a_mistake_is_told_in_one_line",
     "of its loss must be a tensor": "test_dry_run.py::test_a_mistake_is_told_in_one_line",
     "cannot be the name of a part": "test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "of its loss is not finite in": "test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "must be a tuple, with a comma": "test_dry_run.py::test_a_mistake_is_told_in_one_line",
     "views must be": "test_dry_run.py::test_a_mistake_is_told_in_one_line",
     "has no shape before": "test_dry_run.py::test_a_mistake_is_told_in_one_line",
     "is replaced in a step": "test_dry_run.py::test_a_mistake_is_told_in_one_line",

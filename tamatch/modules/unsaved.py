@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,32 +13,39 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from ..errors import UsageError
+from .state import is_number
 
-Loose = Tensor | nn.Module | torch.Generator
+TORCHS_OWN = {*vars(nn.Module())}  # attributes of every module
 
 
-def loose(module: nn.Module, *besides: nn.Module | None) -> dict[str, list[Loose]]:
-    """By attribute: what could hold state and is not registered, itself or in lists and the like.
+def unregistered(module: nn.Module, *besides: nn.Module | None) -> dict[str, Any]:
+    """The module's attributes, and those of its parts, that are no weights, buffers or modules.
 
-    The modules `besides` are left out.
+    Those of the modules `besides` are left out.
     """
-    things = (module.modules(), module.parameters(), module.buffers())
-    registered = {id(thing) for of_a_kind in things for thing in of_a_kind}
     others = {id(part) for other in besides if other is not None for part in other.modules()}
-    found: dict[str, list[Loose]] = {}
-    for place, part in module.named_modules():
-        for name, value in vars(part).items() if id(part) not in others else ():
-            held = [x for x in pytree.tree_leaves(value) if isinstance(x, Loose)]
-            if kept := [x for x in held if id(x) not in registered]:
-                found[f"{place}.{name}" if place else name] = kept
-    return found
+    return {
+        f"{place}.{name}" if place else name: value
+        for place, part in module.named_modules()
+        if id(part) not in others
+        for name, value in vars(part).items()
+        if name not in TORCHS_OWN
+    }
+
+
+def registered_in(module: nn.Module) -> set[int]:
+    """The identities of all that torch knows to belong to the module."""
+    things = (module.modules(), module.parameters(), module.buffers())
+    return {id(thing) for of_a_kind in things for thing in of_a_kind}
 
 
 def refuse_loose_weights(module: nn.Module, what: str, *besides: nn.Module | None) -> None:
     """An error if an attribute has weights that nobody will train."""
-    for name, kept in loose(module, *besides).items():
+    registered = registered_in(module)
+    for name, value in unregistered(module, *besides).items():
+        held = (x for x in pytree.tree_leaves(value) if id(x) not in registered)
         if any(isinstance(x, nn.Parameter) or (isinstance(x, nn.Module) and x.state_dict())
-               for x in kept):  # fmt: skip
+               for x in held):  # fmt: skip
             raise UsageError(
                 f"{what}: its {name} has weights that torch does not see, so they are neither "
                 "trained nor saved. Use nn.ModuleList, nn.ModuleDict or nn.ParameterList instead "
@@ -47,25 +55,49 @@ def refuse_loose_weights(module: nn.Module, what: str, *besides: nn.Module | Non
 
 @contextmanager
 def all_saved(module: nn.Module, what: str, *besides: nn.Module | None) -> Iterator[None]:
-    """Refuse a module that in here changes tensors or generators of its own that nobody saves."""
-    before = loose(module, *besides)  # held until the end, so that no id is given again
-    marks = {name: mark(kept) for name, kept in before.items()}
+    """Refuse a module that in here changes something of its own that nobody saves.
+
+    What is new in here, or was None, is no state: one place of a step leaves it for another.
+    """
+    registered = registered_in(module)
+    # a number that is counted up has an error of its own
+    before = {n: v for n, v in unregistered(module, *besides).items() if not is_number(v)}
+    _held = pytree.tree_leaves(before)  # until the end, so that no id is given again
+    marks = {name: mark(value, registered) for name, value in before.items() if value is not None}
     yield
-    after = loose(module, *besides)
-    for name in (n for n in marks if marks[n] != mark(after.get(n, []))):
+    after = unregistered(module, *besides)
+    for name in (n for n in marks if marks[n] != mark(after.get(n), registered)):
         raise UsageError(
             f"{what}: its {name} changes in a step, but no checkpoint holds it, because it is not "
-            "registered. Register tensors in __init__, with `self.register_buffer(…)`, and write "
-            "into them, as in `.mul_(0.9).add_(…)`; draw random numbers from torch's own generator."
+            "registered. Keep what changes in tensors that __init__ registers, with "
+            "`self.register_buffer(…)`, and write into them, as in `.mul_(0.9).add_(…)`; draw "
+            "random numbers from torch's own generator."
         )
 
 
-def mark(kept: list[Loose]) -> list[object]:
-    """Differs if a tensor is replaced or written, or a generator used."""
-    return [
-        bytes(x.get_state()) if isinstance(x, torch.Generator) else (id(x), x._version)
-        for x in kept
-    ]
+def mark(value: Any, registered: set[int]) -> tuple[object, list[object]]:
+    """Differs if something in it is replaced, added, removed or written, or a generator used."""
+    leaves, structure = pytree.tree_flatten(value)
+    return structure, [mark_of_leaf(leaf, registered) for leaf in leaves]
+
+
+def mark_of_leaf(leaf: Any, registered: set[int]) -> object:
+    match leaf:
+        case Tensor() if id(leaf) not in registered:
+            return id(leaf), leaf._version
+        case torch.Generator():
+            return bytes(leaf.get_state())
+        case np.random.Generator():
+            return repr(leaf.bit_generator.state)
+        case random.Random():
+            return leaf.getstate()
+        case np.ndarray():
+            return leaf.tobytes()
+        case set():
+            return frozenset(leaf)
+        case bool() | int() | float() | str():
+            return leaf
+    return id(leaf)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Where a net makes the host wait for the device: its step cannot be captured in a CUDA graph."""
+"""Where code of the user's makes the host wait for the device: no CUDA graph can capture that."""
 
 from __future__ import annotations
 

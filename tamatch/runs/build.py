@@ -149,7 +149,11 @@ def assemble(
 def try_and_accelerate(run: Run, engine: Engine, say: Say = silent) -> Engine:
     """The same engine, after a trial where the method is the user's own, and as fast as it can."""
     if methods.is_user_code(run.method):
-        dry_run_method(engine, run.method)
+        place = dry_run_method(engine, run.method)
+        if run.graph and place is not None:
+            say(f"The method waits for the device ({place}), so on a GPU its steps run without a "
+                "CUDA graph, which is slower.")  # fmt: skip
+            engine.use_graph = False
     if run.compile and engine.device.type == "cuda":
         accelerate(cast(Net, engine.method.net), engine.method, run.steps, say)
     return engine

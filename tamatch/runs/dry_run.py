@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ from ..methods.base import Method
 from ..modules.state import in_place
 from ..modules.tracking import restoring
 from ..modules.unsaved import all_saved, draws_from_torch, refuse_loose_weights
+from ..nets.sync_points import SyncDetector
 from ..step.engine import Engine
 from ..types import Batch, Loss, Views
 from ..usercode import blaming
@@ -26,12 +27,13 @@ from ..usercode import blaming
 RESERVED = {"step", "kind", "total", "lr", "time", "count"}  # names in the log and the meter
 
 
-def dry_run_method(engine: Engine, name: str) -> None:
+def dry_run_method(engine: Engine, name: str) -> str | None:
     """Do the first step, all but its update; the method and torch's generators stay as they are.
 
-    Of several processes each tries it alone: the others may not be as far.
+    Of several processes each tries it alone: the others may not be as far. Returns where the
+    method makes the host wait for the device, if it does.
     """
-    what, method = f"--method {name}", engine.method
+    what, method, waits = f"--method {name}", engine.method, SyncDetector()
     engine.source.prepare(0)
     with (
         suppress(OutOfMemory),  # the run itself may find some
@@ -40,7 +42,8 @@ def dry_run_method(engine: Engine, name: str) -> None:
         detecting_out_of_memory(),
     ):
         saved = all_saved(method, what, method.net, method.average)
-        total = first_step(engine, what, in_place(method, what), saved, draws_from_torch(what))
+        watches = in_place(method, what), saved, draws_from_torch(what)
+        total = first_step(engine, what, *watches, waits=waits)
         again = total if engine.stream else first_step(engine, what)  # a GPU may round otherwise
         if not torch.allclose(total, again, rtol=1e-5, equal_nan=True):
             raise UsageError(
@@ -49,9 +52,15 @@ def dry_run_method(engine: Engine, name: str) -> None:
                 "list that grows or a random generator of its own. Keep state in registered "
                 "buffers, and draw from torch's generator."
             )
+    return waits.place
 
 
-def first_step(engine: Engine, what: str, *watches: AbstractContextManager[None]) -> Tensor:
+def first_step(
+    engine: Engine,
+    what: str,
+    *watches: AbstractContextManager[None],
+    waits: AbstractContextManager[object] | None = None,
+) -> Tensor:
     """The loss of the first step, under watch; whatever is registered is put back."""
     method, processes = engine.method, dist.world()
     with (
@@ -63,7 +72,7 @@ def first_step(engine: Engine, what: str, *watches: AbstractContextManager[None]
         for watch in watches:
             watching.enter_context(watch)
         batch = whole_batch(engine.batch(engine.device_step), processes)
-        with engine.precision():
+        with engine.precision(), waits or nullcontext():
             loss = method(batch)
         check_loss(loss, what)
         try:
@@ -115,6 +124,11 @@ def check_built(method: Method, what: str, tensors: Collection[str]) -> None:
             f"{what}: views must be tamatch.types.Views(x=(…), u=(…)), not "
             f"{type(method.views).__name__}."
         )
+    for name in (name for name, views in method.views._asdict().items() if isinstance(views, str)):
+        raise UsageError(
+            f"{what}: its views of {name} must be a tuple, with a comma even if there is one: "
+            f"Views({name}=({getattr(method.views, name)!r},))."
+        )
     for view in (view for view in (*method.views.x, *method.views.u) if view not in VIEWS):
         raise UsageError(f"{what}: its view {view!r} is unknown; known are {', '.join(VIEWS)}.")
     for name in (name for name, weight in method.named_parameters() if is_lazy(weight)):
@@ -154,3 +168,9 @@ def check_loss(found: object, what: str) -> None:
                 f"{what}: {part!r} cannot be the name of a part of its loss, as the log uses it "
                 "for something else. Rename it."
             )
+    values = {**{f"part {name!r}": v for name, v in found.parts.items()}, "total": found.total}
+    for name in (name for name, value in values.items() if not value.isfinite().all()):
+        raise UsageError(
+            f"{what}: the {name} of its loss is not finite in the first step. Look for a division "
+            "by zero, a logarithm of zero, or the mean of a selection that is empty."
+        )
