@@ -61,11 +61,14 @@ class Method(nn.Module):
             view = images[constant]
             with branch_of(view) as beside:
                 seen = beside(torch.no_grad()(lambda: Out(*self.net(view))))
-                outs = self.predict(*images[:constant], *images[constant + 1 :])
-            return *outs[:constant], seen, *outs[constant:]
+                others = self.predict(*images[:constant], *images[constant + 1 :])
+            return *others[:constant], seen, *others[constant:]
         sizes = [len(x) for x in images]
         parts = (t.split(sizes) for t in self.net(torch.cat(images)))
-        return tuple(Out(*part) for part in zip(*parts, strict=True))
+        outs = [Out(*part) for part in zip(*parts, strict=True)]
+        if constant is not None:
+            outs[constant] = Out(*(t.detach() for t in outs[constant]))
+        return tuple(outs)
 
     @torch.no_grad()
     def after_step(self) -> None:

@@ -17,7 +17,7 @@ from tamatch import cli
 from tamatch.errors import NumericError
 from tamatch.methods import METHODS
 from tamatch.step import optim
-from tamatch.step.diagnosis import explain, first_bad, overflow
+from tamatch.step.diagnosis import explain, first_not_finite_in_step, overflow
 from tamatch.step.engine import Engine
 from tamatch.step.guard import ALLOWED_BAD_STEPS, Guard
 from tamatch.storage import checkpoint
@@ -182,7 +182,7 @@ def test_a_weight_that_the_loss_does_not_use_is_no_fault() -> None:
     engine = tiny_engine("supervised")
     engine.method.spare = nn.Parameter(torch.ones(2))
     engine.prepare_step(0)
-    assert first_bad(engine.method, engine.batch(engine.device_step)) is None
+    assert first_not_finite_in_step(engine.method, engine.batch(engine.device_step)) is None
 
 
 def test_a_step_that_was_bad_once_only_is_told_so() -> None:

@@ -112,6 +112,16 @@ def test_only_images_that_do_not_see_each_other_are_parted(net: str, passes: lis
     assert seen == passes
 
 
+@pytest.mark.parametrize("net", ["vit_tiny_p2_8", NET])
+def test_no_gradient_goes_through_a_constant_view(net: str) -> None:
+    """With any net: a method that forgets to detach would be another one with BatchNorm."""
+    method = tiny_method("fixmatch", net=net)
+    views = [torch.randn(n, 3, 8, 8) for n in (4, 6, 6)]
+    outs = method.predict(*views, constant=1)
+    assert [out.logits.requires_grad for out in outs] == [True, False, True]
+    assert not any(t.requires_grad for t in outs[1])
+
+
 def test_what_a_view_by_itself_rounds_is_not_kept() -> None:
     """Autocast would hand weights rounded on one stream to another, which did not wait for it."""
     method = tiny_method("fixmatch", net="vit_tiny_p2_8")
