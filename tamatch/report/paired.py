@@ -21,6 +21,14 @@ class Paired:
     low: float
     high: float
 
+    @property
+    def undecided(self) -> str:
+        """What an interval on both sides of zero leaves open."""
+        return (
+            f"With {self.images} images, the first may be anywhere from {self.high:.1f} points "
+            f"below the second to {-self.low:.1f} above it."
+        )
+
 
 def paired(run: Path, baseline: Path, part: str) -> Paired | None:
     """Compare two tables of predictions; None where there are none of the same images."""

@@ -112,12 +112,7 @@ def _judge_pairs(both: str, pairs: Paired) -> Verdict:
     if pairs.high < 0:
         told = f"{both}: {-pairs.gap:.1f} points higher ({between})."
         return Verdict("No, they did harm", told, "bad")
-    return Verdict(
-        "No clear difference",
-        f"{both}. With {pairs.images} images, the difference may be anywhere from "
-        f"{-pairs.high:+.1f} to {-pairs.low:+.1f} points.",
-        "open",
-    )
+    return Verdict("No clear difference", f"{both}. {pairs.undecided}", "open")
 
 
 def _chance_gap(a: float, b: float, images: int | None) -> float:

@@ -8,7 +8,6 @@ from statistics import fmean
 from .groups import Group, mean_and_spread
 from .paired import paired
 from .verdict import UNMEASURED, Verdict
-from .words import points
 
 
 def winner(groups: Sequence[Group]) -> Verdict | None:
@@ -60,9 +59,4 @@ def _by_images(first: Group, second: Group, kind: str, both: str) -> Verdict:
         between = f"95 % confidence interval {pairs.low:.1f} to {pairs.high:.1f}"
         told = f"{both}: {pairs.gap:.1f} points lower ({between})."
         return Verdict(f"{first.name} is better", told, "good")
-    return Verdict(
-        "No clear difference",
-        f"{both}. With {pairs.images} images, the difference may be anywhere from "
-        f"{points(-pairs.high)} to {points(-pairs.low)} points.",
-        "open",
-    )
+    return Verdict("No clear difference", f"{both}. {pairs.undecided}", "open")

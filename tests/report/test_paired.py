@@ -60,7 +60,7 @@ def test_other_images_are_not_compared(tmp_path: Path) -> None:
         (Paired(500, -3.0, -5.0, -1.0), "No, they did harm",
          "3.0 points higher (95 % confidence interval 1.0 to 5.0)."),
         (Paired(20, 5.0, -6.0, 16.0), "No clear difference",
-         "With 20 images, the difference may be anywhere from -16.0 to +6.0 points."),
+         "the first may be anywhere from 16.0 points below the second to 6.0 above it."),
     ],
 )  # fmt: skip
 def test_the_verdict_on_pairs(pairs: Paired, answer: str, part: str) -> None:
