@@ -17,9 +17,9 @@ if sys.platform == "win32":  # files are locked and replaced there by other rule
     )
 
 if TYPE_CHECKING:
-    from .apply.evaluate import evaluate
-    from .apply.export import export
-    from .apply.label import label
+    from .apply.evaluate import Evaluation, evaluate
+    from .apply.export import Exported, export
+    from .apply.label import Labelled, label
     from .apply.load import load
     from .estimators.estimator import SSLClassifier, TaMatchClassifier
     from .methods.base import Method
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     from .runs.seeds import resume_seeds, train_seeds
 
 __all__ = [
+    "Evaluation",
+    "Exported",
     "Finished",
+    "Labelled",
     "Method",
     "Model",
     "Predictions",
@@ -47,7 +50,10 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Evaluation": "apply.evaluate",
+    "Exported": "apply.export",
     "Finished": "runs.result",
+    "Labelled": "apply.label",
     "Method": "methods.base",
     "Model": "runs.model",
     "Predictions": "runs.model",

@@ -235,7 +235,7 @@ def test_a_file_with_names_goes_by_them(tmp_path: Path) -> None:
         ("steps: sixty", {}, True),
         ("tau: 1.5", {"steps": 5}, True),
         ("target: labelled", {"prior": "3,1"}, True),  # the two do not go together
-        ("from: nowhere\nweights: x.pt", {}, False),  # it says nothing of an option
+        ("from: nowhere\nweights: x.pt", {}, True),
         ("steps: 5", {"tau": 1.5}, False),
         ("steps: 5", {"stpes": 6}, False),  # --steps is only the advice
         ("steps: sixty", {"steps": "fifty"}, False),
@@ -280,4 +280,12 @@ def test_references_in_a_file_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     file.write_text("steps: &n 5\nbatch: *n\n")
     with pytest.raises(UsageError, match="is not valid YAML"):
+        configure({}, file)
+
+
+def test_a_key_that_a_file_sets_twice_is_refused(tmp_path: Path) -> None:
+    """The first of them would be ignored."""
+    file = tmp_path / "run.yaml"
+    file.write_text("steps: 5\nbatch: 8\nsteps: 6\n")
+    with pytest.raises(UsageError, match=r"is not valid YAML \(line 3\): steps is set twice\."):
         configure({}, file)

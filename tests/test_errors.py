@@ -208,7 +208,9 @@ COMMANDS = [
      "are needed. Give <any> or more."),
     ("train --config none.yaml", 2,
      "--config none.yaml cannot be read: No such file or directory."),
-    ("train --config broken.yaml", 2, "--config broken.yaml is not valid YAML (line 1)."),
+    ("train --config broken.yaml", 2,
+     "--config broken.yaml is not valid YAML (line 1): expected ',' or ']', but got "
+     "'<stream end>'."),
     ("train --config list.yaml", 2,
      "--config list.yaml must contain lines of the form `option: value`."),
     ("train --config runs/photos/run.json", 2,
@@ -272,7 +274,8 @@ COMMANDS = [
      "other.safetensors: the weights match no built-in net: 1 tensor (other 3). Specify the "
      "net: --net NAME (`tamatch nets` lists them; timm/NAME is any net of the timm package), or "
      "--net FILE.py:NAME for your own."),
-    ("train --from nowhere", 2, "nowhere is not a folder. Give a run folder, such as runs/demo."),
+    ("train --from nowhere", 2,
+     "--from nowhere is not a folder. Give a run folder, such as runs/demo."),
     ("train --from runs/photos --weights other.safetensors", 2,
      "--from and --weights both set the initial weights: give only one."),
     ("train --from runs/photos --data others", 3,
@@ -284,8 +287,9 @@ COMMANDS = [
     ("train --from runs/no-model", 2,
      "runs/no-model/model contains no model yet. If the run is unfinished, `tamatch resume` "
      "continues it."),
-    ("train --labels nothing.csv --data photos --steps 2", 3,
-     "nothing.csv cannot be read as CSV: No such file or directory."),
+    ("train --labels nothing.csv --data photos --steps 2", 3, "nothing.csv does not exist."),
+    ("train --labels photos --data photos --steps 2", 3,
+     "photos cannot be read as CSV: Is a directory."),
     ("train --labels twice.csv", 2,
      "--labels adds labels to your own images, but digits is already fully labelled. Give the "
      "folder of your images: --data DIR."),
@@ -422,6 +426,7 @@ COMMANDS = [
      "--data nowhere is neither a known data set nor a folder. Known: digits, cifar10, "
      "cifar10-lt, cifar100, stl10, eurosat."),
     ("resume nowhere", 2, "nowhere is not a folder. Give a run folder, such as runs/demo."),
+    ("resume runs/foto", 2, "runs/foto is not a folder. Perhaps you meant runs/photos."),
     ("resume photos", 2,
      "photos is not a run folder: it contains no run.json. Give the --out folder of a run."),
     ("resume runs/no-json", 3,
@@ -517,13 +522,15 @@ COMMANDS = [
             ("label", " --out l.csv", "not a run folder: it contains no run.json"),
             ("export", " --format pt2", "not a run folder: it contains no run.json"),
             ("review", "", "not a run folder: it contains no run.json"),
-            ("train --from", "", "not a run folder: it contains no run.json"),
             ("report", "",
              "not a run folder: it contains none of run.json, result.json, metrics.jsonl"),
             ("evaluate", "", "neither a run folder nor a model folder"),
             ("predict", " photos", "neither a run folder nor a model folder"),
         )
     ),
+    ("train --from runs", 2,
+     "--from runs is not a run folder: it contains no run.json. Give one of the runs in it, such "
+     "as runs/bad-model."),
     ("review runs/digits", 2,
      "digits is already fully labelled: `tamatch review` is for your own images."),
     ("review runs/labelled", 3,

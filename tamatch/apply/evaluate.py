@@ -38,6 +38,7 @@ class Evaluation:
 
     @property
     def images(self) -> int:
+        """How many there were."""
         return self.trust.images
 
     @property

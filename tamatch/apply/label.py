@@ -51,6 +51,7 @@ class Labelled:
 
     @property
     def coverage(self) -> float:
+        """The share of the pool that got a label."""
         return self.labelled / self.pool if self.pool else 0.0
 
     def lines(self) -> list[str]:

@@ -62,6 +62,8 @@ def read_table(path: Path, folder: str | None = None) -> list[Row]:
             return list(found.values())
     except UnicodeDecodeError:
         raise DataError(f"{path} is not encoded in UTF-8. Save it as CSV in UTF-8.") from None
+    except FileNotFoundError:
+        raise DataError(f"{path} does not exist.") from None
     except (OSError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"{path} cannot be read as CSV: {reason}.") from None

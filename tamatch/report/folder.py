@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import UsageError
-from ..storage.folder import folder_advice
+from ..storage.folder import folder_advice, no_folder
 from ..storage.untrusted import parse_json
 from .metrics import Metrics, read_metrics
 from .trust import Trust, trust_of
@@ -47,7 +47,7 @@ class RunFiles:
 def read_folder(path: Path) -> RunFiles:
     """Read a run folder and, where there is one, the supervised baseline inside it."""
     if not path.is_dir():
-        raise UsageError(f"{path} is not a folder. Give a run folder, such as runs/demo.")
+        raise no_folder(path)
     if not _is_run(path):
         raise UsageError(
             f"{path} is not a run folder: it contains none of {', '.join(_EXPECTED)}. "

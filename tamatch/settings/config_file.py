@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from ..errors import UsageError
+from ..errors import UsageError, one_line
 from ..storage.untrusted import parse_yaml
 from .config import Run
 from .options import flag_of
@@ -27,7 +27,8 @@ def read_config(path: Path) -> dict[str, Any]:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f" (line {mark.line + 1})" if mark else ""
-        raise UsageError(f"--config {path} is not valid YAML{where}.") from None
+        why = getattr(error, "problem", None) or one_line(error, 200)
+        raise UsageError(f"--config {path} is not valid YAML{where}: {why}.") from None
     if not isinstance(content, dict):
         raise UsageError(f"--config {path} must contain lines of the form `option: value`.")
     if isinstance(content.get("config"), dict):

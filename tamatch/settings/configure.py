@@ -53,7 +53,10 @@ def with_inherited(values: dict[str, Any]) -> dict[str, Any]:
     place = RUN_OPTIONS["from_"].parse(values.get("from_"))
     if place is None:
         return values
-    config = RunFolder(Path(place)).read()["config"]
+    try:
+        config = RunFolder(Path(place)).read()["config"]
+    except UsageError as error:  # it begins with the path
+        raise UsageError(f"--from {error}") from None
     own_options = config.pop("options", {})
     if "net" not in values and nets.is_user_code(str(config.get("net"))):
         raise UsageError(

@@ -11,7 +11,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from ..errors import DataError, StorageError, UsageError
+from ..errors import DataError, StorageError, UsageError, perhaps
 from .files import append_line, read_json, write_json, writing
 from .lock import locked
 from .replaced import NAME as REPLACED
@@ -46,6 +46,12 @@ def removing_empty_folders(path: Path) -> Iterator[None]:
 
 def runs_below(path: Path) -> list[Path]:
     return sorted(record.parent for record in path.glob("*/run.json"))
+
+
+def no_folder(path: Path) -> UsageError:
+    """For a run that is not there; there may be one with a similar name."""
+    hint = perhaps(str(path), map(str, runs_below(path.parent)), most=1)
+    return UsageError(f"{path} is not a folder.{hint or ' Give a run folder, such as runs/demo.'}")
 
 
 def folder_advice(path: Path) -> str:
@@ -97,7 +103,7 @@ class RunFolder:
     def check_one_run(self) -> None:
         """An error if this is no folder, or that of several runs."""
         if not self.path.is_dir():
-            raise UsageError(f"{self.path} is not a folder. Give a run folder, such as runs/demo.")
+            raise no_folder(self.path)
         if (self.path / SEEDS).exists():
             raise UsageError(
                 f"{self.path} contains several runs, one per seed. Give one of them, such as "

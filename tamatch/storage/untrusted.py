@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 import yaml
-from yaml.nodes import Node
+from yaml.constructor import ConstructorError
+from yaml.nodes import MappingNode, Node
 
 LONGEST = 100_000  # characters of YAML, which is slow to read; configurations have hundreds
 
@@ -33,9 +34,16 @@ def parse_yaml(text: str) -> Any:
 
 
 class Plain(yaml.SafeLoader):
-    """The safe loader without references."""
+    """The safe loader, without references and without keys that are set twice."""
 
     def compose_node(self, parent: Node | None, index: Any) -> Node | None:
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError("references (*name) are not supported; write the value out")
         return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [str(key.value) for key, _ in node.value]
+        for i in (i for i, key in enumerate(keys) if key in keys[:i]):
+            mark = node.value[i][0].start_mark
+            raise ConstructorError(problem=f"{keys[i]} is set twice", problem_mark=mark)
+        return super().construct_mapping(node, deep)
