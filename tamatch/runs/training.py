@@ -167,7 +167,8 @@ class Training:
             raise NumericError(
                 f"{ALLOWED_BAD_STEPS + 1} steps gave non-finite values; the last one was "
                 f"{explain(self.engine)}. The newest checkpoint was saved before it. If the images "
-                "are correct, the learning rate is probably too high: restart with a smaller --lr."
+                "and any code of your own are correct, the learning rate is probably too high: "
+                "restart with a smaller --lr."
             )
         if self.bad_steps > before:
             self.progress.say(
