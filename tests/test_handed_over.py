@@ -150,6 +150,7 @@ def test_its_own_run_is_not_resumed_by_importing_it(script: Path) -> None:
     assert "script.py, line 8 starts a run while script.py is imported" in again.stderr
 
 
+@pytest.mark.slow
 def test_two_processes_share_the_class_of_a_script(script: Path) -> None:
     done = python("-m", "torch.distributed.run", "--nproc-per-node", "2", script)
     assert done.returncode == 0, done.stderr

@@ -259,6 +259,7 @@ def test_a_terminal_sees_a_bar_and_the_rows_stay_clean(
     assert len(rows_of((tmp_path / "rows.csv").read_text())) == 6
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_images(model: Path, tmp_path: Path) -> None:
     """The peak of 3,000 large photographs is that of 300."""
     Image.fromarray(np.zeros((800, 1000, 3), np.uint8)).save(tmp_path / "photo.jpg")

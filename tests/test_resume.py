@@ -120,6 +120,7 @@ def test_resuming_a_finished_run_changes_nothing(tmp_path: Path, whole: dict[str
     assert fingerprint(run) == whole
 
 
+@pytest.mark.slow
 def test_the_baseline_resumes_too(tmp_path: Path) -> None:
     words = [*SMALL[:-1], "supervised"]
     one, two = tmp_path / "one", tmp_path / "two"

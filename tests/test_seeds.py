@@ -144,6 +144,7 @@ def test_one_of_them_can_be_resumed_alone_and_is_left_as_it_is_then(
     assert ends(home) == alone
 
 
+@pytest.mark.slow
 def test_kill_9_of_a_real_process(tmp_path: Path) -> None:
     home, single = tmp_path / "both", tmp_path / "single"
     process = start("train", "--seeds", "0,1", "--out", str(home), *SMALL)

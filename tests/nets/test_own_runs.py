@@ -267,6 +267,7 @@ def test_the_example_of_a_resnet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert shapes["model.conv1.weight"] == (64, 3, 3, 3) and "model.fc.weight" in shapes
 
 
+@pytest.mark.slow
 def test_two_processes_train_it_as_one(tmp_path: Path) -> None:
     """Its BatchNorm becomes ours, over both shares of the batch."""
     words = [w if w != "wrn_10_1_clean" else SMALL for w in DOZEN]

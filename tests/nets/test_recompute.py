@@ -45,6 +45,7 @@ def test_the_same_gradients_and_statistics_from_less_memory(name: str) -> None:
         torch.testing.assert_close(two, one, rtol=0, atol=0, msg=key)  # BatchNorm moved once
 
 
+@pytest.mark.slow
 def test_compiled_nets_recompute_too() -> None:
     plain = nets.build("wrn_10_1_clean", 5, 16)
     saving = copy.deepcopy(plain)
