@@ -142,6 +142,7 @@ def slow_process(tmp_path: Path, photos: Path) -> subprocess.Popen[str]:
     return process
 
 
+@pytest.mark.slow
 def test_a_slow_folder_is_waited_for(tmp_path: Path) -> None:
     process = slow_process(tmp_path, own_folder(tmp_path / "photos"))
     _, error = process.communicate(timeout=300)

@@ -149,6 +149,7 @@ def test_overwriting_stopped_half_way_can_be_repeated(
     assert cli.main(["train", "--out", str(run), "--overwrite", *given]) == 0
 
 
+@pytest.mark.slow
 def test_two_real_processes(tmp_path: Path) -> None:
     run = tmp_path / "run"
     long = [*SMALL, "--steps", "100000"]
