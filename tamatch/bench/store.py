@@ -29,6 +29,7 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._known: dict[Path, tuple[tuple[int, ...], Result]] = {}
 
     def path(self, cell: Cell) -> Path:
         return self.folder / f"{cell.name}.json"
@@ -45,7 +46,7 @@ class Store:
         """The stored result; an error if the file is not what its name says."""
         path = self.path(cell)
         try:
-            result: Result = parsed(read_json(path), Result)
+            result = self._content(path)
         except UnknownField as field:
             raise DataError(
                 f"{path} was written by a newer version of tamatch: this one does not know "
@@ -61,6 +62,14 @@ class Store:
         if said != named:
             raise DataError(f"{path} contains the result of another run: {said}. Was it renamed?")
         return result
+
+    def _content(self, path: Path) -> Result:
+        """What a file holds; a page asks for it many times, so it is read when it is new."""
+        there = path.stat()
+        version = (there.st_ino, there.st_mtime_ns, there.st_size)
+        if path not in self._known or self._known[path][0] != version:
+            self._known[path] = version, parsed(read_json(path), Result)
+        return self._known[path][1]
 
     def results(self, cells: Iterable[Cell]) -> dict[Cell, Result]:
         """The results there are. Cells of one plan have one recipe version and one scale."""

@@ -31,6 +31,19 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert store.path(cell).stat().st_size < 4096
 
 
+def test_a_file_is_read_once_and_again_when_it_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[Path] = []
+    monkeypatch.setattr(module, "read_json", lambda path: reads.append(path) or read_json(path))
+    store, cell = Store(tmp_path), CELLS[0]
+    store.write(cell, result(cell, 20.0))
+    assert store.read(cell) is store.read(cell)
+    Store(tmp_path).write(cell, result(cell, 21.0))  # as another process would
+    assert store.read(cell).error_last == 21.0
+    assert reads == [store.path(cell)] * 2
+
+
 def test_a_variant_is_another_run_than_its_method(tmp_path: Path) -> None:
     store, cells = Store(tmp_path), PLANS["causes"].cells("causes", (0,))
     plain, other = cells[0], cells[2]
