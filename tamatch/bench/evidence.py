@@ -1,4 +1,4 @@
-"""What the results that are in say about a claim on long-tailed CIFAR-10, and what they lack."""
+"""What the results of a bench that are in say about a claim, and what they lack."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from .cells import SEEDS, Cell
+from .plans import PLANS
 from .record import Result
-from .settings import LONG_TAIL, Setting
+from .settings import Setting
 from .store import Store
 
 ANY_SCORE = ""  # of figures that are not errors
@@ -32,10 +33,11 @@ def every(result: Result) -> bool:
 
 
 class Evidence:
-    """The results on long-tailed CIFAR-10 of one length."""
+    """The results of one bench and one length."""
 
-    def __init__(self, store: Store, scale: Fraction) -> None:
-        self.store, self.scale = store, scale
+    def __init__(self, store: Store, bench: str, scale: Fraction) -> None:
+        self.store, self.bench, self.scale = store, bench, scale
+        self.settings = PLANS[bench].settings
 
     def by_seed(
         self, methods: Sequence[str], setting: Setting, usable: Which = every
@@ -46,7 +48,7 @@ class Evidence:
         """
         rows = []
         for seed in SEEDS:
-            cells = [Cell("lt", setting, method, seed, self.scale) for method in methods]
+            cells = [Cell(self.bench, setting, method, seed, self.scale) for method in methods]
             found = [result for result in self.store.results(cells).values() if usable(result)]
             if len(found) == len(methods):
                 rows.append(tuple(found))
@@ -61,7 +63,7 @@ class Evidence:
         """
         shown: Figures = {}
         held = []
-        for setting in LONG_TAIL:
+        for setting in self.settings:
             found = self.by_seed(methods, setting, usable)
             if len(found) < least:
                 continue
@@ -73,9 +75,9 @@ class Evidence:
 
     def so_far(self, finding: str | None, methods: Sequence[str], usable: Which = every) -> str:
         """A finding with what it lacks: cells of these methods, or curves in them."""
-        total = len(methods) * len(LONG_TAIL) * len(SEEDS)
+        total = len(methods) * len(self.settings) * len(SEEDS)
         there, of_use = (
-            sum(len(self.by_seed([m], s, which)) for m in methods for s in LONG_TAIL)
+            sum(len(self.by_seed([m], s, which)) for m in methods for s in self.settings)
             for which in (every, usable)
         )
         lacks = [f"{total - there} of {total} cells missing"] if there < total else []
@@ -95,6 +97,5 @@ def few(found: Sequence[object]) -> str:
 
 
 def short(setting: Setting) -> str:
-    options = setting.options
-    heads = f"{options['head_labelled']}/{options['head_unlabelled']}"
-    return f"{heads}, γ {options['gamma']:.0f}"
+    """A setting's title without its data set, which all settings of a bench share."""
+    return setting.title.partition(", ")[2]

@@ -13,7 +13,6 @@ from .curves import Curve
 from .eighths import EIGHTHS, parts
 from .evidence import ANY_SCORE, Evidence, Figures, Judge, Verdict, few, short
 from .record import Result
-from .settings import LONG_TAIL
 from .tables import spread
 
 ALIKE = 5.0  # utilizations that differ by fewer points are "roughly the same"
@@ -33,14 +32,17 @@ def best_error(result: Result) -> float:
     return result.error_best
 
 
+SCORES: dict[str, Score] = {"last step": last_error, "best test": best_error}
+
+
 def by_both_scores(judge_by: Callable[[Score], Judge]) -> Judge:
     """The errors at the last step, and at the best test: the paper does not say which it prints."""
 
     def judge(evidence: Evidence) -> Verdict:
-        last, best = (judge_by(score)(evidence) for score in (last_error, best_error))
+        last, best = (judge_by(score)(evidence) for score in SCORES.values())
         alike = last.said == best.said
         said = last.said if alike else f"{last.said}; at the best test {best.said}"
-        named = (("last step", last), ("best test", best))
+        named = zip(SCORES, (last, best), strict=True)
         return Verdict(said, {name: f for name, v in named for f in v.figures.values()})
 
     return judge
@@ -142,7 +144,7 @@ def costs_more(ablation: str, option: str, at: float) -> Judge:
             shown: Figures = {}
             here: list[float] = []
             there: list[float] = []
-            for setting in LONG_TAIL:
+            for setting in evidence.settings:
                 if pairs := evidence.by_seed((ablation, "tamatch"), setting):
                     gaps = [score(a) - score(b) for a, b in pairs]
                     shown[short(setting)] = f"{spread(gaps, '+.2f')}{few(pairs)}"

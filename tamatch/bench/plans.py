@@ -60,7 +60,11 @@ PLANS: dict[str, Plan] = {
             STAND_IN_METHODS,
             {new.name: old.name for new, old in zip(STAND_IN, EUROSAT, strict=True)},
         ),
-        (ORACLE, "The paper's errors are those of a larger net: compare only the order."),
+        (
+            ORACLE,
+            "The paper's errors are those of a larger net, whose weights were made for images of "
+            "32 pixels; these were made for 224: compare only the order.",
+        ),
         pretrained=True,
     ),
     "ablation-lt": Plan(

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -15,10 +15,7 @@ from ..errors import UsageError
 from ..storage.files import write_bytes
 from . import figures, toy
 from .cells import RECIPE, Cell
-from .claims import CLAIMS
 from .eighths import in_eighths
-from .evidence import Evidence
-from .evidence import short as short_setting
 from .formats import Grid, Page, markdown
 from .plans import PLANS
 from .record import Result
@@ -26,8 +23,8 @@ from .scale import FULL
 from .settings import LONG_TAIL
 from .store import Store
 from .tables import UNEQUAL, length, short, table
+from .verdicts import EIGHTH, claims, stand_in
 
-EIGHTH = Fraction(1, 8)
 LENGTHS = (FULL, *(Fraction(1, 2**k) for k in range(1, 8)))  # the longest that is in is shown
 TABLES = {
     "lt": (EIGHTH, FULL), "ablation-lt": (EIGHTH, FULL), "causes": (EIGHTH,),
@@ -43,28 +40,6 @@ HEAD = """# Results
 No table mixes two lengths or two versions of the recipe. Missing runs are shown as missing. The
 paper's printed errors are those of full-length runs; next to shorter runs they only show a
 direction.
-"""
-CLAIMS_HEAD = """## The paper's claims
-
-Every claim of the paper that results can decide, judged by {runs} on
-long-tailed CIFAR-10, even if the paper shows it on other data; claims of Table 1 by its own runs.
-The paper does not say how it scores, so errors are compared both at the last step and at the best
-test; where both agree, there is one verdict. All figures are means over the seeds that the methods
-have in common. A verdict is open until all its runs are done. How the paper's words are read:
-
-- "throughout": in every eighth of a run but the first, in which p_model leaves its uniform start;
-- "large oscillations": larger than TaMatch's, from point to point of the curve after that;
-- "roughly the same": within 5 points over the whole run;
-- "matters more": on the mean of the two settings named than of the other two;
-- "approaches 1": below 1.1 at the end.
-"""
-
-FIGURES_HEAD = """### The figures behind the verdicts
-
-TaMatch's figures come first, or the ablation's where the claim does not name TaMatch. Two errors
-(%) are followed by their difference: mean ± standard deviation over pairs of runs with the same
-seed, and so with the same labels. For "matters more" it is the ablation's error minus TaMatch's. n
-is given if it is not three.
 """
 
 
@@ -104,27 +79,6 @@ def page(store: Store, folder: Path, links: str = "../results") -> str:
     return "\n".join(parts)
 
 
-def claims(store: Store) -> str:
-    lt = PLANS["lt"].cells("lt", scale=FULL)
-    scale = FULL if len(store.results(lt)) == len(lt) else EIGHTH  # the longest that is complete
-    evidence = Evidence(store, scale)
-    settings = [short_setting(setting) for setting in LONG_TAIL]
-    verdicts, figures = [("no.", "claim", "where", "verdict")], [("claim no.", "score", *settings)]
-    for i, claim in enumerate(CLAIMS, 1):
-        verdict = claim.judge(evidence)
-        verdicts.append((f"{i}", claim.says, claim.where, verdict.said))
-        for score, by_setting in verdict.figures.items():
-            figures.append((f"{i}", score, *(by_setting.get(s, "none yet") for s in settings)))
-    head = CLAIMS_HEAD.format(runs=length(scale))
-    return "\n".join([head, *text_table(verdicts), "", FIGURES_HEAD, *text_table(figures), ""])
-
-
-def text_table(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Markdown's table of words; the first row is its header."""
-    header, *others = (f"| {' | '.join(row)} |" for row in rows)
-    return [header, f"|{' --- |' * len(rows[0])}", *others]
-
-
 def sections(store: Store) -> list[tuple[str, Fraction]]:
     """The tables of the page, and of which length their runs are."""
     fixed = [(b, scale) for scale in (EIGHTH, FULL) for b, have in TABLES.items() if scale in have]
@@ -147,7 +101,8 @@ def section(bench: str, scale: Fraction, store: Store, shown: set[str]) -> str:
     empty = [setting.title for setting in plan.settings if setting not in begun]
     lacking = [f"No run is done yet of {'; '.join(empty)}."] if empty else []
     title = f"{plan.title}, {length(scale)}"
-    return markdown(replace(whole, title=title, grids=grids, notes=[*lacking, *notes]))
+    text = markdown(replace(whole, title=title, grids=grids, notes=[*lacking, *notes]))
+    return f"{text}\n{stand_in(store, scale)}" if bench == STAND_IN else text
 
 
 def long_runs(store: Store) -> dict[Cell, Result]:

@@ -25,9 +25,10 @@ from tamatch.bench.judges import (
 )
 from tamatch.bench.plans import PLANS
 from tamatch.bench.reproduction import draw, page
-from tamatch.bench.settings import LONG_TAIL, Setting
+from tamatch.bench.settings import LONG_TAIL, STAND_IN, Setting
 from tamatch.bench.store import Store
 from tamatch.bench.table_1_judges import best_of_table_1, smaller_deviations_of_table_1
+from tamatch.bench.verdicts import order, stand_in
 from tamatch.cli import main
 from tests.bench.made import result
 
@@ -65,7 +66,7 @@ def fill(store: Store, method: str, error: Callable[[Setting, int], float], **mo
 
 @pytest.fixture
 def evidence(tmp_path: Path) -> Evidence:
-    return Evidence(Store(tmp_path), EIGHTH)
+    return Evidence(Store(tmp_path), "lt", EIGHTH)
 
 
 def test_nothing_is_decided_without_results(evidence: Evidence) -> None:
@@ -324,3 +325,49 @@ def test_the_command_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "| TaMatch | 31.40 | 32.40 | 30.40 | 21.84±0.60 | 1/3 |" in text
     assert "None of its 48 runs is done yet." in text and "Not drawn yet." in text
     assert "Not simulated yet." in text
+
+
+def fill_stand_in(store: Store, errors: dict[str, float]) -> None:
+    for setting in STAND_IN:
+        for method, error in errors.items():
+            for seed in SEEDS:
+                cell = Cell("stand-in", setting, method, seed, EIGHTH)
+                store.write(cell, result(cell, error + seed, made=MADE))
+
+
+IN_PRINT = {  # in the paper's order for 20 labels
+    "tamatch": 1.0, "flexmatch": 2.0, "softmatch": 3.0, "freematch": 4.0, "fixmatch": 5.0,
+    "supervised": 6.0,
+}  # fmt: skip
+
+
+def test_the_order_of_the_stand_in_is_compared_with_the_papers(tmp_path: Path) -> None:
+    evidence = Evidence(Store(tmp_path), "stand-in", EIGHTH)
+    printed = (
+        "20 labels", "the paper's",
+        "TaMatch, FlexMatch, SoftMatch, FreeMatch, FixMatch, Supervised", "",
+    )  # fmt: skip
+    assert [*order(evidence, STAND_IN[0])] == [printed]  # nothing of ours yet
+    fill_stand_in(evidence.store, IN_PRINT)
+    first, last, best = order(evidence, STAND_IN[0])
+    assert first == printed
+    assert last == ("20 labels", "ours, last step", printed[2], "15 of 15")
+    assert best == ("20 labels", "ours, best test", printed[2], "15 of 15")
+    fill_stand_in(evidence.store, IN_PRINT | {"tamatch": 2.5, "supervised": 2.2})
+    _, last, _ = order(evidence, STAND_IN[0])  # TaMatch is behind two, Supervised before four
+    assert last[2] == "FlexMatch, Supervised, TaMatch, SoftMatch, FreeMatch, FixMatch"
+    assert last[3] == "10 of 15"
+
+
+def test_the_stand_in_judges_the_papers_claims_about_its_methods(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    fill_stand_in(store, IN_PRINT | {"tamatch_no_rescaling": 4.5, "tamatch_no_weighting": 0.5})
+    text = stand_in(store, EIGHTH)
+    for line in (
+        "| 1 | TaMatch's mean error is below FixMatch's | Table 1 | holds in 2 of 2 settings |",
+        "| 5 | without rescaling the error is higher than TaMatch's | Table 4 | holds in 2 of 2",
+        "| 6 | without weighting the error is higher than TaMatch's | Table 4 | holds in 0 of 2",
+        "| 9 | rescaling matters more with fewer labels | Table 4 | does not hold |",
+        "| 5 | last step | 2.00 against 5.50, -3.50 ± 0.00 | 2.00 against 5.50, -3.50 ± 0.00 |",
+    ):
+        assert line in text
