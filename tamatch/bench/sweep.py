@@ -25,7 +25,8 @@ from .tables import fuller_lengths, table
 def add_arguments(parser: ArgumentParser) -> None:
     plan = PLANS[parser.get_default("bench")]
     what = parser.add_argument_group("which runs")
-    what.add_argument("--methods", metavar="A,B", help=f"some of {', '.join(plan.rows)}")
+    own = "" if plan.figure else ", all, or FILE.py:CLASS"
+    what.add_argument("--methods", metavar="A,B", help=f"some of {', '.join(plan.rows)}{own}")
     if plan.figure:
         data = [setting.data for setting in plan.settings]
         what.add_argument("--data", help=f"{' or '.join(data)} (default: {data[0]})")

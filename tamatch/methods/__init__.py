@@ -161,10 +161,13 @@ def register_as(name: str, method: AnyMethod | None) -> None:
     CUSTOM.substitute(name, user_class(own_name), own_name)
 
 
+def hold(name: str) -> None:
+    """Let FILE.py:CLASS name the class that is there now, even if the file changes later."""
+    CUSTOM.substitute(name, class_in_file(name), name)
+
+
 def user_class(name: str) -> type[Method]:
     """The user's class of this name; that of a file is imported."""
-    from .base import Method
-
     entry(name)
     if name in CUSTOM.things:
         known: type[Method] = CUSTOM.things[name]
@@ -174,8 +177,15 @@ def user_class(name: str) -> type[Method]:
             f"the method {name} was passed as a Python class, which is not available here. Pass "
             "the class again, or use --method FILE.py:CLASS."
         )
+    return class_in_file(name)
+
+
+def class_in_file(name: str) -> type[Method]:
+    """The class that FILE.py:CLASS names, imported anew if the file has changed."""
+    from .base import Method
+
     file, _, cls = name.rpartition(":")
-    found = usercode.find("--method", name)  # anew, if the file has changed
+    found = usercode.find("--method", name)
     if not (isinstance(found, type) and issubclass(found, Method)):
         raise UsageError(f"--method {name}: {file} has no class {cls} derived from tamatch.Method.")
     return found
