@@ -19,17 +19,13 @@ DIGITS = 12  # of a checksum
 def own_methods(text: str | None) -> dict[str, str]:
     """What `--methods` lists as FILE.py:CLASS, each with the checksum of its code."""
     words = [word.strip() for word in (text or "").split(",")]
-    return {word: held_code(word) for word in words if ".py" in word}
+    return {word: code_of(word) for word in words if ".py" in word}
 
 
-def held_code(name: str) -> str:
-    """Import a method and keep it for all runs to come; the checksum of the code it consists of.
-
-    An edit while the runs are made must not get into those that are left: results of two methods
-    would have one name.
-    """
+def code_of(name: str) -> str:
+    """The checksum of the code that a method consists of; an error if there is no such method."""
     methods.entry(name)  # a file without a class is told so
-    methods.hold(name)
+    methods.class_in_file(name)
     module = usercode.imported(Path(name.rpartition(":")[0]).resolve())
     joined = b"\0".join(sorted(set(sources(module))))
     return hashlib.sha256(joined).hexdigest()[:DIGITS]

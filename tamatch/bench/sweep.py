@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
+from ..methods import held
 from ..settings.options import read_seeds
 from . import figures
 from .cells import MACHINE, Cell, Plan
@@ -80,7 +81,8 @@ def run(arguments: Namespace) -> int:
         return 0
     if plan.figure:
         figures.require()
-    status = 0 if arguments.show else make(mine, store, machine, arguments)
+    with held(plan.codes):  # an edit meanwhile would give one name to results of two methods
+        status = 0 if arguments.show else make(mine, store, machine, arguments)
     page = table(plan, cells, store)
     page = replace(page, notes=[*page.notes, *fuller_lengths(cells, store)])
     sys.stdout.write(FORMATS[arguments.format](page))

@@ -5,6 +5,8 @@ A row names the class and what is fixed about it; `get` imports it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -161,9 +163,13 @@ def register_as(name: str, method: AnyMethod | None) -> None:
     CUSTOM.substitute(name, user_class(own_name), own_name)
 
 
-def hold(name: str) -> None:
-    """Let FILE.py:CLASS name the class that is there now, even if the file changes later."""
-    CUSTOM.substitute(name, class_in_file(name), name)
+@contextmanager
+def held(names: Iterable[str]) -> Iterator[None]:
+    """In here, each FILE.py:CLASS names the class that is there now, even if the file changes."""
+    with CUSTOM.restored():
+        for name in names:
+            CUSTOM.substitute(name, class_in_file(name), name)
+        yield
 
 
 def user_class(name: str) -> type[Method]:

@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tamatch.bench.own_method import held_code
+from tamatch.bench.own_method import code_of
 from tamatch.bench.plans import PLANS
 from tamatch.bench.selection import with_rows
 from tamatch.bench.store import Store
 from tamatch.cli import main
 from tamatch.methods import METHODS
 from tamatch.runs.training import Training
-from tamatch.settings.configure import configure
 from tests.bench.made import noise, result, small_recipes, strict_json
 
 SOURCE = """
@@ -50,7 +49,7 @@ def test_it_is_a_row_beside_the_others(capsys: pytest.CaptureFixture[str]) -> No
 
     own, builtin = results()
     assert builtin == "fixmatch.s0.1of600.r1.json"
-    assert own == f"Mine@{held_code('mine.py:Mine')}.s0.1of600.r1.json"
+    assert own == f"Mine@{code_of('mine.py:Mine')}.s0.1of600.r1.json"
     written = strict_json(Path("results/digits-40") / own)
     assert written["method"] == own.partition(".")[0]
 
@@ -86,7 +85,7 @@ def test_the_result_does_not_tell_where_the_file_was(tmp_path: Path) -> None:
     (where / "mine.py").write_text(SOURCE)
     main(["bench", "digits", "--methods", f"{where}/mine.py:Mine", "--seeds", "0", "--steps", "2"])
     [own] = results()
-    assert own.partition(".")[0] == f"Mine@{held_code('mine.py:Mine')}"  # the same code elsewhere
+    assert own.partition(".")[0] == f"Mine@{code_of('mine.py:Mine')}"  # the same code elsewhere
     assert "secret" not in (Path("results/digits-40") / own).read_text()
 
 
@@ -95,11 +94,11 @@ def test_what_it_imports_is_part_of_its_code() -> None:
     Path("unused.py").write_text("OTHER = 1")
     tried = "try:\n    from .beside_mine import FACTOR\nexcept ImportError:\n"
     Path("mine.py").write_text(f"import sys\n{tried}    from beside_mine import FACTOR\n{SOURCE}")
-    before = held_code("mine.py:Mine")
+    before = code_of("mine.py:Mine")
     Path("unused.py").write_text("OTHER = 2")
-    assert held_code("mine.py:Mine") == before
+    assert code_of("mine.py:Mine") == before
     Path("beside_mine.py").write_text("FACTOR = 2")
-    assert held_code("mine.py:Mine") != before
+    assert code_of("mine.py:Mine") != before
 
 
 def test_two_classes_of_one_name_do_not_meet() -> None:
@@ -124,11 +123,21 @@ def test_the_page_of_results_has_no_such_rows() -> None:
     assert builtin.name in page and page == Path("after.md").read_text()
 
 
-def test_an_edit_while_runs_are_made_does_not_get_into_them() -> None:
-    plan = with_rows(PLANS["digits"], "mine.py:Mine")
-    Path("mine.py").write_text("raise SystemError")
-    [cell] = plan.cells("digits", (0,))
-    assert configure(cell.options).options["tau"] == 0.95
+def test_an_edit_while_runs_are_made_does_not_get_into_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = Training.log
+
+    def edit(self: Training) -> None:
+        Path("mine.py").write_text("raise SystemError")
+        log(self)
+
+    monkeypatch.setattr(Training, "log", edit)
+    words = "bench digits --methods mine.py:Mine --seeds 0,1 --steps 2"
+    assert main(words.split()) == 0
+    assert "2 of 2 cells done" in capsys.readouterr().out
+    assert main(words.split()) == 2  # the next command reads it anew
+    assert "importing the file failed (mine.py, line 1: SystemError" in capsys.readouterr().err
 
 
 def test_a_stopped_run_goes_on_from_where_the_file_is_now(
