@@ -224,6 +224,10 @@ def test_a_method_that_waits_for_the_device_is_told_where(
     for term, place in (
         ("sup.item()", "(mine.py, line 11)"),
         ("x.logits[batch.y > 3].mean()", "(mine.py, line 11)"),
+        ("sum(batch.y.tolist())", "(mine.py, line 11)"),
+        ("float(batch.y.numpy().sum())", "(mine.py, line 11)"),
+        ("float(__import__('numpy').asarray(batch.y).sum())", "(mine.py, line 11)"),
+        ("batch.y.cpu().sum()", "(mine.py, line 11)"),
         ("sup.detach()", None),
     ):
         Path("mine.py").write_text(HEAD + FORWARD.replace("RETURNED", f"Loss(sup + {term}, {{}})"))

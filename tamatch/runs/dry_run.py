@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,7 @@ from ..methods.base import Method
 from ..modules.state import in_place
 from ..modules.tracking import restoring
 from ..modules.unsaved import all_saved, draws_from_torch, refuse_loose_weights
-from ..nets.sync_points import SyncDetector
+from ..nets.sync_points import CopyDetector, SyncDetector
 from ..step.engine import Engine
 from ..types import Batch, Loss, Views
 from ..usercode import blaming
@@ -59,7 +59,7 @@ def first_step(
     engine: Engine,
     what: str,
     *watches: AbstractContextManager[None],
-    waits: AbstractContextManager[object] | None = None,
+    waits: SyncDetector | None = None,
 ) -> Tensor:
     """The loss of the first step, under watch; whatever is registered is put back."""
     method, processes = engine.method, dist.world()
@@ -72,7 +72,11 @@ def first_step(
         for watch in watches:
             watching.enter_context(watch)
         batch = whole_batch(engine.batch(engine.device_step), processes)
-        with engine.precision(), waits or nullcontext():
+        with engine.precision(), ExitStack() as noting:
+            if waits is not None:
+                noting.enter_context(waits)
+                if engine.device.type == "cpu":
+                    noting.enter_context(CopyDetector(waits))
             loss = method(batch)
         check_loss(loss, what)
         try:
