@@ -195,10 +195,7 @@ def other_code(cells: Sequence[Cell], store: Store) -> list[str]:
     if not (others := store.of_other_code(cells)):
         return []
     names = ", ".join(sorted({path.name.partition(".")[0] for path in others}))
-    return [
-        f"Not shown, as they were made by other code than that of today: {len(others)} results of "
-        f"{names}."
-    ]
+    return [f"Not shown, as the code was different from today's: {names} ({len(others)} runs)."]
 
 
 def asked_by(scale: Fraction) -> str:
