@@ -73,6 +73,15 @@ class UserObjects:
         """The name of what is found by this name, if it was substituted."""
         return self.substitutes.get(name, name)
 
+    @contextmanager
+    def restored(self) -> Iterator[None]:
+        """Forget afterwards what is added and substituted in here."""
+        before = {**self.things}, {**self.substitutes}
+        try:
+            yield
+        finally:
+            self.things, self.substitutes = before
+
 
 def find(option: str, name: str) -> Any:
     """What FILE.py:NAME names, or None if the file has nothing of that name.

@@ -42,6 +42,11 @@ STATE = """
     def after_step(self):
         super().after_step()
 """
+FINAL = """
+    @property
+    def final(self):
+        return RETURNED
+"""
 GOOD = FORWARD.replace("RETURNED", "Loss(sup, {})")
 FILLED = (
     ("[]", "self.seen.append(torch.zeros(10))"),
@@ -128,6 +133,15 @@ TINY = ("--steps", "2", "--net", "wrn_10_1", "--baseline", "none")
         (STATE.replace("self.head =", "self.net.extra =") + GOOD,
          "it adds extra.weight to the net, which is tested, averaged and exported without it. Make "
          "heads attributes of the method, as in `self.head = nn.Linear(…)`."),
+        (FINAL.replace("RETURNED", "torch.nn.Sequential(self.net)") + GOOD,
+         "its final lacks stem.weight, which is exported under this name. Use the net that the "
+         "method was given, or a copy of it, without a module around it."),
+        (FINAL.replace("RETURNED", "torch.nn.Identity()") + GOOD, "its final lacks stem.weight, "),
+        (FINAL.replace("RETURNED", "self.net.forward") + GOOD,
+         "its final must be a net, not method."),
+        (FINAL.replace("RETURNED", "self.nothing") + GOOD, "its final failed (AttributeError: "),
+        (STATE.replace("(net, task, **base)\n", "(torch.nn.Sequential(net), task, **base)\n", 1)
+         + GOOD, "its net lacks stem.weight, "),
         (STATE.replace("super().after_step()", "pass") + GOOD,
          "its after_step does not move the averaged weights (--ema), which are tested and "
          "exported: call super().after_step()."),
@@ -142,7 +156,8 @@ TINY = ("--steps", "2", "--net", "wrn_10_1", "--baseline", "none")
          "tensor in a list", "loose tensor", "own generator",
          *(f"filled {empty}" for empty, _ in FILLED), "infinite part", "nan", "no comma",
          "numpy", "random", "list of the class",
-         "loose weights", "head of the net", "average", "lazy", "way back"],
+         "loose weights", "head of the net", "wrapped final", "final without weights",
+         "function as final", "failing final", "wrapped net", "average", "lazy", "way back"],
 )  # fmt: skip
 def test_a_mistake_is_told_in_one_line(
     body: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
@@ -209,6 +224,10 @@ def test_a_method_that_waits_for_the_device_is_told_where(
     for term, place in (
         ("sup.item()", "(mine.py, line 11)"),
         ("x.logits[batch.y > 3].mean()", "(mine.py, line 11)"),
+        ("sum(batch.y.tolist())", "(mine.py, line 11)"),
+        ("float(batch.y.numpy().sum())", "(mine.py, line 11)"),
+        ("float(__import__('numpy').asarray(batch.y).sum())", "(mine.py, line 11)"),
+        ("batch.y.cpu().sum()", "(mine.py, line 11)"),
         ("sup.detach()", None),
     ):
         Path("mine.py").write_text(HEAD + FORWARD.replace("RETURNED", f"Loss(sup + {term}, {{}})"))

@@ -9,6 +9,7 @@ import time
 from ..machine.signals import ask_to_stop
 
 TICK = 0.2  # seconds between two requests, while no training listens yet
+LONGEST = threading.TIMEOUT_MAX  # centuries
 
 
 class Budget:
@@ -24,7 +25,7 @@ class Budget:
         return time.monotonic() >= self.end
 
     def _wait(self) -> None:
-        while not self._over.wait(max(self.end - time.monotonic(), TICK)):
+        while not self._over.wait(min(max(self.end - time.monotonic(), TICK), LONGEST)):
             ask_to_stop()
 
     def __enter__(self) -> Budget:

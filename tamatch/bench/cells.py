@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -29,6 +29,7 @@ class Cell:
     seed: int
     scale: Fraction = FULL
     variant: Variant | None = None
+    code: str = ""  # checksum of a method of the user's own
 
     @property
     def row(self) -> str:
@@ -36,9 +37,18 @@ class Cell:
         return self.method if self.variant is None else self.variant.name
 
     @property
+    def method_name(self) -> str:
+        """The method in results: one of the user's own by its class and what code that has.
+
+        A changed file is another method, and the same file in another folder is the same one.
+        """
+        return f"{self.method.rpartition(':')[2]}@{self.code}" if self.code else self.method
+
+    @property
     def name(self) -> str:
         """Unique among all runs, and the path of its files."""
-        what = self.method if self.variant is None else f"{self.method}+{self.variant.name}"
+        method = self.method_name
+        what = method if self.variant is None else f"{method}+{self.variant.name}"
         return f"{self.setting.name}/{what}.s{self.seed}.{length_name(self.scale)}.r{RECIPE}"
 
     @property
@@ -91,21 +101,27 @@ class Plan:
     variants: tuple[Variant, ...] = ()  # rows beside those of the methods
     against: str = ""  # row that the others are compared with
     pretrained: bool = False  # the nets are meant to start from a file of weights
+    codes: Mapping[str, str] = field(default_factory=dict, hash=False)  # of the user's own methods
 
     @property
     def rows(self) -> dict[str, str]:
         """The titles of all rows, by name."""
-        own = {method: METHODS[method].title for method in self.methods}
-        return own | {variant.name: variant.title for variant in self.variants}
+        return {
+            **{m: m if m in self.codes else METHODS[m].title for m in self.methods},
+            **{variant.name: variant.title for variant in self.variants},
+        }
 
     def cells(self, bench: str, seeds: Sequence[int] = SEEDS, scale: Fraction = FULL) -> list[Cell]:
-        """One seed after the other, so that the first full table comes early."""
+        """One seed after the other, so that the first full table comes early.
+
+        The user's own methods come first, so that a mistake in one does not come late.
+        """
         rows: list[tuple[str, Variant | None]] = [
-            *((method, None) for method in self.methods),
+            *((method, None) for method in sorted(self.methods, key=lambda m: m not in self.codes)),
             *((variant.method, variant) for variant in self.variants),
         ]
         return [
-            Cell(bench, setting, method, seed, scale, variant)
+            Cell(bench, setting, method, seed, scale, variant, self.codes.get(method, ""))
             for seed in seeds
             for setting in self.settings
             for method, variant in rows

@@ -15,7 +15,7 @@ from .formats import FORMATS, Grid, Page
 from .plans import PLANS
 from .published import TABLE_1, TABLE_2
 from .record import Result
-from .selection import one_name, scale_of
+from .selection import one_name, scale_of, with_rows
 from .settings import Setting
 from .store import Store
 from .tables import SCORES, about, other_lengths, refuse_two_starts, titled
@@ -85,7 +85,9 @@ def disagreements(found: Mapping[str, Standing]) -> list[str]:
     return lines
 
 
-def grid(title: str, found: Mapping[str, Standing], *, beside: bool = True) -> Grid:
+def grid(
+    title: str, found: Mapping[str, Standing], titles: Mapping[str, str], *, beside: bool = True
+) -> Grid:
     """The standings, `beside` the paper's where they are of the same settings."""
     header = ("method", "rank", "paper's rank", "mean error", "paper's mean", "settings")
     rows = []
@@ -93,9 +95,7 @@ def grid(title: str, found: Mapping[str, Standing], *, beside: bool = True) -> G
         printed = TABLE_2.get(method, ()) if beside else ()
         theirs = tuple(f"{v:.2f}" for v in printed) or ("", "")
         ours = (f"{own.rank:.2f}", f"{own.error:.2f}")
-        rows.append(
-            (METHODS[method].title, ours[0], theirs[0], ours[1], theirs[1], str(own.settings))
-        )
+        rows.append((titles[method], ours[0], theirs[0], ours[1], theirs[1], str(own.settings)))
     return Grid(title, header, rows)
 
 
@@ -161,7 +161,7 @@ def left_out(plan: Plan, errors: Errors, holes: Mapping[Setting, list[str]]) -> 
     """What the ranks are not of, in words."""
 
     def titles(methods: Iterable[str]) -> str:
-        return ", ".join(METHODS[method].title for method in methods)
+        return ", ".join(plan.rows[method] for method in methods)
 
     without = [m for m in plan.methods if m not in errors and m not in UNRANKED]
     return [
@@ -181,8 +181,8 @@ def left_out(plan: Plan, errors: Errors, holes: Mapping[Setting, list[str]]) -> 
 def page(arguments: Namespace) -> Page:
     printed = standings(printed_errors())
     notes = disagreements(printed) or ["The printed Table 1 yields all of Table 2."]
-    grids = [grid("From the printed Table 1", printed)]
-    plan, store = PLANS[arguments.of], Store(arguments.results)
+    grids = [grid("From the printed Table 1", printed, PLANS["usb"].rows)]
+    plan, store = with_rows(PLANS[arguments.of], arguments.methods), Store(arguments.results)
     scale = scale_of(plan, arguments.scale, arguments.steps)
     cells = plan.cells(arguments.of, SEEDS, scale)
     results = store.results(cells)
@@ -195,9 +195,10 @@ def page(arguments: Namespace) -> Page:
         skipped = {setting.name for setting in holes}
         ranked = {m: {s: e for s, e in row.items() if s not in skipped} for m, row in ours.items()}
         title = f"From our results of `bench {arguments.of}`, {SCORES[arguments.score]}"
-        beside = arguments.of == "usb" and not missing  # else it is another comparison
+        same = arguments.of == "usb" and plan.methods == PLANS["usb"].methods
+        beside = same and not missing  # else it is another comparison
         if found := standings(ranked):
-            grids.append(grid(f"{titled(title, scale)}: {count}", found, beside=beside))
+            grids.append(grid(f"{titled(title, scale)}: {count}", found, plan.rows, beside=beside))
         notes += [*missing, *fewer_seeds(plan, errors, skipped), *about(plan, cells, results)]
     else:
         notes.append(f"No results of our own yet in {arguments.results} ({count}).")
@@ -215,6 +216,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--of", default="usb", metavar="BENCH", type=one_table,
         help="whose results to rank (default: usb)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--methods", metavar="A,B",
+        help="methods to rank: names, all, or FILE.py:CLASS (default: all)",
     )  # fmt: skip
     parser.add_argument(
         "--score", choices=SCORES, default="error_best", help="error to rank by (default: best)"

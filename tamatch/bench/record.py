@@ -63,9 +63,11 @@ def record(cell: Cell, folder: RunFolder) -> Result:
     config = {k: v for k, v in run["config"].items() if k != "root"}  # a path of that machine
     if config.get("weights"):
         config["weights"] = start(config["weights"])
+    if cell.code:
+        config["method"] = Path(cell.method).name
     scores = ("error_last", "error_median20", "error_best", "best_step", "per_class_accuracy")
     return Result(
-        bench=cell.bench, setting=cell.setting.name, method=cell.method, seed=cell.seed,
+        bench=cell.bench, setting=cell.setting.name, method=cell.method_name, seed=cell.seed,
         scale=str(cell.scale), recipe=RECIPE, classes=classes,
         **{name: found[name] for name in scores},
         error=Curve.of([(row["step"], row["error"]) for row in rows if row["kind"] == "test"]),

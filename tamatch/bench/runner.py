@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import NumericError, Stopped, StorageError, UsageError
+from ..methods import is_user_code
 from ..runs.jobs import Job, complete_all
 from ..runs.progress import Progress, Screen
 from ..runs.record import begin, stored_config
@@ -140,8 +141,14 @@ def grouped(cells: Sequence[Cell], size: int) -> Iterator[Sequence[Cell]]:
 
 
 def begun_like(folder: RunFolder, wanted: Run) -> Run:
-    """The run in a folder; an error if its settings are not those of the one that is wanted."""
-    begun = stored_config(folder)
+    """The run in a folder; an error if its settings are not those of the one that is wanted.
+
+    The folder's name tells the code of a method of the user's own, which may be elsewhere now.
+    """
+    own = is_user_code(wanted.method)
+    begun = stored_config(folder, wanted.method if own else None)
+    if own:
+        wanted = dataclasses.replace(wanted, method=begun.method)
     there, asked = (
         {k: v for k, v in dataclasses.asdict(run).items() if k not in MACHINE}
         for run in (begun, wanted)

@@ -9,8 +9,11 @@ from fractions import Fraction
 
 from ..errors import UsageError, perhaps
 from .cells import Cell, Plan
+from .own_method import own_methods
 from .plans import PLANS
 from .scale import FULL, checked, full_steps, parse_scale
+
+ALL = "all"
 
 
 def near_miss(what: str, name: str, known: Collection[str]) -> UsageError:
@@ -20,14 +23,12 @@ def near_miss(what: str, name: str, known: Collection[str]) -> UsageError:
 
 
 def names(flag: str, text: str | None, known: tuple[str, ...]) -> tuple[str, ...]:
-    """The known names that the user listed, in their own order; all of them if none is listed."""
-    if text is None:
-        return known
-    wanted = [word.strip() for word in text.split(",")]
+    """The known names that the user listed, in their own order; `all` or no list means all."""
+    wanted = [word.strip() for word in (ALL if text is None else text).split(",")]
     for word in wanted:
-        if word not in known:
+        if word not in (*known, ALL):
             raise near_miss(flag, word, known)
-    return tuple(name for name in known if name in wanted)
+    return tuple(name for name in known if name in wanted or ALL in wanted)
 
 
 def one_name(flag: str, text: str, known: tuple[str, ...]) -> str:
@@ -70,7 +71,19 @@ def selected_plan(arguments: Namespace) -> Plan:
         known = {setting.name: setting for setting in plan.settings}
         wanted = [*names("--settings", arguments.settings, tuple(known))]
     settings = tuple(known[name] for name in wanted)
-    rows = names("--methods", arguments.methods, tuple(plan.rows))
-    methods = tuple(method for method in plan.methods if method in rows)
-    variants = tuple(variant for variant in plan.variants if variant.name in rows)
-    return dataclasses.replace(plan, methods=methods, variants=variants, settings=settings)
+    return dataclasses.replace(with_rows(plan, arguments.methods), settings=settings)
+
+
+def with_rows(plan: Plan, listed: str | None) -> Plan:
+    """The plan with the rows that `--methods` lists, among them methods of the user's own.
+
+    A figure is drawn of the paper's methods alone.
+    """
+    codes = {} if plan.figure else own_methods(listed)
+    rows = names("--methods", listed, (*plan.rows, *codes))
+    return dataclasses.replace(
+        plan,
+        methods=tuple(method for method in (*plan.methods, *codes) if method in rows),
+        variants=tuple(variant for variant in plan.variants if variant.name in rows),
+        codes=codes,
+    )

@@ -58,7 +58,7 @@ class Store:
             result.setting, result.method, result.variant, result.seed, result.scale, result.recipe
         )  # fmt: skip
         variant = cell.variant.name if cell.variant else None
-        named = (cell.setting.name, cell.method, variant, cell.seed, str(cell.scale), RECIPE)
+        named = (cell.setting.name, cell.method_name, variant, cell.seed, str(cell.scale), RECIPE)
         if said != named:
             raise DataError(f"{path} contains the result of another run: {said}. Was it renamed?")
         return result
@@ -74,6 +74,14 @@ class Store:
     def results(self, cells: Iterable[Cell]) -> dict[Cell, Result]:
         """The results there are. Cells of one plan have one recipe version and one scale."""
         return {cell: self.read(cell) for cell in cells if self.has(cell)}
+
+    def of_other_code(self, cells: Iterable[Cell]) -> set[Path]:
+        """Results of methods of the user's own that have the same name, but other code."""
+        found: set[Path] = set()
+        for cell in (cell for cell in cells if cell.code):
+            of_any_code = self.path(replace(cell, code="*"))
+            found |= {*of_any_code.parent.glob(of_any_code.name)}
+        return found - {self.path(cell) for cell in cells}
 
     def other_scales(self, cells: Sequence[Cell]) -> dict[Fraction, int]:
         """How many of these cells are in with runs of another length, by their scale."""

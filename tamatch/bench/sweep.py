@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
+from ..methods import held
 from ..settings.options import read_seeds
 from . import figures
 from .cells import MACHINE, Cell, Plan
@@ -25,7 +26,8 @@ from .tables import fuller_lengths, table
 def add_arguments(parser: ArgumentParser) -> None:
     plan = PLANS[parser.get_default("bench")]
     what = parser.add_argument_group("which runs")
-    what.add_argument("--methods", metavar="A,B", help=f"some of {', '.join(plan.rows)}")
+    own = "" if plan.figure else ", all, or FILE.py:CLASS"
+    what.add_argument("--methods", metavar="A,B", help=f"some of {', '.join(plan.rows)}{own}")
     if plan.figure:
         data = [setting.data for setting in plan.settings]
         what.add_argument("--data", help=f"{' or '.join(data)} (default: {data[0]})")
@@ -79,7 +81,8 @@ def run(arguments: Namespace) -> int:
         return 0
     if plan.figure:
         figures.require()
-    status = 0 if arguments.show else make(mine, store, machine, arguments)
+    with held(plan.codes):  # an edit meanwhile would give one name to results of two methods
+        status = 0 if arguments.show else make(mine, store, machine, arguments)
     page = table(plan, cells, store)
     page = replace(page, notes=[*page.notes, *fuller_lengths(cells, store)])
     sys.stdout.write(FORMATS[arguments.format](page))

@@ -53,9 +53,10 @@ def table(plan: Plan, cells: Sequence[Cell], store: Store) -> Page:
         *plan.notes,
         *about(plan, cells, results),
         *([] if results else other_lengths(cells, store)),
+        *other_code(cells, store),
         *no_folder(store),
     ]
-    others = {replace(c, method=plan.against, variant=None) for c in cells if plan.against}
+    others = {replace(c, method=plan.against, variant=None, code="") for c in cells if plan.against}
     compared = store.results(others) | results
     grids = [grid(plan, setting, cells, results, compared) for setting in plan.settings]
     return Page(plan.title, grids, notes)
@@ -187,6 +188,14 @@ def fuller_lengths(cells: Sequence[Cell], store: Store) -> list[str]:
     fuller = {s: count for s, count in store.other_scales(cells).items() if 0 < done < count}
     told = [f"{asked_by(s)} has {count} of {len(cells)}" for s, count in fuller.items()]
     return [f"There are more runs of another length: {', '.join(told)}."] if told else []
+
+
+def other_code(cells: Sequence[Cell], store: Store) -> list[str]:
+    """What earlier versions of the user's own methods have left."""
+    if not (others := store.of_other_code(cells)):
+        return []
+    names = ", ".join(sorted({path.name.partition(".")[0] for path in others}))
+    return [f"Not shown, as the code was different from today's: {names} ({len(others)} runs)."]
 
 
 def asked_by(scale: Fraction) -> str:

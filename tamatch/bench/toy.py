@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import UsageError
+from ..kinds import AT_LEAST_ONE, AT_LEAST_ZERO, Between
 from ..storage.files import write_json
 from . import figures
 from .formats import FORMATS, Grid, Page
@@ -32,6 +33,7 @@ Values = npt.NDArray[np.floating[Any]]  # θ is float32
 FILE = "toy.json"
 BATCHES = (1, 4, 16, 64)
 STARTS, TRAJECTORIES, STEPS = 20, 1000, 1000
+RANGES = {"trajectories": Between(1, 1_000_000), "steps": AT_LEAST_ONE, "seed": AT_LEAST_ZERO}
 SURE = 3.0  # standard errors that a trend must exceed
 READINGS = {
     "step": "a single step raises the KL (mean over all steps)",
@@ -165,9 +167,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     figures.require()
-    for name, least in (("trajectories", 1), ("steps", 1), ("seed", 0)):
-        if (number := getattr(arguments, name)) < least:
-            raise UsageError(f"--{name} must be at least {least}, got {number}.")
+    for name, allowed in RANGES.items():
+        if (number := getattr(arguments, name)) not in allowed:
+            raise UsageError(f"--{name} must {allowed}, got {number}.")
     began = time.perf_counter()
     size = {"trajectories": arguments.trajectories, "steps": arguments.steps}
     found = [simulate(batch, **size, seed=arguments.seed) for batch in BATCHES]

@@ -14,7 +14,8 @@ from ..errors import UsageError
 
 # in messages of errors that are no torch.OutOfMemoryError: the CPU's allocator, CUDA's libraries
 MESSAGES = (
-    "DefaultCPUAllocator", "FIND was unable to find an engine", "GET was unable to find an engine",
+    "DefaultCPUAllocator", "Storage size calculation overflowed",
+    "FIND was unable to find an engine", "GET was unable to find an engine",
     "CUDA error: out of memory", "CUDA driver error: out of memory",
     "Triton Error [CUDA]: out of memory", "CUDA_ERROR_OUT_OF_MEMORY",
     "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED",
@@ -33,14 +34,16 @@ class Rows(Protocol):
 
 
 @contextmanager
-def detecting_out_of_memory() -> Iterator[None]:
-    """Turn torch's errors for a lack of memory into `OutOfMemory`."""
+def detecting_out_of_memory(
+    advice: str = "use a smaller --batch and --unlabelled",
+) -> Iterator[None]:
+    """Turn torch's errors for a lack of memory into `OutOfMemory`, with what helps against it."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
-        raise OutOfMemory("out of memory: use a smaller --batch and --unlabelled.") from error
+        raise OutOfMemory(f"out of memory: {advice}.") from error
 
 
 def is_out_of_memory(error: BaseException | None) -> bool:

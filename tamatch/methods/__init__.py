@@ -5,6 +5,8 @@ A row names the class and what is fixed about it; `get` imports it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -161,10 +163,17 @@ def register_as(name: str, method: AnyMethod | None) -> None:
     CUSTOM.substitute(name, user_class(own_name), own_name)
 
 
+@contextmanager
+def held(names: Iterable[str]) -> Iterator[None]:
+    """In here, each FILE.py:CLASS names the class that is there now, even if the file changes."""
+    with CUSTOM.restored():
+        for name in names:
+            CUSTOM.substitute(name, class_in_file(name), name)
+        yield
+
+
 def user_class(name: str) -> type[Method]:
     """The user's class of this name; that of a file is imported."""
-    from .base import Method
-
     entry(name)
     if name in CUSTOM.things:
         known: type[Method] = CUSTOM.things[name]
@@ -174,8 +183,15 @@ def user_class(name: str) -> type[Method]:
             f"the method {name} was passed as a Python class, which is not available here. Pass "
             "the class again, or use --method FILE.py:CLASS."
         )
+    return class_in_file(name)
+
+
+def class_in_file(name: str) -> type[Method]:
+    """The class that FILE.py:CLASS names, imported anew if the file has changed."""
+    from .base import Method
+
     file, _, cls = name.rpartition(":")
-    found = usercode.find("--method", name)  # anew, if the file has changed
+    found = usercode.find("--method", name)
     if not (isinstance(found, type) and issubclass(found, Method)):
         raise UsageError(f"--method {name}: {file} has no class {cls} derived from tamatch.Method.")
     return found

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .. import usercode
@@ -16,6 +17,7 @@ SYNCHRONISING = {
     aten._local_scalar_dense, aten.is_nonzero, aten.equal, aten.nonzero, aten.masked_select,
     aten.bincount, aten._unique2, aten.unique_dim,
 }  # fmt: skip
+COPIES = {Tensor.tolist, Tensor.numpy, Tensor.__array__, Tensor.cpu}
 
 
 class SyncDetector(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -27,12 +29,28 @@ class SyncDetector(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         packet = func.overloadpacket
-        if self.place is None and (
-            packet in SYNCHRONISING or (packet is aten.index and masked(args[1]))
-        ):
+        if packet in SYNCHRONISING or (packet is aten.index and masked(args[1])):
+            self.note()
+        return func(*args, **(kwargs or {}))
+
+    def note(self) -> None:
+        """Keep the line that is being executed, if it is the first."""
+        if self.place is None:
             self.place = (
                 usercode.innermost_user_line(traceback.extract_stack()) or "in a layer of its own"
             )
+
+
+class CopyDetector(TorchFunctionMode):
+    """While active, also notes copies to the host, which are no operation on a CPU."""
+
+    def __init__(self, found: SyncDetector) -> None:
+        super().__init__()
+        self.found = found
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in COPIES:
+            self.found.note()
         return func(*args, **(kwargs or {}))
 
 

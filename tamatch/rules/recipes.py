@@ -101,14 +101,15 @@ def defaults(data: str, method: str, *, named: bool) -> Recipe:
     named a method: then they are comparing, and want that one alone.
     """
     run = dict(PROTOCOLS.get(data, FOLDER))
-    own = data == "digits" or data not in PROTOCOLS
-    run["baseline"] = "supervised" if own and not named else "none"
+    small = data == "digits" or data not in PROTOCOLS
+    run["baseline"] = "supervised" if small and not named else "none"
     if method in AVERAGED:
         run["ema"] = max(run["ema"], 0.999 if data in PROTOCOLS and data != "digits" else 0.99)
     if method in SMALL_POOL.get(data, ()):
         run["unlabelled"] = run["batch"]
     options = dict(WRN_OPTIONS.get(method, {})) if data in WRN_DATA else {}
     options |= DATA_OPTIONS.get((data, method), {})
-    if data == "cifar10-lt" and method.startswith("tamatch"):
+    own = ":" in method  # FILE.py:CLASS, which is not TaMatch whatever the file is called
+    if data == "cifar10-lt" and method.startswith("tamatch") and not own:
         options["target"] = "adaptive"  # λ_target = 0.99999: the class shares are unknown
     return Recipe(run, options)

@@ -100,7 +100,8 @@ def method_of(run: Run, net: Net, task: Task, device: torch.device) -> Method:
     cls, tensors = methods.get(run.method), net.state_dict().keys()
     if own:
         check_constructor(cls, what)
-    with blaming(what, "building it") if own else nullcontext():
+    fewer = f"{run.method} needs more with these options; use smaller ones, or a smaller --batch"
+    with blaming(what, "building it") if own else nullcontext(), detecting_out_of_memory(fewer):
         method = cls(net, task, ema=run.ema, **run.options)
     if own:
         check_built(method, what, tensors)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
@@ -19,7 +19,7 @@ from ..methods.base import Method
 from ..modules.state import in_place
 from ..modules.tracking import restoring
 from ..modules.unsaved import all_saved, draws_from_torch, refuse_loose_weights
-from ..nets.sync_points import SyncDetector
+from ..nets.sync_points import CopyDetector, SyncDetector
 from ..step.engine import Engine
 from ..types import Batch, Loss, Views
 from ..usercode import blaming
@@ -59,7 +59,7 @@ def first_step(
     engine: Engine,
     what: str,
     *watches: AbstractContextManager[None],
-    waits: AbstractContextManager[object] | None = None,
+    waits: SyncDetector | None = None,
 ) -> Tensor:
     """The loss of the first step, under watch; whatever is registered is put back."""
     method, processes = engine.method, dist.world()
@@ -72,7 +72,11 @@ def first_step(
         for watch in watches:
             watching.enter_context(watch)
         batch = whole_batch(engine.batch(engine.device_step), processes)
-        with engine.precision(), waits or nullcontext():
+        with engine.precision(), ExitStack() as noting:
+            if waits is not None:
+                noting.enter_context(waits)
+                if engine.device.type == "cpu":
+                    noting.enter_context(CopyDetector(waits))
             loss = method(batch)
         check_loss(loss, what)
         try:
@@ -136,13 +140,28 @@ def check_built(method: Method, what: str, tensors: Collection[str]) -> None:
             f"{what}: its {name} has no shape before the first step, but the optimizer needs one. "
             "The width of the net's features is net.width."
         )
-    now = {**method.net.state_dict(), **method.final.state_dict()}
-    for name in (name for name in now if name not in tensors):
+    check_net("net", method.net, what, tensors)
+    with blaming(what, "its final"):
+        final = method.final
+    check_net("final", final, what, tensors)
+    refuse_loose_weights(method, what, method.net, method.average)
+
+
+def check_net(name: str, net: object, what: str, tensors: Collection[str]) -> None:
+    """Refuse a net that cannot be exported in place of the one that has these tensors."""
+    if not isinstance(net, nn.Module):
+        raise UsageError(f"{what}: its {name} must be a net, not {type(net).__name__}.")
+    now = net.state_dict().keys()
+    for tensor in (tensor for tensor in tensors if tensor not in now):
         raise UsageError(
-            f"{what}: it adds {name} to the net, which is tested, averaged and exported without "
+            f"{what}: its {name} lacks {tensor}, which is exported under this name. Use the net "
+            "that the method was given, or a copy of it, without a module around it."
+        )
+    for tensor in (tensor for tensor in now if tensor not in tensors):
+        raise UsageError(
+            f"{what}: it adds {tensor} to the net, which is tested, averaged and exported without "
             "it. Make heads attributes of the method, as in `self.head = nn.Linear(…)`."
         )
-    refuse_loose_weights(method, what, method.net, method.average)
 
 
 def check_loss(found: object, what: str) -> None:

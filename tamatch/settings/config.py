@@ -89,7 +89,7 @@ class Run:
         "where the images are kept; results do not depend on it",
     ] = "auto"
     threads: (
-        Annotated[int, AT_LEAST_ONE, "CPU threads; the number affects the last bits"] | None
+        Annotated[int, Between(1, 4096), "CPU threads; the number affects the last bits"] | None
     ) = None
     precision: Annotated[Literal["auto", "fp32", "tf32", "bf16"], "numerical precision"] = "auto"
     deterministic: Annotated[bool, "bit-identical results in every run (CUDA); slower"] = False

@@ -12,6 +12,7 @@ from ..errors import UsageError, nearest, perhaps
 from ..kinds import Between
 
 NAMED = re.compile(r"(.+?)=([^=,]+)(?:,|$)|(.+)")  # name=number; a name may have commas in it
+LARGEST = 2**53  # whole numbers are read as floats, which have gaps beyond it
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,8 @@ class Option:
             raise UsageError(f"{self.flag} takes {wanted}, got {value!r}.") from None
         if self.bounds is not None and number not in self.bounds:
             raise UsageError(f"{self.flag} must {self.bounds}, got {value}.")
+        if self.type is int and abs(number) > LARGEST:
+            raise UsageError(f"{self.flag} takes a whole number up to {LARGEST:,}, got {value}.")
         return number
 
     def _convert(self, value: Any) -> Any:

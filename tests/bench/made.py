@@ -30,7 +30,11 @@ def result(cell: Cell, error: float = 20.0, **changes: Any) -> Result:
         "best_step": 290, "per_class_accuracy": [90.0, 80.0, 70.0 + cell.seed, None],
         "error": falling, "utilization": Curve.of([(s, s / 400) for s in steps]),
         "kl_truth": Curve.of([(s, 0.1 / s) for s in steps]), "truth": "pool", "seconds": 1.5,
-        "made": {"commit": "0123456789abcdef", "gpu": None, "device": "cpu"}, "config": {},
+        "made": {
+            "commit": "0123456789abcdef", "gpu": None, "device": "cpu",
+            "finished": "2026-11-15T04:18:50+00:00", "source_sha256": 64 * "a",
+        },
+        "config": {},
         "variant": cell.variant.name if cell.variant else None,
     }  # fmt: skip
     return Result(**(fields | changes))

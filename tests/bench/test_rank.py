@@ -57,7 +57,8 @@ def test_fixmatch_ties_with_nobody() -> None:
 
 
 def ask(results: Path, of: str = "lt", scale: str | None = None) -> Namespace:
-    return Namespace(of=of, scale=scale, steps=None, results=results, score="error_last")
+    given = {"of": of, "methods": None, "scale": scale, "steps": None, "score": "error_last"}
+    return Namespace(**given, results=results)
 
 
 def fill(store: Store, bench: str, scale: Fraction, errors: dict[str, float]) -> None:

@@ -234,3 +234,9 @@ def test_a_run_begun_from_other_weights_is_refused(workshop: Runner) -> None:
         workshop.fill([WHOLE])
     moved = runner.begun_like(RunFolder(folder), configure({**config, "weights": "there/one.npz"}))
     assert moved.weights == "here/one.npz"  # the same file in another folder
+
+
+def test_a_budget_may_be_longer_than_a_thread_can_wait() -> None:
+    with runner.Budget(1e300) as budget:
+        budget._watch.join(0.1)
+        assert budget._watch.is_alive() and not budget.spent

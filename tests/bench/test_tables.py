@@ -97,7 +97,8 @@ def test_no_table_mixes_starts(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=told):
         table(plan, cells, store)
     with pytest.raises(DataError, match=told):
-        rank.page(Namespace(of="usb", scale=None, steps=None, results=tmp_path, score="error_last"))
+        given = {"of": "usb", "methods": None, "scale": None, "steps": None, "score": "error_last"}
+        rank.page(Namespace(**given, results=tmp_path))
 
 
 def test_no_table_mixes_scales(tmp_path: Path) -> None:
