@@ -185,6 +185,20 @@ def test_a_resumed_run_holds_out_what_it_did_without_the_first(
     assert (crashed / "split.csv").read_bytes() == (whole.path / "split.csv").read_bytes()
 
 
+def test_the_fold_that_a_run_held_out_is_held_out_by_those_that_go_on(tmp_path: Path) -> None:
+    options = {**TWELVE, "data": str(own_folder(tmp_path / "photos")), "fold": "1/3"}
+    start = tamatch.train(out=tmp_path / "runs/first", quiet=True, **options).path
+    given = labelled(start, "train/unlabelled/0.png,light", "train/unlabelled/1.png,dark")
+    second = tamatch.train(from_=str(start), labels=str(given), seed=5, quiet=True).path
+    assert len(roles(start)["validation"]) > 2
+    assert roles(second)["validation"] == roles(start)["validation"]
+    assert len(roles(second)["labelled"]) == len(roles(start)["labelled"]) + 2
+    third = tamatch.train(from_=str(second), seed=6, fold="1/3", quiet=True).path
+    assert roles(third)["validation"] == roles(start)["validation"]
+    learnt = tamatch.train(from_=str(third), validation_per_class=0, quiet=True).path
+    assert not roles(learnt)["validation"]
+
+
 def test_folds_of_a_run_that_goes_on_begin_as_the_first_one_did(
     first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

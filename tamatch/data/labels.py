@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import DataError, UsageError, perhaps
 from .dataset import PARTS, DataSet
-from .layout import TABLES, printable
+from .layout import TABLES, class_name, printable
 from .partnames import PART_NAMES
 from .table import Row, known_label, notes_on, read_table, refuse_contradiction
 
@@ -33,7 +33,7 @@ def with_labels(data: DataSet, table: Path, place: Path) -> DataSet:
     rows = known_rows(data, table, place)
     for i, row in rows.items():
         if label := known_label(row.label, data.classes):
-            labels[i] = data.classes.index(printable(label))
+            labels[i] = data.classes.index(class_name(label))
             first_label = part_of[i] == PARTS.index("unlabelled")
             if part := row.part or ("train" if first_label else None):
                 part_of[i] = PARTS.index(part)
@@ -70,7 +70,7 @@ def known_rows(data: DataSet, table: Path, place: Path) -> dict[int, Row]:
     unusable = {name for name, _ in data.skipped}
     found: dict[int, Row] = {}
     for row in read_table(table, folder_of(place)):
-        name, label = printable(row.name), printable(known_label(row.label, data.classes))
+        name, label = printable(row.name), class_name(known_label(row.label, data.classes))
         if name in unusable:
             continue
         if name not in images:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import unicodedata
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -18,6 +19,7 @@ LONGEST = max(map(len, SUFFIXES))
 TABLES = ("labels.csv", "metadata.csv")
 SHOWN = 100  # characters of a list of folders
 BELONG = "images without a label belong in unlabelled"
+UNLISTED = "images that the table of labels does not list"
 
 
 class Found(NamedTuple):
@@ -51,8 +53,8 @@ class Listing:
     def notes(self) -> tuple[str, ...]:
         counted = (
             (f"images outside any class folder, left out ({BELONG})", self.loose),
-            ("images that the table of labels does not list, used without a label", self.pooled),
-            ("images that the table of labels does not list, left out", self.unlisted),
+            (f"{UNLISTED}, used without a label", self.pooled),
+            (f"{UNLISTED}, left out (to use them, list them; a label may be empty)", self.unlisted),
             ("files that are not images, ignored", self.other),
         )
         told = [*self.remarks, *(f"{what}: {count:,}" for what, count in counted if count)]
@@ -73,6 +75,11 @@ def printable(name: str) -> str:
     if name.isprintable():
         return name
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
+
+
+def class_name(name: str) -> str:
+    """The same for a class; an "ä" that some systems store as two characters becomes one."""
+    return printable(unicodedata.normalize("NFC", name))
 
 
 def list_images(place: Path) -> Listing:
@@ -105,8 +112,8 @@ def _scan(listing: Listing, folder: str, part: str) -> None:
         elif name.lower() in UNLABELLED:
             _add(listing, path, "unlabelled" if part == "train" else part, None)
         else:
-            listing.class_folders.add(printable(name))
-            _add(listing, path, part, printable(name))
+            listing.class_folders.add(class_name(name))
+            _add(listing, path, part, class_name(name))
     listing.loose += sum(_is_image(path) for path, _ in _files(listing, folder, deep=False))
 
 
@@ -177,7 +184,7 @@ def _from_table(listing: Listing, table: Path, part: str | None, alone: bool = F
     parts = {} if part else _parts_beside(folder, {row.label.lower() for row in rows})
     named: set[str] = set()
     for row in rows:
-        path, label = os.path.join(folder, row.name), printable(known_label(row.label))
+        path, label = os.path.join(folder, row.name), class_name(known_label(row.label))
         first = row.name.split(os.sep, 1)[0]
         if os.path.isabs(row.name) or first == os.pardir:
             listing.skipped.append((printable(row.name), f"outside {folder}"))

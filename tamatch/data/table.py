@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import unicodedata
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -98,16 +99,26 @@ def _row(path: Path, name: str, label: str, split: str, line: int) -> Row:
 
 def _below(folder: str, name: str) -> str:
     """A file's name below a folder, one spelling for each file; those outside stay as they are."""
-    slashed = name.replace("\\", "/")  # as Windows writes it, where no file has that very name
-    if slashed != name and not os.path.lexists(os.path.join(folder, name)):
-        name = slashed if os.path.lexists(os.path.join(folder, slashed)) else name
-    name = os.path.normpath(name)
+    name = os.path.normpath(_as_stored(folder, name))
     if os.path.isabs(name):
         for base in (folder, os.path.realpath(folder)):
             if name.startswith(os.path.join(base, "")):
                 return os.path.relpath(name, base)
         return name
     return _without_folder(folder, name)
+
+
+def _as_stored(folder: str, name: str) -> str:
+    """The spelling that the file has; one with that very name comes first.
+
+    Windows writes \\ for /, and some systems store an ä as two characters.
+    """
+    if name.isascii() and "\\" not in name:
+        return name
+    slashed = name.replace("\\", "/")
+    spellings = (name, slashed, *(unicodedata.normalize(form, slashed) for form in ("NFC", "NFD")))
+    stored = (spelt for spelt in spellings if os.path.lexists(os.path.join(folder, spelt)))
+    return next(stored, name)
 
 
 def _without_folder(folder: str, name: str) -> str:

@@ -35,7 +35,8 @@ def data_facts(run: RunFiles) -> Pairs:
 
 def configuration(run: RunFiles) -> Pairs:
     """The resolved configuration without the method's own options."""
-    return [(k, text(v, "none")) for k, v in run.config.items() if k != "options"]
+    settings = ((k.rstrip("_"), v) for k, v in run.config.items() if k != "options")
+    return [(name, text(value, "none")) for name, value in settings]
 
 
 def method_options(run: RunFiles) -> Pairs:

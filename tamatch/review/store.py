@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..data import DataSet
 from ..data.labels import folder_of, known_rows, refuse_table_inside
-from ..data.layout import printable
+from ..data.layout import class_name, printable
 from ..data.table import LABEL, NAME, read_table
 from ..errors import DataError, UsageError
 from ..storage.files import write_bytes
@@ -42,7 +42,7 @@ class LabelFile:
     def read(self) -> None:
         """Take up the file where it was left."""
         rows = read_table(self.path, self.images)
-        self.labels = {printable(row.name): printable(row.label) for row in rows}
+        self.labels = {printable(row.name): class_name(row.label) for row in rows}
         self.written = self.path.read_bytes()
         columns = next(csv.reader(self.written.decode("utf-8-sig").splitlines()), [])
         extra = [c for c in columns if c.strip().lower() not in COLUMNS]

@@ -22,6 +22,7 @@ from .lineage import learnt_by, lineage, split_of
 from .loop import Outcome, train_to_end
 from .model import Facts
 from .picture import save_views
+from .place import resumable_after_ctrl_c
 from .progress import Progress
 from .record import begin, record_facts, record_skipped
 from .remarks import remark_on_data, remark_on_skipped, seen_of
@@ -55,15 +56,16 @@ def complete(run: Run, folder: RunFolder, *, quiet: bool = False) -> Finished:
 
 def complete_all(jobs: Sequence[Job]) -> list[Finished | NumericError]:
     """The same for several runs in parallel; for a run that failed, its error."""
-    with dist.joined():
-        outcomes = train_all(jobs)
-        baselines = train_baselines(jobs, outcomes)
-        ends = [*map(end_of, jobs, outcomes, baselines)]
-        if not dist.alone():
-            send_end(ends[0])  # several processes train one run
-    for end in ends:
-        if isinstance(end, Finished):
-            report.write_report(end.path)
+    with resumable_after_ctrl_c([job.folder for job in jobs]):
+        with dist.joined():
+            outcomes = train_all(jobs)
+            baselines = train_baselines(jobs, outcomes)
+            ends = [*map(end_of, jobs, outcomes, baselines)]
+            if not dist.alone():
+                send_end(ends[0])  # several processes train one run
+        for end in ends:
+            if isinstance(end, Finished):
+                report.write_report(end.path)
     return ends
 
 

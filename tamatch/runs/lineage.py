@@ -77,5 +77,8 @@ def split_of(run: Run, data: DataSet, before: Path | None = None) -> Split:
             held_out = listed_in(before, "image")["validation"]
     if held_out is not None:
         return make_split_again(data, plan, np.array([f in held_out for f in data.files], bool))
-    earlier = lineage(run.from_) if plan.validation_per_class else []
-    return make_split(data, plan, past_of(earlier, data, run.size) if earlier else None)
+    earlier = lineage(run.from_) if plan.validation_per_class or plan.fold else []
+    past = past_of(earlier, data, run.size) if earlier else None
+    if past and plan.fold:  # another draw would hold out what the earlier runs have learnt
+        return make_split_again(data, plan, past.held_out)
+    return make_split(data, plan, past)

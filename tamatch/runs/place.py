@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 from .. import usercode
 from ..data import DATASETS
 from ..data.layout import TABLES
-from ..errors import StorageError, UsageError
+from ..errors import Stopped, StorageError, UsageError
 from ..settings.config import Run
 from ..storage import checkpoint
 from ..storage.folder import RunFolder
@@ -56,6 +57,20 @@ def advising_resume(folders: Sequence[RunFolder], home: SeedFolder | None = None
         begun = all(folder.record.exists() for folder in folders)
         then = f"{resume_command(folders, home)} continues" if begun else "try again"
         raise StorageError(f"{error} {kept}When there is space again, {then}.") from error
+
+
+@contextmanager
+def resumable_after_ctrl_c(folders: Sequence[RunFolder]) -> Iterator[None]:
+    """Between the steps of a run Ctrl-C is no request but an interrupt: say how to go on, too."""
+    try:
+        yield
+    except Stopped:
+        raise
+    except KeyboardInterrupt:
+        if not all(folder.begun() for folder in folders):
+            raise
+        message = f"stopped. {resume_command(folders)} continues."
+        raise Stopped(signal.SIGINT, message) from None
 
 
 def refuse_inside(out: Path, data: str) -> None:

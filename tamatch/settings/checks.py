@@ -55,11 +55,6 @@ def check_together(values: dict[str, Any]) -> None:
         check_installed()
     if values.get("from_") and values.get("weights"):
         raise UsageError("--from and --weights both set the initial weights: give only one.")
-    if values.get("from_") and values.get("fold"):
-        raise UsageError(
-            "--fold would hold out labels that the run of --from was trained on: give only one "
-            "of --fold and --from."
-        )
     if values.get("labels") and (data := values.get("data", Run.data)) in recipes.PROTOCOLS:
         raise UsageError(
             f"--labels adds labels to your own images, but {data} is already fully labelled. Give "

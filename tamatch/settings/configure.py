@@ -66,7 +66,14 @@ def with_inherited(values: dict[str, Any]) -> dict[str, Any]:
     inherited = {k: v for k, v in config.items() if v is not None}
     if values.get("method", config.get("method")) == config.get("method"):
         inherited |= own_options
-    left_out = {"from_", "weights", "fold"}
+    if values.get("fold") not in (None, inherited.get("fold")):
+        raise UsageError(
+            "--fold would hold out labels that the run of --from was trained on: give only one "
+            "of --fold and --from."
+        )
+    left_out = {"from_", "weights"}
+    if "validation_per_class" in values:
+        left_out |= {"fold"}
     if TARGET & values.keys():
         left_out |= TARGET  # they must fit each other, so one of them replaces all
     return {k: v for k, v in inherited.items() if k not in left_out} | values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,11 @@ from tamatch.data import load
 from tamatch.data.layout import BELONG
 from tamatch.errors import DataError
 from tests.data.pictures import put
+
+LEFT_OUT = (
+    "images that the table of labels does not list, left out (to use them, list them; a label may "
+    "be empty)"
+)
 
 
 @pytest.mark.parametrize("table", ["labels.csv", "metadata.csv"])
@@ -29,7 +35,7 @@ def test_table_of_labels(table: str, separator: str, tmp_path: Path) -> None:
             "../../etc/passwd": f"outside {tmp_path}",
             "pics/gone.png": f"listed in {table} but not found",
         }
-        assert data.notes == ("images that the table of labels does not list, left out: 1",)
+        assert data.notes == (f"{LEFT_OUT}: 1",)
 
 
 def competition(place: Path, table: str, *more: str) -> Path:
@@ -53,11 +59,11 @@ def test_one_table_for_all_parts(tmp_path: Path) -> None:
     assert [sorted(part) for part in in_parts(place)] == [listed[0], pool, *listed[2:]]
     assert load(place).notes == (
         "images that the table of labels does not list, used without a label: 2",
-        "images that the table of labels does not list, left out: 3",  # in test, other and the root
+        f"{LEFT_OUT}: 3",  # in test, other and the root
     )
     alone = place / "labels.csv"  # who names the table wants what it lists
     assert [sorted(part) for part in in_parts(alone)] == listed
-    assert load(alone).notes == ("images that the table of labels does not list, left out: 5",)
+    assert load(alone).notes == (f"{LEFT_OUT}: 5",)
 
 
 def test_rows_of_a_test_part_without_a_label_are_not_learnt_from(tmp_path: Path) -> None:
@@ -144,6 +150,20 @@ def test_absolute_paths_and_those_of_windows_are_found(tmp_path: Path) -> None:
     data = load(tmp_path / "link")
     assert data.files == ["a/1.png", "a/2.png", "a/3.png", "b\\4.png"]
     assert data.skipped == ((f"{tmp_path}/5.png", f"outside {tmp_path}/link"),)
+
+
+def test_an_umlaut_may_be_stored_as_one_character_or_two(tmp_path: Path) -> None:
+    one, two = (unicodedata.normalize(form, "größe") for form in ("NFC", "NFD"))
+    for name in (f"{two}/1.png", "2.png", f"test/{two}/3.png", f"test/{one}/4.png", "test/x/5.png"):
+        put(tmp_path / name)
+    table = tmp_path / "labels.csv"
+    table.write_text(f"file_name,label\n{one}/1.png,{two}\n2.png,x\n", encoding="utf-8")
+    data = load(tmp_path)
+    assert data.skipped == () and data.classes == (one, "x")
+    assert dict(zip(data.files, data.labels.tolist(), strict=True)) == {
+        f"{two}/1.png": 0, "2.png": 1, f"test/{two}/3.png": 0, f"test/{one}/4.png": 0,
+        "test/x/5.png": 1,
+    }  # fmt: skip
 
 
 def test_table_in_each_part(tmp_path: Path) -> None:

@@ -141,3 +141,24 @@ def test_a_real_process_stops_in_seconds(tmp_path: Path, number: signal.Signals,
     assert process.returncode == code, told
     assert time.monotonic() - began < soon()
     assert checkpoint.newest(run / "checkpoints")[0] is not None
+
+
+def test_ctrl_c_before_the_baseline_s_first_step_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*arguments: Any) -> None:
+        raise KeyboardInterrupt
+
+    run = tmp_path / "run"
+    options = {**DOZEN, "baseline": "supervised"}
+    with monkeypatch.context() as patch:
+        patch.setattr("tamatch.runs.jobs.begin_baseline", interrupted)
+        with pytest.raises(Stopped, match=f"stopped. `tamatch resume {run}` continues.") as stopped:
+            tamatch.train(out=run, quiet=True, **options)
+    assert stopped.value.exit_code == 130
+    assert tamatch.resume(run, quiet=True).baseline is not None
+    with monkeypatch.context() as patch:  # nothing is there to go on with
+        patch.setattr("tamatch.runs.jobs.at_checkpoint", interrupted)
+        with pytest.raises(KeyboardInterrupt) as ended:
+            tamatch.train(out=tmp_path / "other", quiet=True, **options)
+    assert not isinstance(ended.value, Stopped)

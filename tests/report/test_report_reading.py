@@ -16,7 +16,7 @@ from tamatch.report.album import first_rows
 from tamatch.report.confusion import confusion_rows, frequent
 from tamatch.report.folder import read_folder
 from tamatch.report.metrics import KEEP, read_metrics
-from tamatch.report.provenance import SKIPPED_LISTED, skipped_files
+from tamatch.report.provenance import SKIPPED_LISTED, configuration, skipped_files
 from tamatch.report.thin import Thinned
 from tamatch.report.trust import trust_of
 from tamatch.storage.spreadsheet import write_table
@@ -187,3 +187,11 @@ def test_a_broken_table_of_images_has_no_pictures(tmp_path: Path) -> None:
     odd = write_lines(tmp_path / "p.csv", "image,label,predicted,confidence\n", "'=a,,b,x\n")
     (tile,) = first_rows(odd)
     assert (tile.image, tile.predicted, tile.confidence) == ("=a", "b", 0.0)
+
+
+def test_settings_have_the_names_of_their_options(make_run: MakeRun) -> None:
+    run = make_run()
+    record = json.loads((run / "run.json").read_text())
+    record["config"]["from_"] = "runs/first"
+    (run / "run.json").write_text(json.dumps(record))
+    assert ("from", "runs/first") in configuration(read_folder(run))
