@@ -18,7 +18,7 @@ from tamatch.augment import Policy
 from tamatch.data import make_split
 from tamatch.data.splitfile import listed_in
 from tamatch.errors import UsageError
-from tamatch.rules import choose
+from tamatch.rules import choose, recipes
 from tamatch.rules.pace import Speed
 from tamatch.runs import automatic, speed
 from tamatch.runs.automatic import decide
@@ -371,6 +371,18 @@ def test_a_time_sets_the_steps_and_what_follows_from_them(quick: None) -> None:
     assert found.reasons.keys() == {"steps"} and "as many as fit into 5m" in found.reasons["steps"]
     with pytest.raises(UsageError, match="--steps and --time both set the length of a run"):
         decide({"steps": 10}, limit="5m")
+
+
+def test_the_warmup_keeps_its_share_of_a_run_that_a_time_shortens(
+    quick: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    earlier = {"data": "digits", "steps": 1000, "warmup": 50}
+    (tmp_path / "run.json").write_text(json.dumps({"config": earlier}))
+    monkeypatch.setitem(recipes.DIGITS, "warmup", recipes.DIGITS["steps"] // 10)
+    for given, share in (({}, 0.1), ({"from_": str(tmp_path)}, 0.05)):
+        run = decide(given, limit="30s").run
+        assert run.steps < 1000 and run.warmup == round(share * run.steps)
+    assert decide({"warmup": 7}, limit="30s").run.warmup == 7
 
 
 def test_the_speed_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:

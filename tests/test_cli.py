@@ -139,6 +139,16 @@ def test_methods_and_nets_are_listed() -> None:
     assert "wrn_28_2" in command("nets").stdout
 
 
+def test_the_options_of_a_method_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["methods", "tamatch_no_rescaling", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["name"] == "tamatch_no_rescaling" and all(
+        o["help"] for o in found["options"].values()
+    )
+    values = {name: (o["default"], o["fixed"]) for name, o in found["options"].items()}
+    assert values["generate"] == ("raw", True) and values["tau"] == (0.95, False)
+
+
 @pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
 def test_any_encoding_of_the_output_will_do(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONIOENCODING", encoding)
@@ -220,6 +230,7 @@ def test_help_says_what_each_option_takes() -> None:
     for line in ("--data NAME|DIR ", "--steps N ", "--lr X ", "--from RUN ", "--prior A,B,… "):
         assert line in told, line
     assert "STR" not in told and "TUPLE" not in told
+    assert "(default: tamatch)" in told and "default: None" not in " ".join(told.split())
 
 
 def test_a_method_of_ones_own(tmp_path: Path) -> None:

@@ -229,6 +229,14 @@ def test_a_file_with_names_goes_by_them(tmp_path: Path) -> None:
     assert task_of(run, data, split).prior == (0.09,) * 9 + (0.19,)
 
 
+def test_the_method_is_told_of_the_run() -> None:
+    data, split = digits()
+    task = task_of(configure({"steps": 30, "batch": 5, "unlabelled": 7}), data, split)
+    assert (task.steps, task.batch_labelled, task.batch_unlabelled) == (30, 5, 7)
+    assert (task.classes, task.labelled, task.unlabelled) == (10, 20, len(split.unlabelled))
+    assert task.labelled_shares == (0.1,) * 10 and task.prior is None
+
+
 @pytest.mark.parametrize(
     ("content", "given", "from_file"),
     [

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -129,15 +130,34 @@ def test_the_card_tells_data_method_metrics_and_limits(run: Path) -> None:
     assert str(run) not in card
 
 
+def changed(run: Path, copy: Path, **changes: Any) -> Path:
+    """A copy of what the card is made from, with these values in run.json or result.json."""
+    copy.mkdir(exist_ok=True)
+    (copy / "metrics.jsonl").write_bytes((run / "metrics.jsonl").read_bytes())
+    for name in ("run.json", "result.json"):
+        record = json.loads((run / name).read_text())
+        record |= {key: value for key, value in changes.items() if key in record}
+        (copy / name).write_text(json.dumps(record))
+    return copy
+
+
+def test_the_card_counts_the_classes_that_it_does_not_list(run: Path, tmp_path: Path) -> None:
+    card = model_card(changed(run, tmp_path, classes=[f"class {i}" for i in range(203)]))
+    assert "| `class 199` |" in card and "| `class 200` |" not in card
+    assert "\n… and 3 more classes.\n" in card
+
+
+@pytest.mark.parametrize("error", [0.0, 12.5])
+def test_the_card_has_the_error_of_the_baseline(run: Path, tmp_path: Path, error: float) -> None:
+    changed(run, changed(run, tmp_path) / "baseline", error_last=error)
+    assert f"trained on the labelled images only: {error:.2f} % error." in model_card(tmp_path)
+
+
 def test_the_card_takes_no_orders_from_names(run: Path, tmp_path: Path) -> None:
     hostile = ["<script>alert(1)</script>", "a\n# heading", "x | y", "[l](http://e.vil)", "`tick`"]
-    for name in ("run.json", "result.json", "metrics.jsonl"):
-        (tmp_path / name).write_bytes((run / name).read_bytes())
-    record = json.loads((tmp_path / "run.json").read_text())
-    record["classes"][:5] = hostile
-    record["data"]["name"] = hostile[1]
-    (tmp_path / "run.json").write_text(json.dumps(record))
-    card = model_card(tmp_path)
+    record = json.loads((run / "run.json").read_text())
+    classes, data = hostile + record["classes"][5:], record["data"] | {"name": hostile[1]}
+    card = model_card(changed(run, tmp_path, classes=classes, data=data))
     assert "# heading\n" not in card.replace("`a # heading`\n", "")
     assert "| `<script>alert(1)</script>` |" in card and "| `x \\| y` |" in card
     assert "| `[l](http://e.vil)` |" in card and "| `` `tick` `` |" in card

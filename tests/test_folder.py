@@ -13,7 +13,9 @@ from tamatch.cli import main
 from tamatch.errors import DataError, StorageError, UsageError
 from tamatch.machine.out_of_memory import OutOfMemory
 from tamatch.runs.training import Training
+from tamatch.storage import checkpoint
 from tamatch.storage.folder import RunFolder
+from tests.faults.runs import DOZEN
 
 TINY = ("--steps", "1", "--net", "wrn_10_1", "--baseline", "none")
 
@@ -54,6 +56,17 @@ def test_a_run_without_memory_for_its_first_step_leaves_nothing(
         patch.setattr(Training, "advance", no_room)
         assert main(["train", *TINY, "--out", str(out)]) == 2
     assert not out.exists()
+
+
+def test_the_last_step_is_logged_tested_and_saved_whatever_the_intervals(tmp_path: Path) -> None:
+    intervals = {"steps": 3, "log_every": 2, "test_every": 2, "save_every": 2}
+    done = tamatch.train(out=tmp_path / "run", quiet=True, **{**DOZEN, **intervals})
+    folder = RunFolder(done.path)
+    rows = folder.rows()
+    both = ("train", "test")
+    assert [(row["step"], row["kind"]) for row in rows] == [(s, k) for s in (2, 3) for k in both]
+    assert done.result["error_last"] == rows[-1]["error"]
+    assert checkpoint.saved_in(folder.checkpoints)[-1].name == "step_00000003"
 
 
 def test_lines_after_a_checkpoint_are_cut_off_and_missing_ones_are_told(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from tamatch.cli.commands import top_parser
 from tamatch.cli.train import given_options
 from tamatch.methods import METHODS
 from tamatch.runs.record import begin, command, stored_config
+from tamatch.runs.result import result_of
 from tamatch.settings.config import Run
 from tamatch.settings.configure import configure
 from tamatch.storage.folder import RunFolder
@@ -68,3 +69,22 @@ def test_options_of_a_method_of_one_s_own(tmp_path: Path) -> None:
     assert stored_config(folder) == run
     onwards = configure({"from_": str(folder.path)})
     assert onwards.options == run.options
+
+
+def test_the_result_follows_from_the_log() -> None:
+    found = [90.0, 80.0, 3.0, 3.0, *range(10, 28)]  # of 22 tests
+    rows: list[dict[str, Any]] = [{"kind": "train", "step": 1, "used": 0.2}]
+    for step, error in enumerate(found, 1):
+        rows.append({"kind": "test", "step": step, "error": error, "per_class": [100.0 - error]})
+        rows.append({"kind": "validation", "step": step, "error": 0.0, "per_class": [100.0]})
+    rows.append({"kind": "train", "step": 22, "used": 0.7})
+    run = configure({"steps": 22, "seed": 5})
+    assert result_of(run, rows, 1.23456) == {
+        "method": run.method, "dataset": "digits", "seed": 5, "steps": 22,
+        "error_last": 27, "error_median20": 17.5, "error_best": 3.0, "best_step": 3,
+        "per_class_accuracy": [73.0], "utilization": 0.7, "seconds": 1.235,
+    }  # fmt: skip
+    nothing = result_of(run, [], 0.0)
+    assert {v for k, v in nothing.items() if k not in ("method", "dataset", "seed", "steps")} == {
+        None, 0.0,
+    }  # fmt: skip

@@ -15,12 +15,13 @@ import pytest
 
 import tamatch
 from tamatch import cli
-from tamatch.errors import Stopped, StorageError, UsageError
+from tamatch.errors import NumericError, Stopped, StorageError, UsageError
 from tamatch.machine.out_of_memory import OutOfMemory
 from tamatch.rules.pace import Speed
 from tamatch.runs import automatic, jobs, seeds, shared_data, speed
 from tamatch.runs.progress import Progress, describe
 from tamatch.runs.record import begin
+from tamatch.runs.result import Finished
 from tamatch.runs.training import Training
 from tamatch.settings.configure import configure
 from tamatch.step.engine import Engine
@@ -94,6 +95,7 @@ def test_a_signal_stops_all_and_all_go_on(
         assert (record["status"], record["step"]) == ("stopped", 7)
     tamatch.resume_seeds(home, quiet=True)
     assert ends(home) == alone
+    assert [run["seed"] for run in read_json(home / "seeds.json")["runs"]] == [*PAIR]
 
 
 def test_seeds_at_different_steps_become_level(
@@ -192,6 +194,13 @@ def test_one_that_breaks_ends_alone(
     assert (home / "s0" / "baseline").exists() == (baseline == "supervised")
     assert not (home / "s3" / "baseline").exists()
     assert fingerprint(home / "s0")["state"] == alone[0]["state"]
+
+
+def test_a_run_whose_baseline_breaks_has_failed(tmp_path: Path) -> None:
+    job = jobs.Job(configure({}), RunFolder(tmp_path), Progress(tmp_path / "log.txt"))
+    ended, broken = {"error_last": 4.0}, NumericError("not finite")
+    assert jobs.end_of(job, ended, broken) is jobs.end_of(job, broken, None) is broken
+    assert jobs.end_of(job, ended, ended) == Finished(tmp_path, ended, ended)
 
 
 def test_the_figures_are_summed_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -82,10 +82,10 @@ def _metrics(folder: RunFiles, facts: Facts) -> str:
                 f"{percent(held.high)}."
             )
             lines.append(_confidence(held))
-        if folder.baseline is not None and (base := facts_of(folder.baseline)).error_last:
+        base = None if folder.baseline is None else facts_of(folder.baseline).error_last
+        if base is not None:
             lines.append(
-                f"The same net, trained on the labelled images only: {percent(base.error_last, 2)}"
-                " error."
+                f"The same net, trained on the labelled images only: {percent(base, 2)} error."
             )
     recalls = [percent(value) for value in facts.per_class]
     recalls += [UNKNOWN] * (len(facts.classes) - len(recalls))

@@ -187,7 +187,6 @@ class Handler(BaseHTTPRequestHandler):
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Plain text, and the end of the connection: what is left of the request is not read."""
         status = HTTPStatus.METHOD_NOT_ALLOWED if code == 501 else HTTPStatus(code)
-        self.close_connection = True
         text = f"{message or status.phrase}\n".encode("utf-8", "replace")
         self.reply("text/plain", text, {"Connection": "close"}, status)
 

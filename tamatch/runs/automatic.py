@@ -134,7 +134,7 @@ def fixed_by(user: dict[str, Any], limit: str | None) -> set[str]:
 def set_pace(draft: Draft, fixed: Container[str], *, own: bool) -> None:
     """Fit what depends on the number of steps, also in the place of what is inherited."""
     steps = draft.chosen.settings.get("steps", draft.run.steps)
-    draft.chosen = paced(draft.run, steps, own=own) | draft.chosen
+    draft.chosen = paced(draft, steps, own=own) | draft.chosen
     settings = draft.chosen.settings
     fitted = {k: settings[k] for k in PACE_SETTINGS if k in settings and k not in fixed}
     draft.given = fitted | draft.given
@@ -207,8 +207,9 @@ def threads_of(run: Run, data: DataSet, split: Split, device: torch.device) -> C
     return choose.threads(available, alone, together)
 
 
-def paced(run: Run, steps: int, *, own: bool) -> Chosen:
+def paced(draft: Draft, steps: int, *, own: bool) -> Chosen:
     """What follows from the number of steps."""
+    run = draft.run
     settings: dict[str, Any] = {**pace.intervals(steps)}
     target = pace.target_momentum(steps) if own and target_follows(run) else NOTHING
     if own:
@@ -216,7 +217,8 @@ def paced(run: Run, steps: int, *, own: bool) -> Chosen:
         if fine_tunes(run, run.net):
             settings["warmup"] = finetune.warmup(steps)
     else:
-        settings["warmup"] = round(run.warmup * steps / run.steps)
+        usual = configure(draft.given, draft.config)  # without the steps that were chosen
+        settings["warmup"] = round(usual.warmup * steps / usual.steps)
     return Chosen(settings, {}) | target
 
 

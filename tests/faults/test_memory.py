@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,7 +13,7 @@ import torch
 
 import tamatch
 from tamatch import cli
-from tamatch.machine.out_of_memory import OutOfMemory, detecting_out_of_memory
+from tamatch.machine.out_of_memory import OutOfMemory, detecting_out_of_memory, in_batches
 from tamatch.methods import METHODS
 from tamatch.nets.parts import Flow, Plain
 from tamatch.nets.recompute import recompute, recomputes
@@ -140,6 +141,23 @@ def test_a_graph_that_cannot_be_recorded_is_done_without() -> None:
     assert not engine.use_graph
     assert engine.reduce_memory() is None
     engine.advance()
+
+
+def test_batches_are_halved_until_they_fit_and_never_empty() -> None:
+    """A net of one's own need not work on no images at all."""
+    sizes: list[int] = []
+
+    def work(rows: torch.Tensor) -> torch.Tensor:
+        sizes.append(len(rows))
+        if len(rows) > room:
+            raise torch.OutOfMemoryError
+        return 2 * rows
+
+    for room, tried in ((4, [4, 4]), (2, [4, 2, 2, 2, 2]), (0, [4, 2, 1])):
+        sizes.clear()
+        with nullcontext() if room else pytest.raises(OutOfMemory):
+            assert torch.equal(torch.cat(in_batches(work, torch.arange(8), 4)), 2 * torch.arange(8))
+        assert sizes == tried
 
 
 @pytest.mark.parametrize("done", [0, 3])

@@ -225,7 +225,7 @@ def test_a_run_that_breaks_ends_with_a_reason_and_a_finite_checkpoint(
     own = tmp_path / "own.py"
     own.write_text(OWN)
     method = f"{own}:Breaks"
-    assert cli.main(words(tmp_path / "run", method=method, steps=40)) == 4
+    assert cli.main(words(tmp_path / "run", method=method, steps=40, log_every=40)) == 4
     message = capsys.readouterr().err.splitlines()[-1]
     assert "4 steps gave non-finite values" in message
     assert "step 8: loss part unsup" in message

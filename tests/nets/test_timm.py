@@ -153,6 +153,8 @@ def test_a_start_from_weights_is_as_timm_made_them(
     assert chosen.reasons["size"].endswith(why)
     mine = start_of(run, {"net", "weights", "size"}, 30.0, arrays=False, gpu=gpu)
     assert "size" not in mine.settings and mine.settings["normalise"] == normalise
+    fresh = start_of(replace(run, weights=None), {"net"}, 30.0, arrays=False, gpu=gpu)
+    assert fresh.settings == {"size": 32}  # that of the images
     assert fine_tunes(run, run.net) and not fine_tunes(replace(run, weights=None), run.net)
 
 

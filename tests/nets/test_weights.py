@@ -18,7 +18,7 @@ from torch import Tensor
 from tamatch import nets
 from tamatch.errors import UsageError
 from tamatch.nets.vit import ViT
-from tamatch.nets.weights import load_weights, resize_patches, resize_positions
+from tamatch.nets.weights import fit, load_weights, resize_patches, resize_positions
 
 State = dict[str, Tensor]
 
@@ -103,6 +103,15 @@ def test_another_image_and_patch_size(tmp_path: Path) -> None:
         "missing     2  head.weight, head.bias",
         "dropped     2  head.bias, head.weight",
     ]
+
+
+def test_only_patches_are_resampled() -> None:
+    """Any other kernel sees another area if its size is changed."""
+    net = nets.build("wrn_10_1", 3, 8)
+    other = {**net.state_dict(), "stem.weight": torch.zeros(16, 3, 5, 5)}
+    fitted, report = fit(net, other, Path("w.pth"))
+    assert report.misfits == {"stem.weight": ((16, 3, 5, 5), (16, 3, 3, 3))}
+    assert "stem.weight" not in fitted and not report.resized
 
 
 def test_resized_positions_keep_their_place() -> None:

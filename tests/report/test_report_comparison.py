@@ -8,6 +8,7 @@ from collections.abc import Callable
 from html import unescape
 from pathlib import Path
 from statistics import mean, stdev
+from typing import Any
 
 import pytest
 
@@ -37,17 +38,25 @@ def cells(html: str) -> list[list[str]]:
     ]
 
 
-def last_error(run: Path) -> float:
-    return float(json.loads((run / "result.json").read_text())["error_last"])
+def result(run: Path) -> dict[str, Any]:
+    return dict(json.loads((run / "result.json").read_text()))
+
+
+def spread(values: list[float], digits: int) -> str:
+    return f"{mean(values):.{digits}f} ± {stdev(values):.{digits}f} %"
 
 
 def test_seeds_are_averaged_with_the_sample_deviation(make_run: MakeRun, tmp_path: Path) -> None:
     runs = [make_run(f"t{s}", baseline=False, seed=s) for s in range(3)]
     runs += [make_run(f"f{s}", baseline=False, seed=s, method="fixmatch", floor=4) for s in (0, 1)]
     html = write_comparison(runs, tmp_path / "deep" / "page.html").read_text()
-    errors = [last_error(run) for run in runs[:3]]
-    rows = cells(html)
-    assert rows[1][:3] == ["tamatch", "3", f"{mean(errors):.2f} ± {stdev(errors):.2f} %"]
+    rows, ends = cells(html), [result(run) for run in runs[:3]]
+    assert rows[1] == [
+        "tamatch", "3", spread([end["error_last"] for end in ends], 2),
+        spread([end["error_best"] for end in ends], 2),
+        spread([min(end["per_class_accuracy"]) for end in ends], 1),
+        spread([100 * end["utilization"] for end in ends], 1),
+    ]  # fmt: skip
     assert rows[2][:2] == ["fixmatch", "2"]  # the higher mean error comes second
     assert [row[1] for row in rows if row[0] == "tamatch"][1:] == ["0", "1", "2"]
     assert "ddof = 1" in html and "oracle: chosen on the test set" in html
@@ -167,8 +176,8 @@ def test_the_summary_has_the_run_and_its_baseline(make_run: MakeRun) -> None:
     run = make_run(steps=4000)
     header, last, median, worst, used = summary_table(run)
     assert header == ("", "tamatch", "supervised")
-    assert last[:2] == ("test error, last step", f"{last_error(run):.1f} %")
-    assert last[2] == f"{last_error(run / 'baseline'):.1f} %"
+    own, theirs = (result(folder)["error_last"] for folder in (run, run / "baseline"))
+    assert last == ("test error, last step", f"{own:.1f} %", f"{theirs:.1f} %")
     assert median[0] == "median of the last 20 tests"
     assert worst[0] == "worst class" and worst[1].startswith('"9" ')
     assert used[0] == "unlabelled images used" and used[2] == "–"

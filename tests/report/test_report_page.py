@@ -17,8 +17,10 @@ import pytest
 from PIL import Image
 
 from tamatch.report import write_report
+from tamatch.report.folder import read_folder
 from tamatch.report.picture import LARGEST
 from tamatch.report.sheet import sheet
+from tamatch.report.verdict import verdict_of
 
 MakeRun = Callable[..., Path]
 
@@ -332,6 +334,14 @@ def test_a_baseline_that_is_still_to_come_is_not_denied(make_run: MakeRun, begun
     text = words(read_page(run)[1])
     assert "Not yet known The supervised baseline, to compare with, has not been tested" in text
     assert "No supervised baseline was trained" not in text
+
+
+def test_where_nothing_is_measured_no_baseline_is_awaited(make_run: MakeRun) -> None:
+    run = make_run(baseline=False, test=False)
+    record = json.loads((run / "run.json").read_text())
+    record["config"]["baseline"] = "supervised"
+    (run / "run.json").write_text(json.dumps(record))
+    assert verdict_of(read_folder(run)).answer == "Not measured"
 
 
 def test_many_classes_are_folded_and_the_page_stays_small(make_run: MakeRun) -> None:

@@ -16,7 +16,7 @@ from tamatch.report.album import first_rows
 from tamatch.report.confusion import confusion_rows, frequent
 from tamatch.report.folder import read_folder
 from tamatch.report.metrics import KEEP, read_metrics
-from tamatch.report.provenance import SKIPPED_LISTED, configuration, skipped_files
+from tamatch.report.provenance import SKIPPED_LISTED, configuration, data_facts, skipped_files
 from tamatch.report.thin import Thinned
 from tamatch.report.trust import trust_of
 from tamatch.storage.spreadsheet import write_table
@@ -172,6 +172,15 @@ def test_the_most_frequent_mistakes_come_first() -> None:
     assert [[cell.images for cell in cells] for _, cells in matrix] == [[3, 1], [0, 0]]
     assert matrix[0][1][1].shade == 0.5 and matrix[0][1][0].right
     assert confusion_rows(pairs, [str(i) for i in range(21)]) == []
+
+
+def test_the_sizes_of_all_parts_are_told(make_run: MakeRun) -> None:
+    rows = dict(data_facts(read_folder(make_run())))
+    sizes = {
+        name: rows[f"{name} images"] for name in ("Labelled", "Unlabelled", "Validation", "Test")
+    }
+    assert sizes == {"Labelled": "40", "Unlabelled": "1\u202f257", "Validation": "0", "Test": "500"}
+    assert rows["Data set"] == "digits" and rows["SHA-256"] == "0123456789abcdef" * 4
 
 
 def test_files_left_out_have_the_names_they_have(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +17,14 @@ from tamatch import cli
 from tamatch.data import load, read_split
 from tamatch.review.command import label_file
 from tamatch.review.pictures import SIDE, Pictures
+from tamatch.review.session import headline
 from tamatch.review.survey import survey
 from tamatch.runs.inputs import data_of
 from tamatch.runs.record import stored_config
 from tamatch.settings.configure import configure
 from tamatch.storage.folder import RunFolder
 from tests.data.pictures import picture
+from tests.report.test_report_figures import FACTS
 from tests.review.browser import reviewing
 from tests.review.conftest import Project
 
@@ -34,6 +37,17 @@ def test_the_pool_alone_is_asked_for(project: Project) -> None:
     assert {data.files[i] for i in found.images} == project.truth.keys()
     p = model.predict(data.images[found.images]).probabilities
     assert np.allclose(found.probabilities, p, atol=1e-5)
+
+
+def test_the_headline_has_the_figures_of_the_run() -> None:
+    assert headline(FACTS, replace(FACTS, error_last=9.3)) == [
+        ("test error", "2.0 %"),
+        ("without the unlabelled images", "9.3 %"),
+        ("accuracy of the worst class, b", "97.0 %"),
+        ("unlabelled images used", "70.0 %"),
+    ]
+    assert headline(replace(FACTS, error_last=None), FACTS) == [("error", "not measured")]
+    assert len(headline(FACTS, replace(FACTS, error_last=None))) == 3
 
 
 def test_the_process_says_where_and_what_next(project: Project, tmp_path: Path) -> None:

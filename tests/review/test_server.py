@@ -168,6 +168,15 @@ def test_images_come_by_number(server: Server) -> None:
     assert "immutable" in found.headers["Cache-Control"]
 
 
+def test_the_report_is_shown_where_there_is_one_and_nowhere_else(server: Server) -> None:
+    assert ask(server, "/report").status == 404
+    (server.session.run / "report.html").write_text("<p>42 %")
+    found = ask(server, "/report")
+    assert found.body == b"<p>42 %" and found.headers["Content-Type"].startswith("text/html")
+    assert "script-src" not in found.headers["Content-Security-Policy"]
+    assert ask(server, "/nothing").status == 404
+
+
 def test_labels_are_written_and_undone(server: Server) -> None:
     path = server.session.store.path
     assert ask(server, "/label", {"image": 0, "label": 2}).json()["undoable"] == 1
@@ -216,6 +225,18 @@ def test_what_cannot_be_saved_is_told(server: Server) -> None:
     server.session.store.path.write_text("file_name,label\n")
     found = ask(server, "/label", {"image": 1, "label": 0})
     assert found.status == 409 and b"was changed by another program" in found.body
+
+
+def test_a_browser_that_goes_away_is_no_news_but_a_fault_is(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for error in (ConnectionResetError("gone"), ZeroDivisionError("ours")):
+        try:
+            raise error
+        except Exception:
+            server.handle_error(None, ("127.0.0.1", 1))
+    shown = capsys.readouterr().err
+    assert "ours" in shown and "gone" not in shown
 
 
 METHODS = st.sampled_from(["GET", "POST", "PUT", "HEAD", "get", "", "G\tT"])
