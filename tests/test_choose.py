@@ -373,7 +373,7 @@ def test_a_time_sets_the_steps_and_what_follows_from_them(quick: None) -> None:
         decide({"steps": 10}, limit="5m")
 
 
-def test_the_warmup_keeps_its_share_of_a_run_that_a_time_shortens(
+def test_the_warmup_keeps_its_share_of_a_shorter_run(
     quick: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     earlier = {"data": "digits", "steps": 1000, "warmup": 50}
@@ -382,7 +382,10 @@ def test_the_warmup_keeps_its_share_of_a_run_that_a_time_shortens(
     for given, share in (({}, 0.1), ({"from_": str(tmp_path)}, 0.05)):
         run = decide(given, limit="30s").run
         assert run.steps < 1000 and run.warmup == round(share * run.steps)
+        assert decide({**given, "steps": "200"}).run.warmup == round(share * 200)
     assert decide({"warmup": 7}, limit="30s").run.warmup == 7
+    assert decide({"warmup": 7, "steps": 200}).run.warmup == 7
+    assert decide({"data": "eurosat", "steps": 1000}).run.warmup == 25  # 5,120 of 204,800
 
 
 def test_the_speed_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:

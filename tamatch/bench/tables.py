@@ -194,8 +194,9 @@ def other_code(cells: Sequence[Cell], store: Store) -> list[str]:
     """What earlier versions of the user's own methods have left."""
     if not (others := store.of_other_code(cells)):
         return []
-    names = ", ".join(sorted({path.name.partition(".")[0] for path in others}))
-    return [f"Not shown, as the code was different from today's: {names} ({len(others)} runs)."]
+    counts = Counter(path.name.partition(".")[0] for path in others)
+    told = ", ".join(f"{name} (runs: {count})" for name, count in sorted(counts.items()))
+    return [f"Not shown, as the code was different from today's: {told}."]
 
 
 def asked_by(scale: Fraction) -> str:

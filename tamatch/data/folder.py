@@ -28,7 +28,8 @@ def read(place: Path, size: int | None = None, progress: OnProgress | None = Non
     """
     listing = list_images(place.absolute())
     images = listing.images
-    if not images:
+    in_vain = table_of(place) and len(images) == listing.pooled  # all that it lists is elsewhere
+    if not images or in_vain:
         hint = folder_hint(place, listing)
         raise DataError(_no_images(place, hint) + _first_reasons(listing.skipped))
     if size is None:

@@ -203,13 +203,14 @@ def _from_table(listing: Listing, table: Path, part: str | None, alone: bool = F
     if alone:
         _unlisted(listing, _files(listing, folder), named, None)
         return
-    _unlisted(listing, _files(listing, folder, deep=False), named, part)
+    other = part or "train"  # of what no folder says
+    _unlisted(listing, _files(listing, folder, deep=False), named, other)
     for name, path in folders_in(folder):
         of_its_own = name in parts and name.lower() not in UNLABELLED
         if of_its_own and not any(file.startswith(os.path.join(path, "")) for file in named):
             _scan(listing, path, parts[name])
         else:
-            _unlisted(listing, _files(listing, path), named, parts.get(name, part))
+            _unlisted(listing, _files(listing, path), named, parts.get(name, other))
 
 
 def _unlisted(

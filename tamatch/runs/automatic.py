@@ -216,9 +216,6 @@ def paced(draft: Draft, steps: int, *, own: bool) -> Chosen:
         settings |= pace.averages(steps)
         if fine_tunes(run, run.net):
             settings["warmup"] = finetune.warmup(steps)
-    else:
-        usual = configure(draft.given, draft.config)  # without the steps that were chosen
-        settings["warmup"] = round(usual.warmup * steps / usual.steps)
     return Chosen(settings, {}) | target
 
 

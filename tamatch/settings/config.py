@@ -62,7 +62,11 @@ class Run:
     ) = None
 
     steps: Annotated[int, AT_LEAST_ONE, "training steps"]
-    warmup: Annotated[int, AT_LEAST_ZERO, "steps over which the learning rate rises"]
+    warmup: Annotated[
+        int,
+        AT_LEAST_ZERO,
+        "steps over which the learning rate rises (changes with --steps if not set)",
+    ]
     batch: Annotated[int, AT_LEAST_ONE, "labelled images per step"]
     unlabelled: Annotated[int, AT_LEAST_ONE, "unlabelled images per step"]
     replacement: Annotated[bool, "sample with replacement instead of in epochs"] = False

@@ -63,7 +63,9 @@ def with_inherited(values: dict[str, Any]) -> dict[str, Any]:
             f"--from {place}: its net is your own code ({config['net']}), which is not run unless "
             "you name it: --net FILE.py:NAME."
         )
-    inherited = {k: v for k, v in config.items() if v is not None}
+    given = values.get("steps")
+    steps = None if given is None else RUN_OPTIONS["steps"].parse(given)
+    inherited = {k: v for k, v in in_steps(config, steps).items() if v is not None}
     if values.get("method", config.get("method")) == config.get("method"):
         inherited |= own_options
     if values.get("fold") not in (None, inherited.get("fold")):
@@ -90,7 +92,7 @@ def resolve(values: Mapping[str, Any]) -> Run:
     method, data = given.get("method", Run.method), given.get("data", Run.data)
     entry(method)  # a wrong name is the first thing to say, before torch is imported
     recipe = recipes.defaults(data, method, named="method" in given)
-    settings = filled_in(given, recipe.run)
+    settings = filled_in(given, in_steps(recipe.run, given.get("steps")))
     nets.find(settings["net"])
 
     allowed = method_options(method)
@@ -126,6 +128,13 @@ def with_names(values: Mapping[str, Any]) -> dict[str, Any]:
     if named.get("net") is not None:
         named["net"] = nets.register(named["net"])
     return named
+
+
+def in_steps(preset: Mapping[str, Any], steps: int | None) -> Mapping[str, Any]:
+    """A preset for so many steps: its warm-up keeps its share, or it would outlast a short run."""
+    if steps is None or not preset.get("warmup"):
+        return preset
+    return {**preset, "warmup": round(preset["warmup"] * steps / preset["steps"])}
 
 
 def filled_in(given: Mapping[str, Any], preset: Mapping[str, Any]) -> dict[str, Any]:

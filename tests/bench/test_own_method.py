@@ -74,7 +74,7 @@ def test_changed_code_is_another_method(capsys: pytest.CaptureFixture[str]) -> N
     main([*WORDS.split(), "--show"])
     shown = capsys.readouterr().out
     assert "1 of 2 cells done" in shown
-    assert f"different from today's: {before[0].partition('.')[0]} (1 runs)." in shown
+    assert f"different from today's: {before[0].partition('.')[0]} (runs: 1)." in shown
     main([*WORDS.split()])
     assert len(results()) == 3 and {*before} < {*results()}
 

@@ -12,6 +12,7 @@ from tamatch.data.layout import BELONG
 from tamatch.errors import DataError
 from tests.data.pictures import put
 
+POOLED = "images that the table of labels does not list, used without a label"
 LEFT_OUT = (
     "images that the table of labels does not list, left out (to use them, list them; a label may "
     "be empty)"
@@ -26,16 +27,19 @@ def test_table_of_labels(table: str, separator: str, tmp_path: Path) -> None:
     rows = ["label,file_name,note", "cat,pics/0.png,x", ",pics/1.png,", "dog,pics/2.png,y"]
     text = "\n".join([*rows, "cat,pics/gone.png,", "cat,../../etc/passwd,"])
     (tmp_path / table).write_text("\ufeff" + text.replace(",", separator), encoding="utf-8")
-    for place in (tmp_path, tmp_path / table):
+    for place, more, told in (
+        (tmp_path, ["pics/3.png"], f"{POOLED}: 1"),
+        (tmp_path / table, [], f"{LEFT_OUT}: 1"),  # who names the table wants what it lists
+    ):
         data = load(place)
         assert data.classes == ("cat", "dog")
-        assert data.files == ["pics/0.png", "pics/1.png", "pics/2.png"]
-        assert data.labels.tolist() == [0, -1, 1]
+        assert data.files == ["pics/0.png", "pics/1.png", "pics/2.png", *more]
+        assert data.labels.tolist() == [0, -1, 1, *[-1] * len(more)]
         assert dict(data.skipped) == {
             "../../etc/passwd": f"outside {tmp_path}",
             "pics/gone.png": f"listed in {table} but not found",
         }
-        assert data.notes == (f"{LEFT_OUT}: 1",)
+        assert data.notes == (told,)
 
 
 def competition(place: Path, table: str, *more: str) -> Path:
@@ -55,13 +59,13 @@ def test_one_table_for_all_parts(tmp_path: Path) -> None:
     rows = "train/1.png,cat\ntrain/2.png,dog\ntest/1.png,dog\nval/1.png,cat\nother/1.png,cat\n"
     place = competition(tmp_path, rows, "unlabelled/1", "other/1", "other/2", "loose")
     listed = [["other/1.png", "train/1.png", "train/2.png"], [], ["val/1.png"], ["test/1.png"]]
-    pool = ["train/3.png", "unlabelled/1.png"]
+    pool = ["loose.png", "other/2.png", "train/3.png", "unlabelled/1.png"]
     assert [sorted(part) for part in in_parts(place)] == [listed[0], pool, *listed[2:]]
     assert load(place).notes == (
-        "images that the table of labels does not list, used without a label: 2",
-        f"{LEFT_OUT}: 3",  # in test, other and the root
+        f"{POOLED}: 4",
+        f"{LEFT_OUT}: 1",  # in test
     )
-    alone = place / "labels.csv"  # who names the table wants what it lists
+    alone = place / "labels.csv"
     assert [sorted(part) for part in in_parts(alone)] == listed
     assert load(alone).notes == (f"{LEFT_OUT}: 5",)
 
@@ -101,7 +105,11 @@ def test_a_folder_named_like_a_label_of_the_table_is_no_part(tmp_path: Path) -> 
 
 def test_a_table_that_lists_nothing_there_is_named(tmp_path: Path) -> None:
     (tmp_path / "labels.csv").write_text("file_name,label\n1.png,cat\n")
-    with pytest.raises(DataError, match=r"no image listed in .*labels\.csv was found\. .* \(/"):
+    told = r"no image listed in .*labels\.csv was found\. .* \(/"
+    with pytest.raises(DataError, match=told):
+        load(tmp_path)
+    put(tmp_path / "2.png")  # which would be used without a label
+    with pytest.raises(DataError, match=told):
         load(tmp_path)
 
 
