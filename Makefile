@@ -26,8 +26,8 @@ test-all: check  ## the long versions too, under an hour
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m "not gpu" -n 2
 
 faults: $(READY)  ## kills, full disks, damage and NaN, hundreds of times; under 45 minutes
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/faults tests/test_resume.py \
-		tests/test_checkpoint.py -m "not gpu" -n 2 -p tests.faults.table
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/faults tests/runs/test_resume.py \
+		tests/storage/test_checkpoint.py -m "not gpu" -n 2 -p tests.faults.table
 
 soak: $(READY)  ## half an hour of training steps: memory and open files stay flat
 	$(BIN)/python -m tests.soak.soak 30

@@ -807,9 +807,9 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
         "data/test_splits.py::test_what_was_learnt_before_never_validates"
     ),
     " was trained from ": (
-        "test_go_on.py::test_folds_of_a_run_that_goes_on_begin_as_the_first_one_did"
+        "runs/test_go_on.py::test_folds_of_a_run_that_goes_on_begin_as_the_first_one_did"
     ),
-    "--fold would hold out": "test_go_on.py::test_contradictions_are_refused",
+    "--fold would hold out": "runs/test_go_on.py::test_contradictions_are_refused",
     "STL-10's publisher": (
         "data/test_stl10.py::test_a_short_file_is_noticed_even_under_its_checksum"
     ),
@@ -825,50 +825,54 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     "cannot resume \0: \0": "faults/test_conditions.py::test_changed_data_are_refused",
     "When there is space again": "faults/test_disk.py::test_no_room_for_a_file",
     "loss part ": "faults/test_numbers.py",
-    "forward must return": "test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    "must be a tensor with one number": "test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    "of its loss has no gradient": "test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    "of its loss must be a tensor": "test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    "cannot be the name of a part": "test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    "of its loss is not finite in": "test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    "must be a tuple, with a comma": "test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    "views must be": "test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    "has no shape before": "test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    "is replaced in a step": "test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    " changes in a step": "test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    "its __init__ must take": "test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    "its view \0 is unknown": "test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    "is not saved: register": "test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    "but no checkpoint holds it": "test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    "a step draws from": "test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    "tried twice": "test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    "weights that torch does not see": "test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    "it adds \0 to the net": "test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    "which is exported under this name": "test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    "must be a net, not": "test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    "does not move the averaged": "test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    "is missing in some steps": "test_meter.py::test_each_step_has_the_same_parts",
+    "forward must return": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "must be a tensor with one number": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "of its loss has no gradient": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "of its loss must be a tensor": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "cannot be the name of a part": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "of its loss is not finite in": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "must be a tuple, with a comma": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "views must be": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "has no shape before": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "is replaced in a step": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    " changes in a step": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "its __init__ must take": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "its view \0 is unknown": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "is not saved: register": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "but no checkpoint holds it": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "a step draws from": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "tried twice": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "weights that torch does not see": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "it adds \0 to the net": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "which is exported under this name": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "must be a net, not": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "does not move the averaged": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "is missing in some steps": "step/test_meter.py::test_each_step_has_the_same_parts",
     "steps gave non-finite values": "faults/test_numbers.py",
     "is not finite after step": "faults/test_numbers.py",
     "'s option \0 has the unsupported type": (
-        "test_config.py::test_an_option_that_would_be_misread_is_refused"
+        "settings/test_config.py::test_an_option_that_would_be_misread_is_refused"
     ),
-    "has an invalid default": "test_config.py::test_an_option_that_would_be_misread_is_refused",
+    "has an invalid default": (
+        "settings/test_config.py::test_an_option_that_would_be_misread_is_refused"
+    ),
     "has the name of an option of the run": (
-        "test_config.py::test_an_option_that_would_be_misread_is_refused"
+        "settings/test_config.py::test_an_option_that_would_be_misread_is_refused"
     ),
     "\0=\0 is unknown": "methods/test_compose.py::test_a_wrong_name_is_told_with_its_near_miss",
-    "resume_seeds takes one or more": "test_seeds.py::test_no_run_to_resume_is_told",
+    "resume_seeds takes one or more": "runs/test_seeds.py::test_no_run_to_resume_is_told",
     "does not describe \0": "test_dry_run.py"
     "::test_a_keyword_that_says_nothing_about_itself_is_no_option",
     "cannot be captured as a CUDA graph": "test_engine.py"
     "::test_a_step_that_cannot_be_recorded_is_told_with_its_first_cause",
     "this run uses your own method": (
-        "test_handed_over.py::test_a_class_that_no_file_has_by_name_is_handed_over_again"
+        "runs/test_handed_over.py::test_a_class_that_no_file_has_by_name_is_handed_over_again"
     ),
-    "For this run: ": ("test_handed_over.py::test_where_the_file_is_gone_the_class_can_be_given"),
-    "starts a run while": "test_handed_over.py::test_a_file_that_starts_a_run_when_imported",
-    " already exists. ": "test_seeds.py::test_without_out_each_has_its_usual_folder",
+    "For this run: ": (
+        "runs/test_handed_over.py::test_where_the_file_is_gone_the_class_can_be_given"
+    ),
+    "starts a run while": "runs/test_handed_over.py::test_a_file_that_starts_a_run_when_imported",
+    " already exists. ": "runs/test_seeds.py::test_without_out_each_has_its_usual_folder",
     "timm \0 has no net": "nets/test_timm.py::test_what_timm_cannot_build_is_told_in_one_line",
     "\0 failed (": "nets/test_own.py::test_a_mistake_is_told_with_its_place",
     "must return an nn.Module": "nets/test_own.py::test_a_mistake_is_told_with_its_place",
@@ -889,14 +893,16 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     "the weights in \0 as it is now": (
         "nets/test_own_runs.py::test_weights_of_other_code_are_refused"
     ),
-    "--head zero needs a net": "test_finetune.py::test_a_net_without_a_last_layer_has_none_to_set",
+    "--head zero needs a net": (
+        "runs/test_finetune.py::test_a_net_without_a_last_layer_has_none_to_set"
+    ),
     "contains a transformer of width": (
         "nets/test_recognise.py::test_files_of_other_nets_say_what_was_seen"
     ),
     "but is a different net": "nets/test_recognise.py::test_files_that_nearly_fit_are_refused",
-    "is for images, but X contains rows": "test_finetune.py::test_rows_take_no_weights",
+    "is for images, but X contains rows": "runs/test_finetune.py::test_rows_take_no_weights",
     "options does not take": (
-        "test_estimator.py::test_options_neither_contradict_the_parameters_nor_hide_labels"
+        "estimators/test_estimator.py::test_options_neither_contradict_the_parameters_nor_hide_labels"
     ),
     "does not match this net": (
         "nets/test_weights.py::test_weights_of_another_net_are_refused_and_change_nothing"
@@ -910,18 +916,24 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     "was changed by another program": "review/test_store.py",
     "is for other images": "review/test_store.py",
     "is not a saved training state": (
-        "test_checkpoint.py::test_a_pickle_in_a_checkpoint_runs_nothing"
+        "storage/test_checkpoint.py::test_a_pickle_in_a_checkpoint_runs_nothing"
     ),
-    "checksum does not match": "test_checkpoint.py::test_every_torn_or_changed_byte_is_noticed",
-    "\0 is damaged: \0.": "test_checkpoint.py::test_every_torn_or_changed_byte_is_noticed",
-    "needs the package": "test_export.py::test_a_missing_package_is_named",
-    "torch cannot export the net": "test_export.py::test_a_net_that_cannot_be_exported_is_named",
-    "of the exported model differ": "test_export.py::test_a_wrong_model_is_not_written_silently",
+    "checksum does not match": (
+        "storage/test_checkpoint.py::test_every_torn_or_changed_byte_is_noticed"
+    ),
+    "\0 is damaged: \0.": "storage/test_checkpoint.py::test_every_torn_or_changed_byte_is_noticed",
+    "needs the package": "apply/test_export.py::test_a_missing_package_is_named",
+    "torch cannot export the net": (
+        "apply/test_export.py::test_a_net_that_cannot_be_exported_is_named"
+    ),
+    "of the exported model differ": (
+        "apply/test_export.py::test_a_wrong_model_is_not_written_silently"
+    ),
     "even if the model classifies all": (
-        "test_label.py::test_a_precision_is_promised_or_refused_with_the_reason"
+        "apply/test_label.py::test_a_precision_is_promised_or_refused_with_the_reason"
     ),
     "no confidence threshold guarantees": (
-        "test_label.py::test_the_cut_keeps_ties_and_the_largest_share_that_holds"
+        "apply/test_label.py::test_the_cut_keeps_ties_and_the_largest_share_that_holds"
     ),
 }
 

@@ -26,8 +26,7 @@ from tamatch.errors import DataError
 from tests.data.pictures import picture, put, saved
 from tests.faults.disk import Disk
 from tests.faults.runs import DOZEN, own_folder, soon
-from tests.processes import environment
-from tests.test_resume import wait_for
+from tests.processes import environment, wait_for
 
 WORDS = [w for k, v in DOZEN.items() for w in (f"--{k.replace('_', '-')}", str(v))]
 ROUNDS = 30

@@ -17,8 +17,7 @@ from tamatch import cli
 from tamatch.storage.folder import LOCK, RunFolder
 from tamatch.storage.lock import Locked, locked, take
 from tests.faults.runs import DOZEN, crash_at
-from tests.processes import SMALL, start, tamatch
-from tests.test_resume import wait_for
+from tests.processes import SMALL, start, tamatch, wait_for
 
 HOLD = (
     "import sys; from pathlib import Path; from tamatch.storage.lock import locked\n"

@@ -12,8 +12,7 @@ import pytest
 
 from tamatch.storage import checkpoint
 from tests.dist.torchrun import DOZEN, launch, torchrun
-from tests.processes import fingerprint
-from tests.test_resume import wait_for
+from tests.processes import fingerprint, wait_for
 
 MORTAL = """
 import os, signal, time

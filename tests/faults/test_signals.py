@@ -17,8 +17,7 @@ from tamatch.machine.signals import StopSignals
 from tamatch.step.engine import Engine
 from tamatch.storage import checkpoint
 from tests.faults.runs import DOZEN, soon
-from tests.processes import SMALL, fingerprint, start
-from tests.test_resume import wait_for
+from tests.processes import SMALL, fingerprint, start, wait_for
 
 BOTH = (signal.SIGINT, signal.SIGTERM)
 SLEEPY = """

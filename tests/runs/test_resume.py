@@ -6,12 +6,11 @@ import json
 import random
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.processes import SMALL, fingerprint, start, tamatch
+from tests.processes import SMALL, fingerprint, start, tamatch, wait_for
 
 SAVE_EVERY = int(SMALL[SMALL.index("--save-every") + 1])
 
@@ -23,13 +22,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     done = tamatch("train", "--out", str(run), *SMALL)
     assert done.returncode == 0, done.stderr
     return fingerprint(run)
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 120) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited too long"
-        time.sleep(0.005)
 
 
 def checkpoints(run: Path) -> list[str]:

@@ -255,7 +255,7 @@ def test_the_trial_leaves_nothing_behind(
     (tmp_path / "mine.py").write_text(
         HEAD + STATE + "        self.head.weight.data.add_(self.shares.add_(1).mean())" + GOOD
     )
-    (tmp_path / "examples").symlink_to(Path(__file__).parents[1] / "examples")
+    (tmp_path / "examples").symlink_to(Path(__file__).parents[2] / "examples")
     monkeypatch.chdir(tmp_path)
     run = configure({"method": name, "net": "wrn_10_1", "steps": 2})
     data, split = digits()

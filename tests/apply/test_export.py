@@ -24,7 +24,7 @@ from tamatch.report.card import literal, model_card
 from tamatch.runs.model import Facts, Model
 
 onnxruntime = pytest.importorskip("onnxruntime")
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "run_onnx.py"
 
 

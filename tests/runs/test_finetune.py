@@ -21,7 +21,7 @@ from tamatch.runs import automatic, speed
 from tamatch.runs.automatic import decide
 from tests.photos import dark_and_light
 
-OWN_NET = f"{Path(__file__).parents[1] / 'examples' / 'own_net.py'}:SmallCNN"
+OWN_NET = f"{Path(__file__).parents[2] / 'examples' / 'own_net.py'}:SmallCNN"
 
 
 @pytest.fixture(scope="module")

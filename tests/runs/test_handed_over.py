@@ -79,7 +79,7 @@ def test_a_class_that_no_file_has_by_name_is_handed_over_again(
     tamatch.train(method=method, out=tmp_path / "whole", quiet=True, **DOZEN)
     assert fingerprint(run) == fingerprint(tmp_path / "whole")
 
-    (tmp_path / "mine.py").write_text("from tests.test_handed_over import FixMatch as Mine\n")
+    (tmp_path / "mine.py").write_text("from tests.runs.test_handed_over import FixMatch as Mine\n")
     assert main(["resume", str(tmp_path / "copy"), "--method", f"{tmp_path / 'mine.py'}:Mine"]) == 0
     assert fingerprint(tmp_path / "copy") == fingerprint(tmp_path / "whole")
     assert main(["resume", str(run), "--method", "fixmatch"]) == 2
@@ -158,7 +158,7 @@ def test_two_processes_share_the_class_of_a_script(script: Path) -> None:
 
 
 def python(*words: Any, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    root = str(Path(__file__).parents[1])
+    root = str(Path(__file__).parents[2])
     return subprocess.run(
         [sys.executable, *map(str, words)], cwd=cwd or Path(words[-1]).parent,
         capture_output=True, text=True, env={**environment(), "PYTHONPATH": root},

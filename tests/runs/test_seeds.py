@@ -30,9 +30,8 @@ from tamatch.storage.files import read_json
 from tamatch.storage.folder import RunFolder
 from tests.faults.runs import DOZEN, Crash, own_folder
 from tests.faults.test_numbers import spoil_loss
-from tests.processes import SMALL, fingerprint, start
+from tests.processes import SMALL, fingerprint, start, wait_for
 from tests.processes import tamatch as command
-from tests.test_resume import wait_for
 
 PAIR = (0, 3)
 METHODS = ("tamatch", "mixmatch", "vat")  # the last two draw random numbers inside the step
