@@ -61,6 +61,7 @@ def survive(own: Path, whole: dict[str, Any], run: Path, rank: int, step: int) -
     assert fingerprint(run) == whole
 
 
+@pytest.mark.slow
 def test_a_killed_process_is_restarted(own: Path, whole: dict[str, Any], tmp_path: Path) -> None:
     survive(own, whole, tmp_path / "run", rank=1, step=6)
 
