@@ -93,7 +93,8 @@ Weigh = Annotated[
 ]
 Clip = Annotated[Literal["literal", "symmetric", "none"], "how the class weights are bounded"]
 Target = Annotated[
-    Literal["uniform", "labelled", "adaptive", "prior"], "class shares to steer towards"
+    Literal["uniform", "labelled", "adaptive", "prior"],
+    "class shares to steer towards, or a file of them",
 ]
 Eps = Annotated[float, POSITIVE, "added to both class shares in the ratio r"]
 Update = Annotated[Literal["before", "after"], "class shares are updated before or after their use"]
