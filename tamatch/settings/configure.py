@@ -63,9 +63,7 @@ def with_inherited(values: dict[str, Any]) -> dict[str, Any]:
             f"--from {place}: its net is your own code ({config['net']}), which is not run unless "
             "you name it: --net FILE.py:NAME."
         )
-    given = values.get("steps")
-    steps = None if given is None else RUN_OPTIONS["steps"].parse(given)
-    inherited = {k: v for k, v in in_steps(config, steps).items() if v is not None}
+    inherited = in_steps({k: v for k, v in config.items() if v is not None}, values.get("steps"))
     if values.get("method", config.get("method")) == config.get("method"):
         inherited |= own_options
     if values.get("fold") not in (None, inherited.get("fold")):
@@ -130,11 +128,15 @@ def with_names(values: Mapping[str, Any]) -> dict[str, Any]:
     return named
 
 
-def in_steps(preset: Mapping[str, Any], steps: int | None) -> Mapping[str, Any]:
+def in_steps(preset: dict[str, Any], steps: Any) -> dict[str, Any]:
     """A preset for so many steps: its warm-up keeps its share, or it would outlast a short run."""
-    if steps is None or not preset.get("warmup"):
+    if steps is None or not {"steps", "warmup"} <= preset.keys():
         return preset
-    return {**preset, "warmup": round(preset["warmup"] * steps / preset["steps"])}
+    asked, usual = (RUN_OPTIONS["steps"].parse(count) for count in (steps, preset["steps"]))
+    return {
+        **preset,
+        "warmup": round(RUN_OPTIONS["warmup"].parse(preset["warmup"]) * asked / usual),
+    }
 
 
 def filled_in(given: Mapping[str, Any], preset: Mapping[str, Any]) -> dict[str, Any]:

@@ -388,6 +388,21 @@ def test_the_warmup_keeps_its_share_of_a_shorter_run(
     assert decide({"data": "eurosat", "steps": 1000}).run.warmup == 25  # 5,120 of 204,800
 
 
+@pytest.mark.parametrize(
+    ("length", "told"),
+    [
+        ({"steps": 1000, "warmup": "x"}, "--warmup takes a whole number, got 'x'"),
+        ({"steps": 0, "warmup": 50}, "--steps must be at least 1, got 0"),
+    ],
+)
+def test_a_damaged_length_of_the_run_before_is_told(
+    length: dict[str, object], told: str, tmp_path: Path
+) -> None:
+    (tmp_path / "run.json").write_text(json.dumps({"config": {"data": "digits", **length}}))
+    with pytest.raises(UsageError, match=told):
+        decide({"from_": str(tmp_path), "steps": 200})
+
+
 def test_the_speed_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(speed, "MEASURED_SECONDS", 0.1)
     data, split = digits()
