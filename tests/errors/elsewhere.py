@@ -1,0 +1,207 @@
+"""Errors that need more than a line to cause: a part of the message, and the test that does."""
+
+from __future__ import annotations
+
+ELSEWHERE = {  # a part of the message, with a hole for each value; the test
+    "augmentation: size must": "augment/test_views.py::test_a_wrong_policy_says_what_is_right",
+    "augmentation: pad ": "augment/test_views.py::test_a_wrong_policy_says_what_is_right",
+    "augmentation: mean and std": "augment/test_views.py::test_a_wrong_policy_says_what_is_right",
+    "augmentation: unknown operation": (
+        "augment/test_views.py::test_a_wrong_policy_says_what_is_right"
+    ),
+    "augmentation: cannot draw": "augment/test_views.py::test_a_wrong_policy_says_what_is_right",
+    "augmentation: cutout": "augment/test_views.py::test_a_wrong_policy_says_what_is_right",
+    "augmentation: unknown view": "augment/test_views.py::test_a_wrong_call_says_what_is_right",
+    "augmentation: expected": "augment/test_views.py::test_a_wrong_call_says_what_is_right",
+    "augmentation: images of": "augment/test_views.py::test_a_wrong_call_says_what_is_right",
+    ", which is not found from here. Resume it": (
+        "faults/test_conditions.py::test_data_that_are_not_found_from_here_are_named"
+    ),
+    ", which no longer exists. Restore it.": (
+        "faults/test_conditions.py::test_data_that_are_not_found_from_here_are_named"
+    ),
+    "figures need matplotlib": "bench/test_commands.py::test_without_matplotlib",
+    "was started with different settings": (
+        "bench/test_runner.py::test_a_run_begun_with_other_settings_is_refused"
+    ),
+    "was started from": "bench/test_runner.py::test_a_run_begun_from_other_weights_is_refused",
+    "but this command starts from \0. Use different --results": (
+        "bench/test_commands.py::test_results_from_other_weights_are_refused"
+    ),
+    "a table cannot mix them": "bench/test_tables.py::test_no_table_mixes_starts",
+    "was written by a newer version": (
+        "bench/test_store.py::test_a_newer_file_is_not_called_damaged"
+    ),
+    "contains the result of another run": (
+        "bench/test_store.py::test_a_renamed_or_damaged_file_is_refused"
+    ),
+    "Delete it to repeat the run": (
+        "bench/test_store.py::test_a_renamed_or_damaged_file_is_refused"
+    ),
+    "is not the published file": (
+        "data/test_cifar.py::test_a_changed_byte_names_the_file_both_sums_and_the_address"
+    ),
+    "is not a CIFAR batch": "data/test_cifar.py::test_a_doctored_pickle_runs_nothing",
+    " is missing. ": "data/test_cifar.py::test_a_missing_file_is_named",
+    " is incomplete: ": "data/test_cifar.py::test_a_missing_file_is_named",
+    "images of each of": (
+        "data/test_cifar.py::test_unpacked_binary_files_are_checked_by_their_content"
+    ),
+    "ended with exit code": "bench/test_reference.py::test_a_program_that_fails_is_quoted",
+    "is truncated": "data/test_cifar.py::test_unpacked_binary_files_are_checked_by_their_content",
+    "the image cache": "data/test_data_cache.py::test_a_full_disk_is_one_sentence",
+    "the file downloaded from": (
+        "data/test_data_download.py::test_nothing_is_left_of_a_bad_download"
+    ),
+    "cannot be downloaded": (
+        "data/test_data_download.py::test_offline_says_address_and_folder_at_once"
+    ),
+    "cannot be read: \0. Unpack it again.": (
+        "data/test_eurosat.py::test_a_broken_image_is_an_error_here"
+    ),
+    "is not the published data: \0 images of \0, expected": (
+        "data/test_eurosat.py::test_a_missing_image_is_noticed"
+    ),
+    ", line \0: ": "data/test_labels.py::test_mistakes_are_told_with_their_line",
+    ", lines \0 and ": "data/test_labels.py::test_mistakes_are_told_with_their_line",
+    "--labels adds labels to your": (
+        "data/test_labels.py::test_sets_with_all_their_labels_take_no_others"
+    ),
+    "is in the data folder": "data/test_labels.py::test_the_table_must_be_there_and_elsewhere",
+    "which is no longer in": ("data/test_splitfile.py::test_a_changed_or_missing_image_is_refused"),
+    "has changed since": "data/test_splitfile.py::test_a_changed_or_missing_image_is_refused",
+    "is not a table of a run": "data/test_splitfile.py::test_what_is_no_split_file",
+    "--seed must lie in 0": "data/test_splits.py::test_plans_that_make_no_sense",
+    "labelled images can be held out, as": (
+        "data/test_splits.py::test_what_was_learnt_before_never_validates"
+    ),
+    " was trained from ": (
+        "runs/test_go_on.py::test_folds_of_a_run_that_goes_on_begin_as_the_first_one_did"
+    ),
+    "--fold would hold out": "runs/test_go_on.py::test_contradictions_are_refused",
+    "STL-10's publisher": (
+        "data/test_stl10.py::test_a_short_file_is_noticed_even_under_its_checksum"
+    ),
+    "processes cannot share": "dist/test_launch.py::test_a_batch_that_cannot_be_shared",
+    "torchrun works only": "dist/test_launch.py::test_one_process_of_a_machine_speaks",
+    "normalise the images of each process": (
+        "dist/test_norm.py::test_layers_of_other_nets_become_ours"
+    ),
+    "than in process 0": "dist/test_runs.py::test_two_processes_make_the_run_of_one",
+    "do not match this version": (
+        "faults/test_conditions.py::test_a_checkpoint_of_another_kind_is_refused"
+    ),
+    "cannot resume \0: \0": "faults/test_conditions.py::test_changed_data_are_refused",
+    "When there is space again": "faults/test_disk.py::test_no_room_for_a_file",
+    "loss part ": "faults/test_numbers.py",
+    "forward must return": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "must be a tensor with one number": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "of its loss has no gradient": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "of its loss must be a tensor": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "cannot be the name of a part": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "of its loss is not finite in": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "must be a tuple, with a comma": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "views must be": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "has no shape before": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "is replaced in a step": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    " changes in a step": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "its __init__ must take": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "its view \0 is unknown": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "is not saved: register": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "but no checkpoint holds it": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "a step draws from": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "tried twice": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "weights that torch does not see": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "it adds \0 to the net": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "which is exported under this name": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "must be a net, not": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "does not move the averaged": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "is missing in some steps": "step/test_meter.py::test_each_step_has_the_same_parts",
+    "steps gave non-finite values": "faults/test_numbers.py",
+    "is not finite after step": "faults/test_numbers.py",
+    "'s option \0 has the unsupported type": (
+        "settings/test_config.py::test_an_option_that_would_be_misread_is_refused"
+    ),
+    "has an invalid default": (
+        "settings/test_config.py::test_an_option_that_would_be_misread_is_refused"
+    ),
+    "has the name of an option of the run": (
+        "settings/test_config.py::test_an_option_that_would_be_misread_is_refused"
+    ),
+    "\0=\0 is unknown": "methods/test_compose.py::test_a_wrong_name_is_told_with_its_near_miss",
+    "resume_seeds takes one or more": "runs/test_seeds.py::test_no_run_to_resume_is_told",
+    "does not describe \0": "runs/test_dry_run.py"
+    "::test_a_keyword_that_says_nothing_about_itself_is_no_option",
+    "cannot be captured as a CUDA graph": "step/test_engine.py"
+    "::test_a_step_that_cannot_be_recorded_is_told_with_its_first_cause",
+    "this run uses your own method": (
+        "runs/test_handed_over.py::test_a_class_that_no_file_has_by_name_is_handed_over_again"
+    ),
+    "For this run: ": (
+        "runs/test_handed_over.py::test_where_the_file_is_gone_the_class_can_be_given"
+    ),
+    "starts a run while": "runs/test_handed_over.py::test_a_file_that_starts_a_run_when_imported",
+    " already exists. ": "runs/test_seeds.py::test_without_out_each_has_its_usual_folder",
+    "timm \0 has no net": "nets/test_timm.py::test_what_timm_cannot_build_is_told_in_one_line",
+    "\0 failed (": "nets/test_own.py::test_a_mistake_is_told_with_its_place",
+    "must return an nn.Module": "nets/test_own.py::test_a_mistake_is_told_with_its_place",
+    "expected logits": "nets/test_own.py::test_a_mistake_is_told_with_its_place",
+    "returns probabilities": "nets/test_own.py::test_a_mistake_is_told_with_its_place",
+    "nothing in it can be trained": "nets/test_own.py::test_a_mistake_is_told_with_its_place",
+    "only tensors can be saved": "nets/test_own.py::test_a_mistake_is_told_with_its_place",
+    "needs the gradient with": "nets/test_own.py::test_vat_wants_the_gradient_of_the_images",
+    "net takes a name": "nets/test_own.py::test_modules_and_what_makes_them_can_be_handed_over",
+    "--layer-decay needs": "nets/test_own.py::test_the_layers_are_as_deep_as_it_says",
+    "give FILE.py:NAME": (
+        "nets/test_own.py::test_what_was_handed_over_stands_in_for_the_name_of_a_run"
+    ),
+    "which is not saved with the model": (
+        "nets/test_own_runs.py::test_commands_want_the_code_to_be_named"
+    ),
+    "its net is your own code": ("nets/test_own_runs.py::test_commands_want_the_code_to_be_named"),
+    "the weights in \0 as it is now": (
+        "nets/test_own_runs.py::test_weights_of_other_code_are_refused"
+    ),
+    "--head zero needs a net": (
+        "runs/test_finetune.py::test_a_net_without_a_last_layer_has_none_to_set"
+    ),
+    "contains a transformer of width": (
+        "nets/test_recognise.py::test_files_of_other_nets_say_what_was_seen"
+    ),
+    "but is a different net": "nets/test_recognise.py::test_files_that_nearly_fit_are_refused",
+    "is for images, but X contains rows": "runs/test_finetune.py::test_rows_take_no_weights",
+    "options does not take": (
+        "estimators/test_estimator.py::test_options_neither_contradict_the_parameters_nor_hide_labels"
+    ),
+    "does not match this net": (
+        "nets/test_weights.py::test_weights_of_another_net_are_refused_and_change_nothing"
+    ),
+    "nothing to compare": (
+        "report/test_report_comparison.py::test_nothing_to_compare_is_a_usage_error"
+    ),
+    "Leave out --port to use a free one": "review/test_server.py",
+    "is a folder; give a file": "review/test_store.py",
+    "columns that would be lost": "review/test_store.py",
+    "was changed by another program": "review/test_store.py",
+    "is for other images": "review/test_store.py",
+    "is not a saved training state": (
+        "storage/test_checkpoint.py::test_a_pickle_in_a_checkpoint_runs_nothing"
+    ),
+    "checksum does not match": (
+        "storage/test_checkpoint.py::test_every_torn_or_changed_byte_is_noticed"
+    ),
+    "\0 is damaged: \0.": "storage/test_checkpoint.py::test_every_torn_or_changed_byte_is_noticed",
+    "needs the package": "apply/test_export.py::test_a_missing_package_is_named",
+    "torch cannot export the net": (
+        "apply/test_export.py::test_a_net_that_cannot_be_exported_is_named"
+    ),
+    "of the exported model differ": (
+        "apply/test_export.py::test_a_wrong_model_is_not_written_silently"
+    ),
+    "even if the model classifies all": (
+        "apply/test_label.py::test_a_precision_is_promised_or_refused_with_the_reason"
+    ),
+    "no confidence threshold guarantees": (
+        "apply/test_label.py::test_the_cut_keeps_ties_and_the_largest_share_that_holds"
+    ),
+}
