@@ -13,7 +13,8 @@ from .record import Result
 EIGHTHS = 8
 NOTES = [
     "The error is the median over the tests of each eighth, KL the mean over the points of its "
-    "curve. Where the error rises again, the best test lies before the end."
+    "curve. Where the error rises again, the best test lies before the end. A method without a "
+    "target of its own is compared with equal shares."
 ]
 
 

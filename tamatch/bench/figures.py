@@ -25,6 +25,7 @@ Data = TypeVar("Data")
 
 COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7")  # also told apart by the colour-blind
 OF_METHOD = {"fixmatch": COLOURS[0], "tamatch": COLOURS[1], "tamatch_no_clipping": COLOURS[2]}
+TO = {"truth": "-", "target": ":"}  # what p_model is compared with, and the line's style
 STYLE: dict[Any, Any] = {
     "svg.hashsalt": "tamatch",  # the same figure is the same file
     "font.size": 9,
@@ -115,15 +116,16 @@ def full_length(results: Sequence[Result]) -> Figure:
         if printed is not None and printed.mean is not None and printed.std is not None:
             ends = printed.mean - printed.std, printed.mean + printed.std
             error.axhspan(*ends, color=colour, alpha=0.25, lw=0, label=f"{title}, as printed")
-        for kind, style in (("truth", "-"), ("target", ":")):
+        for kind, style in TO.items():
             found = [c for r in own if (c := getattr(r, f"kl_{kind}")) is not None]
             if found:
-                curves(divergence, found, colour, f"{title}, to the {kind}", style)
+                curves(divergence, found, colour, "", style)
     error.set(title="(a) test error", xlabel="step", ylabel="%")
     error.set_ylim(top=1.8 * min(min(r.error.value) for r in results))  # the start is far above
     divergence.set(title="(b) KL of p_model", xlabel="step", ylabel="nats", yscale="log")
-    for panel in (error, divergence):
-        panel.legend(fontsize=8)
+    for kind, style in TO.items():
+        divergence.plot([], style, color="grey", label=f"to the {kind}")
+    figure.legend(loc="outside lower center", ncols=3)
     figure.suptitle(f"{subject(results[0])}, full length")
     return figure
 

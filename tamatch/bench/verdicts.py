@@ -41,6 +41,15 @@ seed, and so with the same labels. For "matters more" it is the ablation's error
 is given if it is not three.
 """
 
+TOLD_BELOW = """Runs of full length may contradict: [what those so far
+say](#the-same-claims-in-the-full-length-runs-so-far) stands below.
+"""
+
+FULL_HEAD = """### The same claims in the full-length runs so far
+
+Only those that a full-length run says something about.
+"""
+
 ORDER_HEAD = """### Does the paper's order hold here?
 
 The paper's methods from the lowest mean error to the highest, and how many pairs of them are in the
@@ -49,12 +58,19 @@ paper's order. Below, its claims about them are judged as those on long-tailed C
 
 
 def claims(store: Store) -> str:
-    """All claims, by the longest runs on long-tailed CIFAR-10 that are complete."""
+    """All claims, by the longest runs on long-tailed CIFAR-10 that are complete.
+
+    What longer ones say so far is told as well, since they may contradict.
+    """
     lt = PLANS["lt"].cells("lt", scale=FULL)
-    scale = FULL if len(store.results(lt)) == len(lt) else EIGHTH
+    long = store.results(lt)
+    scale = FULL if len(long) == len(lt) else EIGHTH
     verdicts, figures = judged(CLAIMS, Evidence(store, "lt", scale))
-    head = CLAIMS_HEAD.format(runs=length(scale))
-    return "\n".join([head, *verdicts, "", FIGURES_HEAD, *figures, ""])
+    parts = [*verdicts, "", FIGURES_HEAD, *figures, ""]
+    if long and scale != FULL:
+        verdicts, figures = judged(CLAIMS, Evidence(store, "lt", FULL), begun=True)
+        parts = [TOLD_BELOW, *parts, FULL_HEAD, *verdicts, "", *figures, ""]
+    return "\n".join([CLAIMS_HEAD.format(runs=length(scale)), *parts])
 
 
 def stand_in(store: Store, scale: Fraction) -> str:
@@ -66,15 +82,21 @@ def stand_in(store: Store, scale: Fraction) -> str:
     return "\n".join([ORDER_HEAD, *listed, "", *verdicts, "", *figures, ""])
 
 
-def judged(claims: Sequence[Claim], evidence: Evidence) -> tuple[list[str], list[str]]:
-    """A table of verdicts, and one of the figures behind them."""
+def judged(
+    claims: Sequence[Claim], evidence: Evidence, begun: bool = False
+) -> tuple[list[str], list[str]]:
+    """A table of verdicts, and one of the figures behind them; if `begun`, of those with any."""
+    found = [(f"{i}", claim, claim.judge(evidence)) for i, claim in enumerate(claims, 1)]
     settings = [short(setting) for setting in evidence.settings]
+    if begun:
+        found = [row for row in found if row[2].figures]
+        there = {name for *_, verdict in found for of in verdict.figures.values() for name in of}
+        settings = [name for name in settings if name in there]
     verdicts, figures = [("no.", "claim", "where", "verdict")], [("claim no.", "score", *settings)]
-    for i, claim in enumerate(claims, 1):
-        verdict = claim.judge(evidence)
-        verdicts.append((f"{i}", claim.says, claim.where, verdict.said))
+    for number, claim, verdict in found:
+        verdicts.append((number, claim.says, claim.where, verdict.said))
         for score, by_setting in verdict.figures.items():
-            figures.append((f"{i}", score, *(by_setting.get(s, "none yet") for s in settings)))
+            figures.append((number, score, *(by_setting.get(s, "none yet") for s in settings)))
     return text_table(verdicts), text_table(figures)
 
 
