@@ -9,7 +9,6 @@ from io import TextIOWrapper
 
 from ..errors import Stopped, TamatchError, UsageError
 from ..machine import launch
-from .commands import top_parser
 
 TRAINING = ("train", "resume")  # may run in several processes, and read more options themselves
 
@@ -21,6 +20,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, TextIOWrapper):  # its encoding may lack →, Π or a class's name
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
+        from .commands import top_parser  # here: Ctrl-C while modules are loaded is no error either
+
         parser = top_parser()
         arguments, extra = parser.parse_known_args(argv)
         if extra and arguments.command not in TRAINING:

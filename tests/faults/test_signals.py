@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -140,6 +142,24 @@ def test_a_real_process_stops_in_seconds(tmp_path: Path, number: signal.Signals,
     assert process.returncode == code, told
     assert time.monotonic() - began < soon()
     assert checkpoint.newest(run / "checkpoints")[0] is not None
+
+
+def test_ctrl_c_while_modules_are_loaded_is_told_in_one_line() -> None:
+    """The first quarter of a second of every command."""
+    early = """
+import os, signal, sys
+from tamatch.cli import main
+
+class Interrupts:
+    def find_spec(self, name, *_):
+        if name == "tamatch.cli.commands":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupts())
+sys.exit(main(["methods"]))
+"""
+    done = subprocess.run([sys.executable, "-c", early], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "tamatch: stopped.\n")
 
 
 def test_ctrl_c_before_the_baseline_s_first_step_says_how_to_go_on(
