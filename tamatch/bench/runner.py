@@ -18,6 +18,7 @@ from ..runs.jobs import Job, complete_all
 from ..runs.progress import Progress, Screen
 from ..runs.record import begin, stored_config
 from ..runs.result import Finished
+from ..runs.switches import SWITCHES
 from ..settings.config import Run
 from ..settings.configure import configure
 from ..storage.folder import RunFolder, removing_empty_folders
@@ -125,19 +126,23 @@ class Runner:
 def grouped(cells: Sequence[Cell], size: int) -> Iterator[Sequence[Cell]]:
     """The cells that are made at the same time: seeds of one row first, then rows of one setting.
 
-    One at a time, they keep their order, in which the first full table comes early.
+    Those that set torch's switches differently are kept apart. One at a time, they keep their
+    order, in which the first full table comes early.
     """
     if size == 1:
         yield from ([cell] for cell in cells)
         return
     rows = [*dict.fromkeys((cell.setting, cell.row) for cell in cells)]
-    settings = [*dict.fromkeys(setting for setting, _ in rows)]
-    ordered = sorted(
-        cells, key=lambda c: (settings.index(c.setting), rows.index((c.setting, c.row)))
-    )
-    for _, same in groupby(ordered, key=lambda cell: cell.setting):
+    kinds = [*dict.fromkeys(map(kind, cells))]
+    ordered = sorted(cells, key=lambda c: (kinds.index(kind(c)), rows.index((c.setting, c.row))))
+    for _, same in groupby(ordered, key=kind):
         listed = [*same]
         yield from (listed[i : i + size] for i in range(0, len(listed), size))
+
+
+def kind(cell: Cell) -> tuple[Any, ...]:
+    """What cells that are made at the same time have in common."""
+    return cell.setting, *(cell.options.get(name) for name in SWITCHES)
 
 
 def begun_like(folder: RunFolder, wanted: Run) -> Run:

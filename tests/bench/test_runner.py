@@ -157,6 +157,15 @@ def test_seeds_of_a_row_go_together() -> None:
     assert [cell.seed for cell in first] == [0, 1, 2] and len({c.row for c in first}) == 1
 
 
+def test_rows_that_need_other_switches_of_torch_are_kept_apart() -> None:
+    """In one process, float32 would silently become TF32 beside a row in bfloat16."""
+    cells = PLANS["causes"].cells("causes", (0,))
+    groups = [*runner.grouped(cells, 4)]
+    assert sorted(c.name for group in groups for c in group) == sorted(c.name for c in cells)
+    kinds = [{c.options.get("precision") for c in group} for group in groups]
+    assert {"fp32"} in kinds and all(len(kind) == 1 for kind in kinds)
+
+
 def test_ctrl_c_keeps_what_was_done(tmp_path: Path) -> None:
     words = "digits --methods supervised --seeds 0 --steps 600"
     process = subprocess.Popen(
