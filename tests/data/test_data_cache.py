@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import time
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ import pytest
 
 from tamatch.data import bulk, cache
 from tamatch.data.bulk import decode_all, fingerprint
+from tamatch.data.dataset import DIGEST, digests_of
 from tamatch.data.decode import decode
 from tamatch.data.pixelfile import PixelFile
 from tamatch.errors import DataError
@@ -308,6 +310,18 @@ def test_pixel_file_rows_in_any_order(tmp_path: Path) -> None:
     assert (file.open() == images[[1, 2, 5, 8]]).all()
     file.keep(np.array([], np.int64))
     assert file.open().shape == (0, 4, 4, 3)
+
+
+def test_digests_take_little_more_than_their_bytes() -> None:
+    """Those of ten million images are 160 MB, not gigabytes."""
+    images = 20_000
+    tracemalloc.start()
+    try:
+        found = digests_of(bytes(3) for _ in range(images))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found.shape == (images, DIGEST) and peak < 3 * found.nbytes
 
 
 def test_memory_stays_flat(tmp_path: Path) -> None:
