@@ -57,9 +57,14 @@ def complete(run: Run, folder: RunFolder, *, quiet: bool = False) -> Finished:
     return finished
 
 
-def complete_all(jobs: Sequence[Job]) -> list[Finished | NumericError]:
-    """The same for several runs in parallel; for a run that failed, its error."""
-    folders, stop = [job.folder for job in jobs], StopSignals()
+def complete_all(
+    jobs: Sequence[Job], stop: StopSignals | None = None
+) -> list[Finished | NumericError]:
+    """The same for several runs in parallel; for a run that failed, its error.
+
+    Where others follow, `stop` hands on a signal that comes too late to stop these.
+    """
+    folders, stop = [job.folder for job in jobs], stop or StopSignals()
     refuse_mixed([job.run for job in jobs], folders)
     with resumable_after_ctrl_c(folders):
         with dist.joined():
