@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import NumericError, Stopped, StorageError, UsageError
+from ..machine.signals import StopSignals
 from ..methods import is_user_code
 from ..runs.jobs import Job, complete_all
 from ..runs.progress import Progress, Screen
 from ..runs.record import begin, stored_config
 from ..runs.result import Finished
+from ..runs.switches import SWITCHES
 from ..settings.config import Run
 from ..settings.configure import configure
 from ..storage.folder import RunFolder, removing_empty_folders
@@ -44,7 +46,7 @@ class Runner:
         Returns an exit code. A run whose values become infinite or NaN is reported, and the next
         one begins. Stopped by a signal or by the budget, the same call goes on later.
         """
-        status, begun = 0, 0
+        status, begun, stop = 0, 0, StopSignals()
         missing = [cell for cell in cells if not self.store.has(cell)]
         with Budget(minutes) as budget:
             for group in grouped(missing, self.abreast):
@@ -54,7 +56,7 @@ class Runner:
                     begun += 1
                     say(f"[{begun}/{len(missing)}] {cell.name}")
                 try:
-                    status = max(status, self.make(group))
+                    status = max(status, self.make(group, stop))
                 except Stopped as stopped:
                     if not budget.spent:
                         raise to_be_continued(group, stopped) from None
@@ -65,14 +67,14 @@ class Runner:
             )
         return status
 
-    def make(self, group: Sequence[Cell]) -> int:
+    def make(self, group: Sequence[Cell], stop: StopSignals) -> int:
         """Finish some runs, however far they have come, and store their results."""
         status = 0
         with ExitStack() as held:
             cells = [cell for cell in group if self.take(cell, held)]
             screen, several = Screen(), len(cells) > 1
             jobs = [self.job(cell, screen, held, named=several) for cell in cells]
-            for cell, job, end in zip(cells, jobs, self.ends(jobs), strict=True):
+            for cell, job, end in zip(cells, jobs, self.ends(jobs, stop), strict=True):
                 if isinstance(end, NumericError):
                     say(f"{cell.name}: {end}")
                     status = end.exit_code
@@ -109,11 +111,11 @@ class Runner:
     def run(self, cell: Cell) -> Run:
         return configure({**cell.options, **self.machine})
 
-    def ends(self, jobs: Sequence[Job]) -> list[Finished | NumericError]:
+    def ends(self, jobs: Sequence[Job], stop: StopSignals) -> list[Finished | NumericError]:
         if not jobs:
             return []
         try:
-            return complete_all(jobs)
+            return complete_all(jobs, stop)
         except NumericError as error:  # of a run that was alone
             return [error]
         except StorageError as error:
@@ -125,19 +127,23 @@ class Runner:
 def grouped(cells: Sequence[Cell], size: int) -> Iterator[Sequence[Cell]]:
     """The cells that are made at the same time: seeds of one row first, then rows of one setting.
 
-    One at a time, they keep their order, in which the first full table comes early.
+    Those that set torch's switches differently are kept apart. One at a time, they keep their
+    order, in which the first full table comes early.
     """
     if size == 1:
         yield from ([cell] for cell in cells)
         return
     rows = [*dict.fromkeys((cell.setting, cell.row) for cell in cells)]
-    settings = [*dict.fromkeys(setting for setting, _ in rows)]
-    ordered = sorted(
-        cells, key=lambda c: (settings.index(c.setting), rows.index((c.setting, c.row)))
-    )
-    for _, same in groupby(ordered, key=lambda cell: cell.setting):
+    kinds = [*dict.fromkeys(map(kind, cells))]
+    ordered = sorted(cells, key=lambda c: (kinds.index(kind(c)), rows.index((c.setting, c.row))))
+    for _, same in groupby(ordered, key=kind):
         listed = [*same]
         yield from (listed[i : i + size] for i in range(0, len(listed), size))
+
+
+def kind(cell: Cell) -> tuple[Any, ...]:
+    """What cells that are made at the same time have in common."""
+    return cell.setting, *(cell.options.get(name) for name in SWITCHES)
 
 
 def begun_like(folder: RunFolder, wanted: Run) -> Run:

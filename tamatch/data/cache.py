@@ -7,13 +7,13 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 
@@ -46,7 +46,13 @@ def cache_folder() -> Path:
     own = os.environ.get("TAMATCH_CACHE")
     if own:
         return Path(own)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tamatch"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tamatch"
+    except RuntimeError:  # as in a container whose user is a mere number
+        raise DataError(
+            "there is no place for the image cache, as this user has no home folder. Set "
+            "TAMATCH_CACHE to a folder."
+        ) from None
 
 
 def open_or_build(key: str, size: int, build: Callable[[Path], Facts]) -> Entry:
@@ -62,7 +68,9 @@ def open_or_build(key: str, size: int, build: Callable[[Path], Facts]) -> Entry:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             _sweep(folder)
-            working = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=folder))
+            # not by mkdtemp, whose folders other users of a common cache cannot read
+            working = folder / f"{UNFINISHED}{uuid4().hex}"
+            working.mkdir()
             try:
                 facts = build(working)
                 _write_manifest(working, facts)
@@ -127,6 +135,7 @@ def _replace(working: Path, place: Path) -> None:
 def _sweep(folder: Path) -> None:
     """Remove what killed processes left behind."""
     for path in folder.glob(UNFINISHED + "*"):
-        with suppress(FileNotFoundError):  # its process has finished it just now
-            if time.time() - path.stat().st_mtime > STALE:
+        with suppress(OSError):  # its process has finished it just now, or it is another user's
+            written = max(there.stat().st_mtime for there in (path, *path.iterdir()))
+            if time.time() - written > STALE:
                 shutil.rmtree(path, ignore_errors=True)

@@ -65,8 +65,10 @@ class DataSet:
 
 def digests_of(images: Iterable[bytes]) -> Digests:
     """The digest of each image's pixels."""
-    rows = [hashlib.sha256(image).digest()[:DIGEST] for image in images]
-    return np.frombuffer(b"".join(rows), np.uint8).reshape(-1, DIGEST)
+    rows = bytearray()  # of millions of images, objects would take many times the memory
+    for image in images:
+        rows += hashlib.sha256(image).digest()[:DIGEST]
+    return np.frombuffer(rows, np.uint8).reshape(-1, DIGEST)
 
 
 @dataclass(frozen=True)

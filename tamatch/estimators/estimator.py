@@ -23,6 +23,7 @@ from torch import nn
 from ..data import UNKNOWN
 from ..errors import DataError, UsageError
 from ..kinds import AT_LEAST_ONE
+from ..machine.threads import restoring_threads
 from ..settings.config import Run
 from ..settings.options import Option
 from .arrays import are_images, check_none_missing, is_unlabelled, validation_rules
@@ -131,7 +132,12 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         labels = np.full(len(y), UNKNOWN)
         labels[known] = codes
         names = tuple(str(c) for c in classes)
-        with FIT_LOCK, _as_value_errors(), torch.random.fork_rng(devices=[]):
+        with (
+            FIT_LOCK,
+            _as_value_errors(),
+            torch.random.fork_rng(devices=[]),
+            restoring_threads(),
+        ):
             run = self._run(min(X.shape[1:3]) if images else None, int(known.sum()))
             self.learner_, self.history_ = (
                 ImageLearner.learn(run, X, labels, names, self.net)

@@ -15,6 +15,7 @@ import torch
 from .. import methods
 from ..data import DATASETS, DataSet, Split, own_path
 from ..errors import UsageError
+from ..machine.threads import restoring_threads
 from ..rules import choose, finetune, pace
 from ..rules.choose import NOTHING, Chosen
 from ..settings.config import Run
@@ -79,6 +80,7 @@ class Draft:
         self.chosen |= found
 
 
+@restoring_threads()
 def decide(
     given: Mapping[str, Any],
     config: Path | None = None,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..data.cache import cache_folder
+from ..errors import DataError
 from ..machine.gpucode import why_no_nvrtc, why_no_triton
 
 if TYPE_CHECKING:
@@ -44,10 +45,10 @@ def keep_compiled() -> None:
     import torch._dynamo
 
     torch._dynamo.config.recompile_limit = COMPILED_RUNS
-    folder = cache_folder() / "compiled"
     try:
+        folder = cache_folder() / "compiled"
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
+    except (OSError, DataError):
         return  # then they are where torch puts them
     for variable, name in CACHE_FOLDERS.items():
         os.environ.setdefault(variable, str(folder / name))

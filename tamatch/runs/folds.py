@@ -9,6 +9,7 @@ import numpy as np
 
 from ..data import DataSet, Past, Split, make_split, write_split
 from ..data.dataset import Indices
+from ..machine.signals import StopSignals
 from ..settings.config import Run
 from ..storage.folder import RunFolder
 from .inputs import split_plan
@@ -35,6 +36,7 @@ def trained_without(
     was stopped goes on.
     """
     afresh = dataclasses.replace(run, baseline="none", from_=None, weights=first_weights(folder))
+    stop = StopSignals()
     validating = np.isin(np.arange(len(data.files)), split.validation)
     for k in range(1, folds + 1):
         part = dataclasses.replace(afresh, fold=f"{k}/{folds}")
@@ -47,6 +49,6 @@ def trained_without(
             if not place.split.exists():
                 write_split(place.split, data, parted)
             progress.say(f"Fold {k} of {folds}: the same run, trained without part of its labels")
-            train_one(Job(part, place, progress))
+            train_one(Job(part, place, progress), stop)
         without = parted.validation
         yield Model.load(place.model, run.net), without[np.isin(without, split.labelled)]

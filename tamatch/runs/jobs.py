@@ -10,7 +10,9 @@ from typing import Any
 
 from .. import dist, report
 from ..data import Split
-from ..errors import NumericError
+from ..errors import NumericError, Stopped
+from ..machine.signals import StopSignals
+from ..machine.threads import restoring_threads
 from ..settings.config import Run
 from ..step.subset import Pool
 from ..storage import checkpoint
@@ -22,12 +24,13 @@ from .lineage import learnt_by, lineage, split_of
 from .loop import Outcome, train_to_end
 from .model import Facts
 from .picture import save_views
-from .place import resumable_after_ctrl_c
+from .place import resumable_after_ctrl_c, resume_command
 from .progress import Progress
 from .record import begin, record_facts, record_skipped
 from .remarks import remark_on_data, remark_on_skipped, seen_of
 from .result import Finished
 from .shared_data import SharedData
+from .switches import refuse_mixed
 from .training import Training
 from .variants import baseline_config, without_start
 
@@ -54,12 +57,19 @@ def complete(run: Run, folder: RunFolder, *, quiet: bool = False) -> Finished:
     return finished
 
 
-def complete_all(jobs: Sequence[Job]) -> list[Finished | NumericError]:
-    """The same for several runs in parallel; for a run that failed, its error."""
-    with resumable_after_ctrl_c([job.folder for job in jobs]):
+def complete_all(
+    jobs: Sequence[Job], stop: StopSignals | None = None
+) -> list[Finished | NumericError]:
+    """The same for several runs in parallel; for a run that failed, its error.
+
+    Where others follow, `stop` hands on a signal that comes too late to stop these.
+    """
+    folders, stop = [job.folder for job in jobs], stop or StopSignals()
+    refuse_mixed([job.run for job in jobs], folders)
+    with resumable_after_ctrl_c(folders):
         with dist.joined():
-            outcomes = train_all(jobs)
-            baselines = train_baselines(jobs, outcomes)
+            outcomes = train_all(jobs, stop)
+            baselines = train_baselines(jobs, outcomes, stop)
             ends = [*map(end_of, jobs, outcomes, baselines)]
             if not dist.alone():
                 send_end(ends[0])  # several processes train one run
@@ -78,7 +88,9 @@ def end_of(job: Job, outcome: Outcome, baseline: Outcome | None) -> Finished | N
     return Finished(job.folder.path, outcome, baseline)
 
 
-def train_baselines(jobs: Sequence[Job], outcomes: Sequence[Outcome]) -> list[Outcome | None]:
+def train_baselines(
+    jobs: Sequence[Job], outcomes: Sequence[Outcome], stop: StopSignals
+) -> list[Outcome | None]:
     """The supervised baselines of these runs, in parallel as well; None for a run without one."""
     wanted = [
         job.run.baseline == "supervised" and not isinstance(outcome, NumericError)
@@ -86,7 +98,7 @@ def train_baselines(jobs: Sequence[Job], outcomes: Sequence[Outcome]) -> list[Ou
     ]
     with ExitStack() as held:
         baselines = [begin_baseline(job, held) for job in compress(jobs, wanted)]
-        made = iter(train_all(baselines))
+        made = iter(train_all(baselines, stop))
     return [next(made) if own else None for own in wanted]
 
 
@@ -104,19 +116,26 @@ def begin_baseline(job: Job, held: ExitStack) -> Job:
     return baseline
 
 
-def train_one(job: Job) -> dict[str, Any]:
+def train_one(job: Job, stop: StopSignals) -> dict[str, Any]:
     """Train what is left of one run, without its baseline and report."""
-    [result] = train_all([job])
+    [result] = train_all([job], stop)
     assert not isinstance(result, NumericError)  # the error of a single run is raised
     return result
 
 
-def train_all(jobs: Sequence[Job]) -> list[Outcome]:
-    """Train what is left of these runs; of one that is finished, the result is read."""
+@restoring_threads()
+def train_all(jobs: Sequence[Job], stop: StopSignals) -> list[Outcome]:
+    """Train what is left of these runs; of one that is finished, the result is read.
+
+    A signal that came while the runs before them were writing their results counts here.
+    """
     shared = SharedData()
     results = [result_in(job.folder) for job in jobs]
-    left = [at_checkpoint(job, shared) for job, r in zip(jobs, results, strict=True) if r is None]
-    made = iter(train_to_end(left) if left else [])
+    left = [job for job, result in zip(jobs, results, strict=True) if result is None]
+    if left and stop.received and dist.alone():  # several processes agree on it in their next step
+        how = resume_command([RunFolder(job.folder.to_resume) for job in left])
+        raise Stopped(stop.received, f"stopped; all is saved. {how} continues from there.")
+    made = iter(train_to_end([at_checkpoint(job, shared) for job in left], stop) if left else [])
     return [next(made) if result is None else result for result in results]
 
 

@@ -19,7 +19,7 @@ from .training import Training
 Outcome = dict[str, Any] | NumericError  # a run's result, or why it has none
 
 
-def train_to_end(trainings: Sequence[Training]) -> list[Outcome]:
+def train_to_end(trainings: Sequence[Training], stop: StopSignals) -> list[Outcome]:
     """Train all runs to their ends; `Stopped` after a signal, with everything saved.
 
     Runs that have done fewer steps go first, until all have done the same number. One of several
@@ -27,7 +27,7 @@ def train_to_end(trainings: Sequence[Training]) -> list[Outcome]:
     """
     outcomes: dict[Training, Outcome] = {}
     begin(trainings)
-    with StopSignals() as stop, ExitStack() as around:
+    with stop, ExitStack() as around:
         for training in trainings:
             around.enter_context(training.under_way())
         joint = JointGraph()

@@ -20,10 +20,11 @@ NAME = re.compile(r"step_(\d{8,})")
 
 
 def save(folder: Path, step: int, state: dict[str, Any]) -> Path:
-    """Write `folder`/step_…/ and delete all but the newest ones.
+    """Write `folder`/step_…/ and delete all but this one and the one before it.
 
-    The folder is built under another name and renamed when complete; its manifest, written
-    last, holds the SHA-256 of the state.
+    Later ones are damaged, or the run would have gone on from there. The folder is built under
+    another name and renamed when complete; its manifest, written last, holds the SHA-256 of the
+    state.
     """
     buffer = io.BytesIO()
     torch.save(state, buffer)
@@ -45,8 +46,10 @@ def save(folder: Path, step: int, state: dict[str, Any]) -> Path:
             sync_folder(folder)
         finally:
             shutil.rmtree(building, ignore_errors=True)
-    for old in saved_in(folder)[:-KEPT]:
-        shutil.rmtree(old, ignore_errors=True)
+    saved = saved_in(folder)
+    here = saved.index(final) + 1
+    for other in (*saved[: max(0, here - KEPT)], *saved[here:]):
+        shutil.rmtree(other, ignore_errors=True)
     return final
 
 

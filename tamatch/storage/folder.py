@@ -214,7 +214,10 @@ class RunFolder:
 
     def begun(self) -> bool:
         """Whether there is anything to resume. If not, a run may be replaced without asking."""
-        status = self.read().get("status")
+        try:
+            status = self.read().get("status")
+        except DataError:  # nobody can tell any more, so nothing is deleted unasked
+            return True
         if status != "running":
             return status != "new"
         logged = self.metrics.exists() and self.metrics.stat().st_size > 0

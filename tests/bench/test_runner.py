@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -137,6 +138,22 @@ def test_runs_abreast_are_stopped_together_and_go_on(
         assert same(both.store.read(cell)) == same(alone.store.read(cell))
 
 
+def test_a_signal_while_results_are_written_ends_the_sweep(
+    workshop: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells = [dataclasses.replace(WHOLE, seed=seed) for seed in (0, 1)]
+    finish = Training.finish
+
+    def finishing(self: Training) -> dict[str, Any]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return finish(self)
+
+    monkeypatch.setattr(Training, "finish", finishing)
+    with pytest.raises(Stopped, match="the same command continues"):
+        workshop.fill(cells)
+    assert [workshop.store.has(cell) for cell in cells] == [True, False]
+
+
 def test_one_that_another_process_makes_is_left_out_of_the_group(workshop: Runner) -> None:
     cells = [dataclasses.replace(WHOLE, seed=seed) for seed in (0, 1)]
     with locked(workshop.runs / f"{cells[0].name}.lock", cells[0].name):
@@ -155,6 +172,15 @@ def test_seeds_of_a_row_go_together() -> None:
         assert max(map(len, groups)) == size
     first = next(iter(runner.grouped(cells, 3)))
     assert [cell.seed for cell in first] == [0, 1, 2] and len({c.row for c in first}) == 1
+
+
+def test_rows_that_need_other_switches_of_torch_are_kept_apart() -> None:
+    """In one process, float32 would silently become TF32 beside a row in bfloat16."""
+    cells = PLANS["causes"].cells("causes", (0,))
+    groups = [*runner.grouped(cells, 4)]
+    assert sorted(c.name for group in groups for c in group) == sorted(c.name for c in cells)
+    kinds = [{c.options.get("precision") for c in group} for group in groups]
+    assert {"fp32"} in kinds and all(len(kind) == 1 for kind in kinds)
 
 
 def test_ctrl_c_keeps_what_was_done(tmp_path: Path) -> None:
@@ -187,7 +213,7 @@ def test_a_run_finished_in_the_meantime_is_not_made_again(
 ) -> None:
     looks = iter([False, True, True])
     monkeypatch.setattr(Store, "has", lambda self, cell: next(looks))
-    monkeypatch.setattr(runner, "complete_all", lambda jobs: pytest.fail("trained"))
+    monkeypatch.setattr(runner, "complete_all", lambda jobs, stop: pytest.fail("trained"))
     assert workshop.fill([WHOLE]) == 0
 
 
@@ -197,7 +223,7 @@ def test_a_failing_run_does_not_hold_up_the_others(
 ) -> None:
     cells = PLANS["digits"].cells("digits", (0,))[:3]
 
-    def ends(jobs: Sequence[Job]) -> list[Finished | NumericError]:
+    def ends(jobs: Sequence[Job], stop: Any) -> list[Finished | NumericError]:
         bad = NumericError("the loss is nan")
         found = [bad if j.run.method == cells[1].method else fine(j) for j in jobs]
         if found == [bad]:

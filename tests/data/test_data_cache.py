@@ -6,9 +6,11 @@ import contextlib
 import errno
 import json
 import os
+import stat
 import subprocess
 import sys
 import time
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +18,11 @@ import pytest
 
 from tamatch.data import bulk, cache
 from tamatch.data.bulk import decode_all, fingerprint
+from tamatch.data.dataset import DIGEST, digests_of
 from tamatch.data.decode import decode
 from tamatch.data.pixelfile import PixelFile
 from tamatch.errors import DataError
+from tamatch.runs.compiler import keep_compiled
 from tests.data.memory import resident
 from tests.data.pictures import put
 
@@ -152,12 +156,14 @@ def test_interrupted_building_leaves_nothing(files: list[Path], own_cache: Path)
 def test_what_a_killed_process_left_is_swept_after_a_day(
     files: list[Path], own_cache: Path
 ) -> None:
-    old, new = own_cache / "building-old", own_cache / "building-new"
-    for folder in (old, new):
+    old, new, long = (own_cache / f"building-{name}" for name in ("old", "new", "long"))
+    for folder in (old, new, long):
         folder.mkdir()
-    os.utime(old, (0, 0))
+    (long / "pixels.npy").touch()  # begun two days ago, and written to just now
+    for folder in (old, long):
+        os.utime(folder, (0, 0))
     decode_all(files, 16)
-    assert not old.exists() and new.exists()
+    assert not old.exists() and new.exists() and long.exists()
 
 
 def test_another_process_may_finish_while_we_sweep(
@@ -269,6 +275,30 @@ def test_default_place(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cache.cache_folder() == Path.home() / ".cache" / "tamatch"
 
 
+def test_a_user_without_a_home_is_told_what_to_set(
+    files: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container whose user is a number that no list of users knows."""
+    for variable in ("TAMATCH_CACHE", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 2)
+    with pytest.raises(DataError, match=r"no home folder. Set TAMATCH_CACHE to a folder"):
+        decode_all(files, 16)
+    keep_compiled()  # does without
+
+
+def test_other_users_can_read_a_common_cache(files: list[Path], own_cache: Path) -> None:
+    """As far as the umask lets them."""
+    before = os.umask(0o027)
+    try:
+        decode_all(files, 16)
+    finally:
+        os.umask(before)
+    [entry] = entries(own_cache)
+    assert stat.S_IMODE(entry.stat().st_mode) == 0o750
+    assert {stat.S_IMODE(path.stat().st_mode) for path in entry.iterdir()} == {0o640}
+
+
 def test_pixel_file_rows_in_any_order(tmp_path: Path) -> None:
     images = np.random.RandomState(0).randint(0, 256, (9, 4, 4, 3)).astype(np.uint8)
     file = PixelFile(tmp_path / "p.npy", 4)
@@ -280,6 +310,18 @@ def test_pixel_file_rows_in_any_order(tmp_path: Path) -> None:
     assert (file.open() == images[[1, 2, 5, 8]]).all()
     file.keep(np.array([], np.int64))
     assert file.open().shape == (0, 4, 4, 3)
+
+
+def test_digests_take_little_more_than_their_bytes() -> None:
+    """Those of ten million images are 160 MB, not gigabytes."""
+    images = 20_000
+    tracemalloc.start()
+    try:
+        found = digests_of(bytes(3) for _ in range(images))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found.shape == (images, DIGEST) and peak < 3 * found.nbytes
 
 
 def test_memory_stays_flat(tmp_path: Path) -> None:

@@ -207,12 +207,13 @@ def test_options_of_a_run_are_for_vectors_too(monkeypatch: pytest.MonkeyPatch) -
     """None of them is dropped in silence."""
     X, _, few = blobs()
     told: list[Any] = []
+    own = torch.get_num_threads()
     monkeypatch.setattr(torch, "set_num_threads", told.append)
     monkeypatch.setattr(
         "tamatch.runs.build.set_up_torch", lambda kind, *, deterministic: told.append(deterministic)
     )
     SSLClassifier(options={"threads": 3, "deterministic": True}, **QUICK).fit(X, few)
-    assert told == [3, True]
+    assert told == [3, True, own]  # the threads are put back
     for name, value in IMAGES_ONLY.items():
         with pytest.raises(ValueError, match=f"{name}=… is for images"):
             SSLClassifier(options={name: value}, **QUICK).fit(X, few)

@@ -15,7 +15,9 @@ import torch
 import tamatch
 from tamatch.data import Split
 from tamatch.errors import DataError, TamatchError, UsageError
+from tamatch.machine.threads import restoring_threads
 from tamatch.runs import jobs
+from tamatch.step.engine import Engine
 from tamatch.storage import checkpoint
 from tests.data.pictures import put
 from tests.faults.runs import DOZEN, arrays, crash_at, own_folder
@@ -138,15 +140,21 @@ def test_a_method_that_was_moved_is_not_told_as_edited(
 def test_the_number_of_threads_is_that_of_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: dict[str, Any]
 ) -> None:
-    threads = torch.get_num_threads()
-    try:
+    """What the user has set since is there again afterwards, for the next run to start with."""
+    seen: set[int] = set()
+    learn = Engine.advance
+
+    def advance(engine: Engine) -> None:
+        seen.add(torch.get_num_threads())
+        learn(engine)
+
+    with restoring_threads():
         torch.set_num_threads(1)
-        run = crash_at(6, monkeypatch, tmp_path / "run")
+        run = crash_at(6, monkeypatch, tmp_path / "run", threads=None)
         torch.set_num_threads(2)
+        monkeypatch.setattr(Engine, "advance", advance)
         tamatch.resume(run, quiet=True)
-        assert torch.get_num_threads() == 1
-    finally:
-        torch.set_num_threads(threads)
+        assert seen == {1} and torch.get_num_threads() == 2
     assert fingerprint(run) == whole
 
 

@@ -16,6 +16,7 @@ import pytest
 import tamatch
 from tamatch.errors import Stopped, TamatchError, UsageError
 from tamatch.machine.signals import StopSignals
+from tamatch.runs.training import Training
 from tamatch.step.engine import Engine
 from tamatch.storage import checkpoint
 from tests.faults.runs import DOZEN, soon
@@ -83,6 +84,25 @@ def test_stopped_in_its_baseline_the_whole_run_is_to_be_resumed(
     tamatch.resume(run, quiet=True)
     with pytest.raises(UsageError, match="already contains a finished run"):
         tamatch.train(out=run, quiet=True, **options)
+
+
+@pytest.mark.parametrize("number", BOTH)
+def test_a_signal_while_results_are_written_stops_before_the_baseline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    run, finish = tmp_path / "run", Training.finish
+
+    def finishing(training: Training) -> dict[str, Any]:
+        os.kill(os.getpid(), number)
+        return finish(training)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "finish", finishing)
+        with pytest.raises(Stopped, match=f"`tamatch resume {run}` continues") as stopped:
+            tamatch.train(out=run, quiet=True, **{**DOZEN, "baseline": "supervised"})
+    assert stopped.value.exit_code == 128 + number
+    assert (run / "result.json").exists() and not (run / "baseline" / "metrics.jsonl").exists()
+    assert tamatch.resume(run, quiet=True).baseline is not None
 
 
 def test_a_sweep_that_catches_errors_stops_too(

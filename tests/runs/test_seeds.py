@@ -28,7 +28,7 @@ from tamatch.step.engine import Engine
 from tamatch.storage import checkpoint
 from tamatch.storage.files import read_json
 from tamatch.storage.folder import RunFolder
-from tests.faults.runs import DOZEN, Crash, own_folder
+from tests.faults.runs import DOZEN, Crash, crash_at, own_folder
 from tests.faults.test_numbers import spoil_loss
 from tests.processes import SMALL, fingerprint, start, wait_for
 from tests.processes import tamatch as command
@@ -95,6 +95,18 @@ def test_a_signal_stops_all_and_all_go_on(
     tamatch.resume_seeds(home, quiet=True)
     assert ends(home) == alone
     assert [run["seed"] for run in read_json(home / "seeds.json")["runs"]] == [*PAIR]
+
+
+@pytest.mark.parametrize(("name", "values"), [("threads", (1, 2)), ("precision", ("fp32", "bf16"))])
+def test_runs_that_need_other_switches_of_torch_are_not_mixed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, values: tuple[Any, Any]
+) -> None:
+    """Each would get those of the last one, and not end as if it were alone."""
+    a, b = (crash_at(6, monkeypatch, tmp_path / str(v), **{name: v}) for v in values)
+    told = f"{a} trains with --{name} {values[0]} and {b} with {values[1]}, but"
+    with pytest.raises(UsageError, match=told):
+        tamatch.resume_seeds(a, b, quiet=True)
+    assert tamatch.resume_seeds(a, quiet=True)
 
 
 def test_seeds_at_different_steps_become_level(
@@ -171,11 +183,11 @@ def test_one_that_breaks_ends_alone(
 ) -> None:
     home, go = tmp_path / "both", jobs.train_to_end
 
-    def spoilt(trainings: Any) -> Any:
+    def spoilt(trainings: Any, stop: Any) -> Any:
         for training in trainings:
             if training.run.seed == 3:
                 spoil_loss(training.engine, set(range(2, 99)))
-        return go(trainings)
+        return go(trainings, stop)
 
     monkeypatch.setattr(jobs, "train_to_end", spoilt)
     given = {**DOZEN, "baseline": baseline, "seeds": "0,3", "out": home}
@@ -229,9 +241,9 @@ def test_images_are_read_once_and_held_once(
         reads.append(given)
         return read(*given)
 
-    def looked_at(trainings: Any) -> Any:
+    def looked_at(trainings: Any, stop: Any) -> Any:
         held.append([t.held_out["test"].images for t in trainings])
-        return go(trainings)
+        return go(trainings, stop)
 
     monkeypatch.setattr(shared_data, "data_of", counted)
     monkeypatch.setattr(jobs, "train_to_end", looked_at)

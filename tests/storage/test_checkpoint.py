@@ -29,6 +29,17 @@ def test_only_the_last_two_stay(tmp_path: Path) -> None:
     assert [p.name for p in checkpoint.saved_in(tmp_path)] == ["step_99999999", "step_100000000"]
 
 
+def test_a_run_that_starts_over_keeps_what_it_saves(tmp_path: Path) -> None:
+    """The damaged checkpoints have higher steps, but are not newer."""
+    for step in (8, 12):
+        (checkpoint.save(tmp_path, step, STATE) / "state.pt").write_bytes(b"damaged")
+    assert checkpoint.newest(tmp_path)[0] is None
+    for step in (4, 8):
+        checkpoint.save(tmp_path, step, {"step": step})
+        assert checkpoint.newest(tmp_path) == ({"step": step}, [])
+    assert [p.name for p in checkpoint.saved_in(tmp_path)] == ["step_00000004", "step_00000008"]
+
+
 @pytest.mark.parametrize("file", ["state.pt", "manifest.json"])
 def test_every_torn_or_changed_byte_is_noticed(tmp_path: Path, file: str) -> None:
     checkpoint.save(tmp_path, 1, {"step": 1})

@@ -149,6 +149,18 @@ def test_what_interrupts_the_start_of_a_replacing_run_loses_nothing(
     assert files(older) == before
 
 
+def test_a_run_with_a_damaged_record_can_be_replaced(older: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(older, out)
+    (out / "run.json").write_text("{")
+    before, words = files(out), ["train", *TINY, "--out", str(out)]
+    assert main(words) == 3
+    assert main([*words, "--overwrite", "--labels-per-class", "5000"]) == 3
+    assert files(out) == before
+    assert main([*words, "--overwrite"]) == 0
+    assert RunFolder(out).finished() and not (out / ".replaced").exists()
+
+
 def test_overwrite_replaces(older: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     shutil.copytree(older, out)
