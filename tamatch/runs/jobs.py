@@ -64,9 +64,8 @@ def complete_all(
 
     Where others follow, `stop` hands on a signal that comes too late to stop these.
     """
-    folders, stop = [job.folder for job in jobs], stop or StopSignals()
-    refuse_mixed([job.run for job in jobs], folders)
-    with resumable_after_ctrl_c(folders):
+    stop = stop or StopSignals()
+    with resumable_after_ctrl_c([job.folder for job in jobs]):
         with dist.joined():
             outcomes = train_all(jobs, stop)
             baselines = train_baselines(jobs, outcomes, stop)
@@ -132,6 +131,7 @@ def train_all(jobs: Sequence[Job], stop: StopSignals) -> list[Outcome]:
     shared = SharedData()
     results = [result_in(job.folder) for job in jobs]
     left = [job for job, result in zip(jobs, results, strict=True) if result is None]
+    refuse_mixed([job.run for job in left], [job.folder for job in left])
     if left and stop.received and dist.alone():  # several processes agree on it in their next step
         how = resume_command([RunFolder(job.folder.to_resume) for job in left])
         raise Stopped(stop.received, f"stopped; all is saved. {how} continues from there.")
