@@ -67,6 +67,8 @@ class Parser(argparse.ArgumentParser):
         for action in self._get_positional_actions():
             if bare in (action.dest, str(action.metavar).lower()):
                 hint = f" Perhaps you meant {action.metavar} by itself, without {word}."
+        if "--data" in self._option_string_actions and os.path.exists(word):
+            hint = f" Perhaps you meant --data {word}."
         return UsageError(f"{word} is not an option of `{self.prog}`.{hint}")
 
     def error(self, message: str) -> NoReturn:

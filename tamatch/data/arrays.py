@@ -103,7 +103,10 @@ def _pixels(images: npt.NDArray[Any], name: str) -> Pixels:
         raise DataError(f"{name} must be (N, H, W) or (N, H, W, 1 or 3), got {images.shape}.")
     if np.issubdtype(images.dtype, np.floating):
         if not (np.isfinite(images).all() and images.min() >= 0 and images.max() <= 1):
-            raise DataError(f"{name} are floats and must be in 0 … 1. Divide them by 255.")
+            raise DataError(
+                f"{name} are floats and must be in 0 … 1. Divide them by "
+                "the largest value that they can have, such as 255."
+            )
         images = np.rint(images * 255).astype(np.uint8)
     if images.dtype != np.uint8:
         raise DataError(f"{name} must be bytes (uint8) or floats in 0 … 1, got {images.dtype}.")

@@ -42,7 +42,7 @@ UPRIGHT = {
 READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
 SLURP = 1 << 26  # bytes; larger files are read piece by piece
 DRAFT = 2  # a JPEG may be decoded at a smaller scale, if still this many times the wanted size
-_TOO_LARGE = f"more than {MAX_PIXELS // 1_000_000} megapixels"
+_TOO_LARGE = f"more than {MAX_PIXELS // 1_000_000} megapixels; scale it down"
 
 
 class Unreadable(Exception):

@@ -59,8 +59,9 @@ def unused(used: float, step: int, ask: Callable[[], Reached]) -> Symptom | None
     early = step < PATIENCE
     return Symptom(
         "unlabelled images not used",
-        f"after {step:,} steps, {100 * used:.1f} % of the unlabelled images are used: hardly any "
-        f"{bar} (highest confidence {reached.best:.2f}). So far this equals supervised training.",
+        f"after {step:,} step{'s' * (step != 1)}, {100 * used:.1f} % of the unlabelled images are "
+        f"used: hardly any {bar} (highest confidence {reached.best:.2f}). So far this equals "
+        "supervised training.",
         "There are probably too few steps; there may also be too few labels, or the learning rate "
         "is too high."
         if early

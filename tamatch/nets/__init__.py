@@ -83,7 +83,7 @@ def find(name: str) -> NetEntry:
     for pattern, entry in FAMILIES.values():
         if re.fullmatch(pattern, name):
             return entry
-    hint = perhaps(name, NETS)
+    hint = perhaps(name, NETS) or f" If it is a net of timm, write timm/{name}."
     if name.endswith(".py"):
         hint = f" Perhaps you meant {name}:NAME, a class or function in that file."
     raise UsageError(f"--net {name} is not a net.{hint} `tamatch nets` lists them.")

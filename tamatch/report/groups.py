@@ -18,6 +18,7 @@ _IRRELEVANT = {
     "tensorboard",
 }  # fmt: skip
 _UNSET = "not set"
+_FAIR = ("net", "weights", "size", "labels", "labels_per_class", "steps")  # the same, or unfair
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,14 @@ def _differences(own: dict[str, str], others: Sequence[dict[str, str]]) -> list[
     shared = [n for n in differ if n in own and all(n in other for other in others)]
     words = {name: name.strip("_").replace("_", " ") for name in names}
     return [f"{words[name]} {own.get(name, _UNSET)}" for name in shared or differ]
+
+
+def unfair(first: Group, second: Group) -> list[str]:
+    """Settings besides the method and its options that may explain why two methods differ."""
+    one, other = (_settings(group.members[0].folder) for group in (first, second))
+    if first.members[0].facts.method == second.members[0].facts.method:
+        return []  # their names say it
+    return [n.replace("_", " ") for n in _FAIR if n in one and n in other and one[n] != other[n]]
 
 
 def _order(group: Group) -> tuple[str, float, str]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from ..storage.files import write_bytes
 from .words import count, percent, share
+
+_OPTION = re.compile(r"--[a-z][a-z-]*")  # browsers break a line after each hyphen
 
 
 @cache
@@ -25,9 +29,10 @@ def environment(package: str, folder: str = "templates") -> Environment:
     return made
 
 
-def tidy(text: str) -> str:
-    """Keep a number and its percent sign on one line."""
-    return text.replace(" %", "\u00a0%")
+def tidy(text: str) -> Markup:
+    """Keep a number and its percent sign on one line, and so the parts of an option's name."""
+    safe = str(escape(text)).replace(" %", "\u00a0%")
+    return Markup(_OPTION.sub(r'<span class="word">\g<0></span>', safe))
 
 
 def write_page(template: str, out: Path, **values: object) -> Path:

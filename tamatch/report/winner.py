@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import fmean
 
-from .groups import Group, mean_and_spread
+from .groups import Group, mean_and_spread, unfair
 from .paired import paired
 from .verdict import UNMEASURED, Verdict
 
@@ -37,7 +38,11 @@ def _judge(first: Group, second: Group, kind: str, *, rivals: int) -> Verdict:
     own, other = (mean_and_spread(group.errors) for group in (first, second))
     both = f"{lowest}{what} is {own} with {first.name}, {other} with {second.name}"
     both = both[0].upper() + both[1:]
-    return _by_runs(first, second, both) if several else _by_images(first, second, kind, both)
+    judge = _by_runs(first, second, both) if several else _by_images(first, second, kind, both)
+    if also := unfair(first, second):
+        told = f"{judge.reason} They also differ in {' and '.join(also)}."
+        return replace(judge, reason=told)
+    return judge
 
 
 def _by_runs(first: Group, second: Group, both: str) -> Verdict:

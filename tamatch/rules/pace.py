@@ -25,6 +25,7 @@ TEST_SHARE = 0.2  # of the time, at most, unless a single test takes longer
 USABLE_SHARE = 0.85  # of the time: the machine may become busier after it was measured
 
 LEAST_EMA, MOST_EMA = 0.5, 0.999  # of the averaged weights, by the length of the run
+MOST_LEFT = 0.1  # of the initial weights in their average at the end
 LEAST_NORM = 0.01  # statistics that are averaged over more steps lag behind the weights
 TARGET_LEFT = 0.99999**262_144  # of a moving target's start, at the end of the paper's run
 
@@ -52,9 +53,25 @@ def short_run_remark(count: int) -> str:
     if count >= ENOUGH_STEPS:
         return ""
     return (
-        f"With {count:,} steps from random weights, unlabelled images may not help yet; "
+        f"With {in_words(count)} from random weights, unlabelled images may not help yet; "
         f"{ENOUGH_STEPS:,} are better. Allow more --time, or start from pre-trained --weights."
     )
+
+
+def average_remark(count: int, ema: float) -> str:
+    """Weights that are averaged over more steps than a run has are nearly those of its start."""
+    left, suits = ema**count, ema_momentum(count)
+    if left <= MOST_LEFT or ema <= suits:
+        return ""
+    return (
+        f"After {in_words(count)} with --ema {ema:g}, {100 * left:.0f} % of the averaged weights, "
+        f"which are tested, will still be the initial ones: --ema {suits:g} suits so short a "
+        "run."
+    )
+
+
+def in_words(count: int) -> str:
+    return f"{count:,} step{'s' * (count != 1)}"
 
 
 def steps_within(seconds: float, speeds: Sequence[Speed]) -> int:

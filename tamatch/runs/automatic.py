@@ -100,7 +100,7 @@ def decide(
         raise UsageError("--steps and --time both set the length of a run: give only one.")
     own = draft.run.data not in DATASETS
     if not own and limit is None:
-        return Decided(draft.run)
+        return Decided(draft.run, remarks=remarks_on_average(draft.run))
 
     fixed, device = fixed_by(user, limit), pick_device(draft.run.device)
     if own:
@@ -121,7 +121,8 @@ def decide(
     set_pace(draft, fixed, own=own)
     told = {name: why for name, why in draft.chosen.reasons.items() if name not in fixed}
     run, occasion = draft.run, f"{len(data.images):,} images on {machine(device, draft.run)}"
-    return Decided(run, told, occasion, remarks_on(run, user, data, split) if own else ())
+    remarks = remarks_on(run, user, data, split) if own else ()
+    return Decided(run, told, occasion, (*remarks, *remarks_on_average(run)))
 
 
 def fixed_by(user: dict[str, Any], limit: str | None) -> set[str]:
@@ -145,6 +146,12 @@ def set_pace(draft: Draft, fixed: Container[str], *, own: bool) -> None:
 def remarks_on(run: Run, user: Mapping[str, Any], data: DataSet, split: Split) -> tuple[str, ...]:
     """What the user should know of such a run before it begins."""
     return tuple(filter(None, (outlook_of(run, split), balance_of(run, user, data, split))))
+
+
+def remarks_on_average(run: Run) -> tuple[str, ...]:
+    """A run that goes on from another begins with weights that are worth keeping."""
+    remark = "" if run.from_ else pace.average_remark(run.steps, run.ema)
+    return (remark,) if remark else ()
 
 
 def size_and_net(run: Run, fixed: Container[str], device: torch.device) -> Chosen:

@@ -103,7 +103,10 @@ def memory_message(needs: Sequence[Estimate], device: torch.device) -> str | Non
     if device.type != "cuda" and need <= there:
         return None
     what = "Training" if len(needs) == 1 else f"Training {len(needs)} runs in parallel"
-    return f"{what} takes about {gib(need)} of memory; {device} has {gib(there)} free."
+    told = f"{what} takes about {gib(need)} of memory; {device} has {gib(there)} free."
+    if device.type == "cuda":
+        return told
+    return f"{told} The system may end it: a smaller --batch and --unlabelled need less."
 
 
 def too_large(

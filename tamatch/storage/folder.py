@@ -49,8 +49,10 @@ def runs_below(path: Path) -> list[Path]:
 
 
 def no_folder(path: Path) -> UsageError:
-    """For a run that is not there; there may be one with a similar name."""
+    """For a run that is not there; it may hold the file, or have a similar name."""
     hint = perhaps(str(path), map(str, runs_below(path.parent)), most=1)
+    if path.is_file() and (path.parent / "run.json").exists():
+        hint = f" Perhaps you meant {path.parent}."
     return UsageError(f"{path} is not a folder.{hint or ' Give a run folder, such as runs/demo.'}")
 
 

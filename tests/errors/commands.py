@@ -16,6 +16,8 @@ COMMANDS = [
      "starts a new run from its weights."),
     ("resume runs/half --ent own.py:X", 2,
      "--ent is not an option of `tamatch resume`. Perhaps you meant --net."),
+    ("evaluate runs/photos photos", 2,
+     "photos is not an option of `tamatch evaluate`. Perhaps you meant --data photos."),
     ("train -data digits", 2,
      "'-data' is not an option; write options as --name value. Perhaps you meant --data."),
     ("train --output runs/new", 2,
@@ -139,7 +141,9 @@ COMMANDS = [
     ("train --net wrn_28", 2,
      "--net wrn_28 is not a net. Perhaps you meant wrn_28_8 or wrn_28_2 or wrn_10_2. `tamatch "
      "nets` lists them."),
-    ("train --net nothing", 2, "--net nothing is not a net. `tamatch nets` lists them."),
+    ("train --net resnet18", 2,
+     "--net resnet18 is not a net. If it is a net of timm, write timm/resnet18. `tamatch nets` "
+     "lists them."),
     ("train --net WRN-28-2 --print-config", 2,
      "--net WRN-28-2 is not a net. Perhaps you meant wrn_28_2. `tamatch nets` lists them."),
     ("train --net own.py", 2,
@@ -357,7 +361,8 @@ COMMANDS = [
      "images must be (N, H, W) or (N, H, W, 1 or 3), got (2, 8, 8, 5)."),
     ("train --data type.npz", 3, "images must be bytes (uint8) or floats in 0 … 1, got int64."),
     ("train --data range.npz", 3,
-     "images are floats and must be in 0 … 1. Divide them by 255."),
+     "images are floats and must be in 0 … 1. Divide them by the largest value that they can "
+     "have, such as 255."),
     ("train --data count.npz", 3, "labels must be 2 integers, one per image; got int64 (3,)."),
     ("train --data minus.npz", 3, "labels must be 0 or more, or -1 for unlabelled images."),
     ("train --data test.npz", 3,
@@ -403,6 +408,8 @@ COMMANDS = [
      "cifar10-lt, cifar100, stl10, eurosat."),
     ("resume nowhere", 2, "nowhere is not a folder. Give a run folder, such as runs/demo."),
     ("resume runs/foto", 2, "runs/foto is not a folder. Perhaps you meant runs/photos."),
+    ("predict runs/photos/report.html photos", 2,
+     "runs/photos/report.html is not a folder. Perhaps you meant runs/photos."),
     ("resume photos", 2,
      "photos is not a run folder: it contains no run.json. Give the --out folder of a run."),
     ("resume runs/no-json", 3,

@@ -47,3 +47,20 @@ def test_a_short_class_name_stays_on_its_line(make_run: MakeRun) -> None:
                 else:
                     assert height < 300  # also 60 letters break somewhere
             page.close()
+
+
+def test_no_column_of_the_matrix_is_cut_off_and_no_option_broken(make_run: MakeRun) -> None:
+    names = ["HerbaceousVegetation", *(f"Kind{n}" for n in range(15))]
+    address = write_report(make_run(classes=names, baseline=False))
+    with opened_browser() as browser:
+        page = browser.new_page(viewport={"width": 1100, "height": 900})
+        page.goto(address.as_uri())
+        box = page.locator(".mistakes > .scroll")
+        assert box.locator("tbody tr").count() == len(names)
+        assert box.evaluate("box => box.scrollWidth - box.clientWidth") == 0
+        page.set_viewport_size({"width": 400, "height": 900})
+        options = page.locator("p .word").all()
+        assert options and all(
+            option.evaluate("word => word.getClientRects().length") == 1 for option in options
+        )
+        page.close()

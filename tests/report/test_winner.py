@@ -93,3 +93,13 @@ def test_unfinished_runs_have_lost_nothing_yet(make_run: MakeRun) -> None:
     half = [make_run(m, baseline=False, status="stopped", method=m) for m in ("uda", "vat")]
     assert judged(half).answer == "Not yet known"
     assert winner(group_runs([read_folder(half[0])])) is None
+
+
+def test_two_methods_that_were_not_trained_alike_say_so(
+    make_run: MakeRun, pair: list[Path]
+) -> None:
+    assert "They also differ" not in judged(pair).reason
+    shorter = make_run("s", baseline=False, method="softmatch", floor=9, steps=600)
+    assert judged([pair[0], shorter]).reason.endswith("They also differ in steps.")
+    longer = make_run("l", baseline=False, steps=6000)  # the same method: its name says it
+    assert "They also differ" not in judged([pair[0], longer]).reason

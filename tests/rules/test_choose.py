@@ -141,6 +141,18 @@ def test_few_steps_are_told_what_not_to_hope_for(
     assert ("unlabelled images may not help yet" in last) is told
 
 
+def test_weights_that_are_averaged_over_more_steps_than_there_are_are_named(photos: Path) -> None:
+    told = (
+        "After 60 steps with --ema 0.99, 55 % of the averaged weights, which are tested, will "
+        "still be the initial ones: --ema 0.833 suits so short a run."
+    )
+    assert decide({"data": "digits", "steps": 60}).lines() == [told]
+    assert decide({"data": str(photos), "steps": 60, "ema": 0.99}).remarks[-1] == told
+    for known in ({"data": "digits"}, {"data": "digits", "steps": 60, "ema": 0.833}):
+        assert decide(known).remarks == ()
+    assert "--ema" not in " ".join(decide({"data": str(photos), "steps": 60}).remarks)
+
+
 def test_where_all_is_labelled_nothing_is_said_of_unlabelled_images(tmp_path: Path) -> None:
     folder = str(dark_and_light(tmp_path / "photos", 3, 0, (8, 8)))
     assert decide({"data": folder, "steps": 20}).remarks == ()

@@ -111,6 +111,13 @@ def test_short_runs_forget_their_start() -> None:
     assert all(momentum(n) ** n < 0.01 for n in range(20, 20_000, 37))
 
 
+@pytest.mark.parametrize(("steps", "told"), [(1, True), (60, True), (229, True), (230, False)])
+def test_a_run_shorter_than_its_average_is_told(steps: int, told: bool) -> None:
+    assert bool(pace.average_remark(steps, 0.99)) is told
+    assert pace.average_remark(steps, pace.ema_momentum(steps)) == ""
+    assert pace.average_remark(steps, 0.0) == ""
+
+
 @given(st.integers(1, 10**6))
 def test_statistics_are_averaged_like_weights_up_to_a_hundred_steps(steps: int) -> None:
     found = pace.averages(steps)

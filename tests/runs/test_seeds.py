@@ -319,6 +319,7 @@ def test_memory_is_estimated_for_all_together(
     total = sum(record["memory"]["total"] for record in records) / 2**30
     assert told == [
         f"Training 2 runs in parallel takes about {total:.2f} GiB of memory; cpu has 0.00 GiB free."
+        " The system may end it: a smaller --batch and --unlabelled need less."
     ]
 
 
