@@ -27,7 +27,7 @@ SUFFIXES = (
 )  # fmt: skip
 FOREIGN = (".jp2", ".jxl", ".psd", ".svg", ".cr2", ".nef", ".dng")  # not opened: raw files are huge
 NOT_READ = "unsupported format: convert it to JPEG or PNG"
-MAX_PIXELS = 50_000_000
+MAX_PIXELS = 50_000_000  # held in memory at once
 ORIENTATION = 0x0112  # the EXIF tag
 UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -138,10 +138,12 @@ def _in_memory(file: File) -> File:
 
 
 def _square(image: Image.Image, size: int, draft: bool) -> Image.Image:
-    if image.width * image.height > MAX_PIXELS:
-        raise Unreadable(f"{image.width} × {image.height} pixels: {_TOO_LARGE}")
-    if draft and min(image.size) >= 2 * DRAFT * size:
+    own = image.size
+    if draft and min(own) >= 2 * DRAFT * size:
         image.draft(None, (DRAFT * size, DRAFT * size))
+    width, height = own if "progressive" in image.info else image.size  # progressive: held whole
+    if width * height > MAX_PIXELS:
+        raise Unreadable(f"{own[0]} × {own[1]} pixels: {_TOO_LARGE}")
     turn = UPRIGHT.get(_orientation(image))
     return _cropped(_rgb(image if turn is None else image.transpose(turn)), size)
 

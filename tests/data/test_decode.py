@@ -215,6 +215,19 @@ def test_arrays_of_the_size_asked_for_stay_as_they_are() -> None:
     assert (resized(images, 8) == images).all()
 
 
+def test_what_counts_is_how_many_pixels_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A camera's JPEG is decoded at a smaller scale, however large it is."""
+    monkeypatch.setattr("tamatch.data.decode.MAX_PIXELS", 40_000)
+    large = Image.new("RGB", (400, 300), RED)
+    pixels, own = decode(saved(large, "JPEG"), 16)
+    assert own == (400, 300) and abs(pixels.mean((0, 1)) - RED).max() < 3
+    for whole in (saved(large, "JPEG", progressive=True), saved(large, "PNG")):
+        with pytest.raises(Unreadable, match="400 × 300 pixels: more than"):
+            decode(whole, 16)
+    with pytest.raises(Unreadable, match="400 × 300 pixels: more than"):
+        decode(saved(large, "JPEG"), 16, draft=False)
+
+
 def test_an_opened_image_that_is_too_large_is_unreadable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tamatch.data.decode.MAX_PIXELS", 99)
     with pytest.raises(Unreadable, match="10 × 10 pixels: more than"):
