@@ -10,6 +10,7 @@ import torch
 
 from ..errors import UsageError
 from ..machine import launch
+from ..machine.container import memory_limit
 from ..machine.gpucode import AMPERE
 from .config import Run
 
@@ -90,9 +91,9 @@ def pick_images(run: Run, pixels: int, device: torch.device) -> Literal["device"
 
 
 def available_memory(device: torch.device) -> int:
-    """Bytes that this process may still take of a GPU's; the whole machine's where a CPU trains."""
+    """Bytes that this process may still take of a GPU's; where a CPU trains, may take at all."""
     if device.type != "cuda":
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return int(min(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), memory_limit()))
     allocated, reserved = torch.cuda.memory_allocated(device), torch.cuda.memory_reserved(device)
     free, total = torch.cuda.mem_get_info(device)
     allowed = int(torch.cuda.get_per_process_memory_fraction(device.index) * total)

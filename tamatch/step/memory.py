@@ -103,10 +103,13 @@ def memory_message(needs: Sequence[Estimate], device: torch.device) -> str | Non
     if device.type != "cuda" and need <= there:
         return None
     what = "Training" if len(needs) == 1 else f"Training {len(needs)} runs in parallel"
-    told = f"{what} takes about {gib(need)} of memory; {device} has {gib(there)} free."
+    told = f"{what} takes about {gib(need)} of memory;"
     if device.type == "cuda":
-        return told
-    return f"{told} The system may end it: a smaller --batch and --unlabelled need less."
+        return f"{told} {device} has {gib(there)} free."
+    return (
+        f"{told} there are {gib(there)}. The system may end it: a smaller --batch and --unlabelled "
+        "need less."
+    )
 
 
 def too_large(

@@ -327,4 +327,4 @@ def test_too_little_memory_is_told_before_the_run(
 ) -> None:
     monkeypatch.setattr("tamatch.step.memory.available_memory", lambda device: 2**20)
     tamatch.train(out=tmp_path / "run", quiet=True, **DOZEN)
-    assert "GiB of memory; cpu has 0.00 GiB free" in (tmp_path / "run" / "log.txt").read_text()
+    assert "GiB of memory; there are 0.00 GiB" in (tmp_path / "run" / "log.txt").read_text()

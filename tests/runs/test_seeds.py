@@ -318,7 +318,7 @@ def test_memory_is_estimated_for_all_together(
     records = [read_json(tmp_path / "both" / f"s{seed}" / "run.json") for seed in PAIR]
     total = sum(record["memory"]["total"] for record in records) / 2**30
     assert told == [
-        f"Training 2 runs in parallel takes about {total:.2f} GiB of memory; cpu has 0.00 GiB free."
+        f"Training 2 runs in parallel takes about {total:.2f} GiB of memory; there are 0.00 GiB."
         " The system may end it: a smaller --batch and --unlabelled need less."
     ]
 
