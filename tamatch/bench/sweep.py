@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from .record import start
 from .scale import explain
 from .selection import scale_of, selected_plan, share
 from .store import Store
-from .tables import fuller_lengths, table
+from .tables import asked_by, fuller_lengths, table
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -137,7 +137,19 @@ def draw(plan: Plan, cells: Sequence[Cell], store: Store, arguments: Namespace) 
     """The figure of what is in; a name for each data set, so that none is lost to another."""
     results = list(store.results(cells).values())
     if not results:
-        print("No results yet: nothing to draw.", file=sys.stderr)
+        told = "".join(f" {there}." for there in elsewhere(cells, store))
+        print(f"No results yet: nothing to draw.{told}", file=sys.stderr)
         return
     name = f"{plan.figure}-{plan.settings[0].name}"
     figures.save(figures.FIGURES[plan.figure], results, arguments.out, name)
+
+
+def elsewhere(cells: Sequence[Cell], store: Store) -> Iterator[str]:
+    """Of which other data and lengths there are runs of the same figure."""
+    asked = cells[0]
+    for setting in PLANS[asked.bench].settings:
+        others = [replace(cell, setting=setting) for cell in cells]
+        counts = {asked.scale: len(store.results(others)), **store.other_scales(others)}
+        told = [f"{asked_by(scale)} has {n}" for scale, n in counts.items() if n]
+        if told and setting != asked.setting:  # of which the table tells
+            yield f"With --data {setting.data}, {', '.join(told)}"

@@ -7,6 +7,7 @@ import json
 import shlex
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from safetensors.torch import save_file
 
 from tamatch.bench.commands import BENCHES
 from tamatch.bench.plans import PLANS
+from tamatch.bench.scale import FULL
 from tamatch.bench.store import Store
 from tamatch.cli import main
 from tamatch.data import load
@@ -99,7 +101,14 @@ def test_figures_of_full_results(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_nothing_to_draw(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "clipping", "--show"]) == 0
-    assert "nothing to draw" in capsys.readouterr().err
+    assert capsys.readouterr().err == "No results yet: nothing to draw.\n"
+    for scale in (FULL, Fraction(1, 8)):
+        cells = PLANS["clipping"].cells("clipping", scale=scale)
+        for cell in cells if scale != FULL else cells[-1:]:
+            Store(Path("results")).write(cell, result(cell))
+    assert main(["bench", "clipping", "--show"]) == 0
+    told = "With --data digits, the full length has 1, --scale 1/8 has 6."
+    assert capsys.readouterr().err == f"No results yet: nothing to draw. {told}\n"
     assert not Path("figures").exists()
 
 
