@@ -53,7 +53,7 @@ def short_run_remark(count: int) -> str:
     if count >= ENOUGH_STEPS:
         return ""
     return (
-        f"With {in_words(count)} from random weights, unlabelled images may not help yet; "
+        f"With {steps_in_words(count)} from random weights, unlabelled images may not help yet; "
         f"{ENOUGH_STEPS:,} are better. Allow more --time, or start from pre-trained --weights."
     )
 
@@ -64,13 +64,13 @@ def average_remark(count: int, ema: float) -> str:
     if left <= MOST_LEFT or ema <= suits:
         return ""
     return (
-        f"After {in_words(count)} with --ema {ema:g}, {100 * left:.0f} % of the averaged weights, "
-        f"which are tested, will still be the initial ones: --ema {suits:g} suits so short a "
-        "run."
+        f"After {steps_in_words(count)} with --ema {ema:g}, {100 * left:.0f} % of the averaged "
+        f"weights, which are tested, will still be the initial ones: --ema {suits:g} suits so "
+        "short a run."
     )
 
 
-def in_words(count: int) -> str:
+def steps_in_words(count: int) -> str:
     return f"{count:,} step{'s' * (count != 1)}"
 
 
