@@ -1,0 +1,116 @@
+"""How large the package is, and how much of it a command loads.
+
+    python benchmarks/house.py
+
+prints the rows of the table in docs/architecture.md: files, lines, modules that only one other
+module imports, modules that commands load, and how often the settings of one run (`Run`) are made.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+from PIL import Image
+
+PACKAGE = Path(__file__).resolve().parents[1] / "tamatch"
+
+LOADED = """
+import sys
+from tamatch.cli import main
+try:
+    code = main(sys.argv[1:])
+except SystemExit:
+    pass
+print("LOADED", sum(name.split(".")[0] == "tamatch" for name in sys.modules), file=sys.stderr)
+"""
+RESOLVED = """
+import sys
+from tamatch.settings.config import Run
+count, before = 0, Run.__init__
+def counting(self, *a, **k):
+    global count
+    count += 1
+    before(self, *a, **k)
+Run.__init__ = counting
+from tamatch.step import engine
+advance, first = engine.Engine.advance, []
+def stepping(self):
+    first or first.append(count)
+    return advance(self)
+engine.Engine.advance = stepping
+from tamatch.cli import main
+main(sys.argv[1:])
+print("RESOLVED", first[0], file=sys.stderr)
+"""
+
+
+def name_of(file: Path) -> str:
+    parts = file.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported_by(file: Path, modules: set[str]) -> set[str]:
+    """The package's own modules that a file imports, anywhere in it."""
+    name = name_of(file)
+    package = name if file.name == "__init__.py" else name.rpartition(".")[0]
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1]
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            origin = base if node.level else (node.module or "")
+            names = [origin, *(f"{origin}.{alias.name}" for alias in node.names)]
+        else:
+            continue
+        found.update(n for n in names if n in modules)
+    return found - {name}
+
+
+def loaded(program: str, *words: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words], capture_output=True, text=True, cwd=PACKAGE.parent
+    )
+    return done.stderr.rsplit(maxsplit=1)[-1]
+
+
+def photos_in(folder: Path) -> Path:
+    """A folder of images of two classes, as a user has one."""
+    draw = np.random.default_rng(0)
+    for part, count in (("cat", 6), ("dog", 6), ("unlabelled", 40)):
+        (folder / "photos" / part).mkdir(parents=True)
+        for number in range(count):
+            image = Image.fromarray(draw.integers(0, 256, (32, 32, 3), dtype=np.uint8))
+            image.save(folder / "photos" / part / f"{number}.png")
+    return folder / "photos"
+
+
+def main() -> None:
+    files = sorted(PACKAGE.rglob("*.py"))
+    lengths = [len(file.read_text().splitlines()) for file in files]
+    modules = {name_of(file) for file in files}
+    importers: dict[str, set[str]] = defaultdict(set)
+    for file in files:
+        for module in imported_by(file, modules):
+            importers[module].add(name_of(file))
+    once = [m for m in modules if len(importers[m]) == 1]
+    print(f"files {len(files)}, lines {sum(lengths):,}, median {median(lengths):g}")
+    print(f"modules that one other imports: {len(once)}")
+    print(f"modules loaded by --help: {loaded(LOADED, '--help')}")
+    with tempfile.TemporaryDirectory() as folder:
+        photos = photos_in(Path(folder))
+        words = ("train", "--data", str(photos), "--steps", "12", "--out", f"{folder}/run")
+        print(f"modules loaded by train: {loaded(LOADED, *words)}")
+        print(f"settings made before the first step: {loaded(RESOLVED, *words, '--overwrite')}")
+
+
+if __name__ == "__main__":
+    main()
