@@ -9,7 +9,7 @@ AMPERE = (8, 0)  # the first with tensor cores for bfloat16
 
 
 def own_kernels(wanted: bool) -> bool:
-    """Whether to use the package's hand-written kernels; TAMATCH_KERNELS=0 turns all of them off."""
+    """Whether to use the package's own kernels; TAMATCH_KERNELS=0 turns all of them off."""
     return wanted and os.environ.get("TAMATCH_KERNELS") != "0"
 
 

@@ -1,4 +1,4 @@
-"""The Triton kernels run by NumPy, on a CPU: python -m tests.gpu.interpreted [all].
+"""The Triton kernels run by NumPy, on a CPU: python -m tests.gpu.numpy_triton [all].
 
 Indices, masks and formulas are checked here (`numpy_triton`); barriers and speed are for a real
 GPU to show. `all` adds views of larger images, and the CUDA kernels by their emulator.
@@ -17,10 +17,6 @@ from tempfile import mkdtemp
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-
-from tests.gpu import numpy_triton
-
-numpy_triton.install()
 
 from tamatch import nets
 from tamatch.augment import OPERATIONS, Augment, Policy, randaugment
@@ -233,7 +229,3 @@ def main() -> None:
             check_with_cuda("wrn_16_2", recomputed=recomputed)
         assert {*ran} >= {f"backward<{c}, {n}, true>" for c in (32, 64) for n in ("false", "true")}
     print("the interpreted kernels agree")
-
-
-if __name__ == "__main__":
-    main()

@@ -233,3 +233,10 @@ def install() -> None:
         "triton": triton, "triton.language": triton.language,
         "triton.runtime": ModuleType("triton.runtime"), "triton.runtime.cache": cache,
     })  # fmt: skip
+
+
+if __name__ == "__main__":
+    install()
+    from tests.gpu.interpreted import main
+
+    main()

@@ -11,6 +11,6 @@ import pytest
 @pytest.mark.parametrize("more", [(), pytest.param(("all",), marks=pytest.mark.slow)])
 def test_interpreted_kernels(more: tuple[str, ...]) -> None:
     """In a process of its own: what stands in the place of Triton stays there."""
-    command = [sys.executable, "-W", "ignore", "-m", "tests.gpu.interpreted", *more]
+    command = [sys.executable, "-W", "ignore", "-m", "tests.gpu.numpy_triton", *more]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
