@@ -77,7 +77,7 @@ def test_residual_nets(side: int, count: int, dtype: torch.dtype) -> None:
     truth = outcome(exact, images, directions, torch.float32)
     mine, theirs = (outcome(net, images, directions, dtype) for net in (fast, plain))
     assert mine.isfinite().all()
-    assert far(mine, truth) < (1.5 * far(theirs, truth) + 1e-2 if dtype != torch.float32 else 3e-2)
+    assert far(mine, truth) < (2 * far(theirs, truth) + 2e-2 if dtype != torch.float32 else 3e-2)
 
 
 @pytest.mark.parametrize("side", SIDES)
@@ -100,7 +100,7 @@ def test_attention(side: int) -> None:
         out.backward(grad)
         assert x.grad is not None
         found.append(torch.cat([out.detach().flatten(), x.grad.flatten()]))
-    assert far(*found) < 1e-2
+    assert far(*found) < 2e-2
 
 
 def test_more_heads_than_a_grid_has_rows() -> None:
