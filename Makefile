@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all faults fuzz soak check fmt clean
+.PHONY: demo test test-all sanitize faults fuzz soak check fmt clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -24,6 +24,13 @@ test: check  ## everything that fits in ten minutes on two cores
 
 test-all: check  ## the long versions too, under an hour
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m "not gpu" -n 2
+
+# Each tensor is an allocation of its own, or what lies beside it in torch's pool would be no error.
+SANITIZER := PYTORCH_NO_CUDA_MEMORY_CACHING=1 compute-sanitizer --error-exitcode 1 \
+	--report-api-errors no --target-processes all
+sanitize: $(READY)  ## on a GPU: the kernels' memory accesses, and races in what they share
+	$(SANITIZER) --tool memcheck $(BIN)/python -m pytest tests/gpu/test_sides.py -m gpu
+	$(SANITIZER) --tool racecheck $(BIN)/python -m pytest tests/gpu/test_sides.py -m gpu -k "17 or 32"
 
 faults: $(READY)  ## kills, full disks, damage and NaN, hundreds of times; under 45 minutes
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/faults tests/runs/test_resume.py \

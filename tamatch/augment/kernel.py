@@ -3,6 +3,10 @@
 One program makes one view. It takes the same steps with the same numbers as the modules beside
 it, which are the reference and the way without a GPU, and gives the same levels. What a program
 must read at another place than it wrote goes through a scratch row of its own.
+
+A program has a power of two of positions, more than the image has pixels unless its side is one,
+too. What stands at the others is never used and may be any number: every load and store of
+positions is masked by `inside`. Inside, levels are whole numbers of 0 to 255 after every operation.
 """
 
 from __future__ import annotations
@@ -49,7 +53,11 @@ def _draw(row, number):
 def _line(
     position, place, coin, side, SIZE: tl.constexpr, BORDER: tl.constexpr, FLIP: tl.constexpr
 ):
-    """Which pixel of a line of the image each position of the view shows."""
+    """Which pixel of a line of the image each position of the view shows.
+
+    Of 0 to `side` - 1 for the positions inside, as the border is less than SIZE, and SIZE at most
+    `side` (`Policy`, `Augment`).
+    """
     at = position + (place * (side + 2 * BORDER - SIZE + 1)).to(tl.int32)
     if FLIP:
         at += tl.where(coin < 0.5, SIZE - 1 - 2 * position, 0)
@@ -68,19 +76,25 @@ def _warp(x, scratch, at, inside, source, seen):
 
 @triton.jit
 def _curve(x, inside, row, stretch, table):
-    """Look each level up; a channel to be stretched chooses the row by its span."""
+    """Look each level up; a channel to be stretched chooses the row by its span.
+
+    Rows are of 0 to 521, spans of 1 to 255, and the table has 522 rows (`curves`).
+    """
     low = tl.min(tl.where(inside, x, 255.0))
     high = tl.max(tl.where(inside, x, 0.0))
     stretched = stretch & (high > low)
     first = tl.where(stretched, high - low, row).to(tl.int32) * _LEVELS
     offset = tl.load(table + first + low.to(tl.int32))
-    levels = tl.load(table + first + x.to(tl.int32))
+    levels = tl.load(table + first + x.to(tl.int32), inside, 0.0)
     return tl.floor(levels - tl.where(stretched, offset, 0.0)).to(tl.float32)
 
 
 @triton.jit
 def _equalize(x, scratch, inside, pixels, spare):
-    """Flatten the histogram of a channel; `spare` positions lie outside the image."""
+    """Flatten the histogram of a channel; `spare` positions lie outside the image.
+
+    A scratch row has room for all levels.
+    """
     level = tl.arange(0, _LEVELS)
     histogram = tl.histogram(tl.where(inside, x, 0.0).to(tl.int32), _LEVELS)
     histogram -= tl.where(level == 0, spare, 0)
@@ -93,12 +107,15 @@ def _equalize(x, scratch, inside, pixels, spare):
     tl.debug_barrier()
     tl.store(scratch + level, curve)
     tl.debug_barrier()
-    return tl.load(scratch + x.to(tl.int32))
+    return tl.load(scratch + x.to(tl.int32), inside, 0.0)
 
 
 @triton.jit
 def _blurred(x, scratch, at, inside, inner, SIZE: tl.constexpr):
-    """The 3 x 3 mean in which the centre counts five times; the image itself on the border."""
+    """The 3 x 3 mean in which the centre counts five times; the image itself on the border.
+
+    `inner` are the pixels that have all eight neighbours.
+    """
     tl.debug_barrier()
     tl.store(scratch + at, x, inside)
     tl.debug_barrier()
@@ -123,7 +140,7 @@ def _render(
     MIRROR: tl.constexpr, TURN: tl.constexpr, OPERATIONS: tl.constexpr, NUMBERS: tl.constexpr,
     ROUNDS: tl.constexpr, CUTOUT: tl.constexpr, SCRATCH: tl.constexpr,
 ):  # fmt: skip
-    n = tl.program_id(0)
+    n = tl.program_id(0)  # as many as `slot` has numbers; of `step` there is one
     batch = _mix(tl.load(step).to(tl.uint32) ^ key.to(tl.uint32)) ^ second_key.to(tl.uint32)
     words = _mix(tl.load(slot + n).to(tl.uint32) ^ batch)
     at = tl.arange(0, POSITIONS)
@@ -140,10 +157,12 @@ def _render(
     blue = tl.load(source + 2 * height * width, inside, 0).to(tl.float32)
 
     for number in range(ROUNDS):
+        # draws are below 1, so that it is below OPERATIONS: the rows of the four tables
         operation = (_draw(words, zero + 4 + 2 * number) * OPERATIONS).to(tl.int32)
         draw = _draw(words, zero + 5 + 2 * number)
         magnitude = tl.load(low + operation) + tl.load(span + operation) * draw
         base_of, slope_of = base + operation * NUMBERS, slope + operation * NUMBERS
+        # twelve columns: the NUMBERS of `settings`
         degrees = tl.load(base_of) + tl.load(slope_of) * magnitude
         shear_x = tl.load(base_of + 1) + tl.load(slope_of + 1) * magnitude
         shear_y = tl.load(base_of + 2) + tl.load(slope_of + 2) * magnitude
@@ -211,7 +230,7 @@ def _render(
         red = tl.where(erased, _FILL_RED, red)
         green = tl.where(erased, _FILL_GREEN, green)
         blue = tl.where(erased, _FILL_BLUE, blue)
-    out += n.to(tl.int64) * 3 * PIXELS + at * 3
+    out += n.to(tl.int64) * 3 * PIXELS + at * 3  # scale and shift are of three channels
     tl.store(out, tl.load(shift) + red * tl.load(scale), inside)
     tl.store(out + 1, tl.load(shift + 1) + green * tl.load(scale + 1), inside)
     tl.store(out + 2, tl.load(shift + 2) + blue * tl.load(scale + 2), inside)

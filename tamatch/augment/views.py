@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UsageError
-from ..machine.gpucode import why_no_triton
+from ..machine.gpucode import own_kernels, why_no_triton
 from .policy import Policy
 from .randaugment import RandAugment
 from .stream import uniform
@@ -47,10 +47,11 @@ class Augment(nn.Module):
     scale: Tensor
     shift: Tensor
 
-    def __init__(self, policy: Policy, seed: int) -> None:
+    def __init__(self, policy: Policy, seed: int, *, kernels: bool = True) -> None:
         super().__init__()
         self.policy = policy
         self.seed = seed
+        self.kernels = own_kernels(kernels)  # whether a GPU makes a view by one kernel
         self.crop = Crop(policy)
         self.randaugment = RandAugment(policy)
         mean = torch.tensor(policy.mean, dtype=torch.float64)[:, None, None]
@@ -70,7 +71,7 @@ class Augment(nn.Module):
         if view == "plain":
             return self._normalise(images)
         address = len(VIEWS) * stream + VIEWS.index(view)
-        fits = images.is_cuda and self.policy.size <= LARGEST
+        fits = self.kernels and images.is_cuda and self.policy.size <= LARGEST
         if fits and (render := _kernel()) is not None:
             return render(self, images, step, slot, address, strong=view == "strong")
         return self.by_modules(images, step, slot, address, strong=view == "strong")

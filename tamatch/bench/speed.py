@@ -74,10 +74,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--precision", default="auto", help="auto, fp32, tf32 or bf16")
     parser.add_argument("--images", default="device", help="where they are kept: device or stream")
     on_or_off = argparse.BooleanOptionalAction
-    parser.add_argument(
-        "--compile", action=on_or_off, default=True, help=RUN_OPTIONS["compile"].help
-    )
-    parser.add_argument("--graph", action=on_or_off, default=True, help=RUN_OPTIONS["graph"].help)
+    for name in ("compile", "kernels", "graph"):
+        parser.add_argument(
+            f"--{name}", action=on_or_off, default=True, help=RUN_OPTIONS[name].help
+        )
     parser.add_argument(
         "--reference", type=Path, metavar="DIR", help="a checkout of USB to time as well"
     )
@@ -96,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--steps must be at least 1, got {arguments.steps}.")
     if arguments.reference:
         reference.program_of(arguments.reference)  # before all that takes time
-    names = ("device", "precision", "images", "compile", "graph")
+    names = ("device", "precision", "images", "compile", "kernels", "graph")
     switches = {name: getattr(arguments, name) for name in names}
     print(HEADING)
     found: list[Speed] = []

@@ -19,7 +19,8 @@ PARAMETERS = (  # of a classifier that are settings of a run
 FOR_IMAGES = ("net", "weights", "size", "head", "normalise", "flips", "images")
 IN_OPTIONS = (  # of a run; the others are parameters, hide labels, or are for its folder
     "prior", "labelled_in_pool", "warmup", "replacement", "layer_decay", "norm_momentum", "head",
-    "normalise", "images", "threads", "precision", "deterministic", "compile", "graph",
+    "normalise", "images", "threads", "precision", "deterministic", "compile", "kernels",
+    "graph",
 )  # fmt: skip
 FROM_SCRATCH = {
     "net": "wrn_16_1_clean", "batch": 32, "unlabelled": 96, "optimizer": "sgd", "lr": 0.03,

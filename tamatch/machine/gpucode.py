@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 
 AMPERE = (8, 0)  # the first with tensor cores for bfloat16
+
+
+def own_kernels(wanted: bool) -> bool:
+    """Whether to use the package's own kernels; TAMATCH_KERNELS=0 turns all of them off."""
+    return wanted and os.environ.get("TAMATCH_KERNELS") != "0"
 
 
 @cache

@@ -38,8 +38,11 @@ class Net(nn.Module):
         """Classify (N, 3, H, W) images."""
         raise NotImplementedError
 
-    def accelerate(self) -> None:
-        """Become as fast as possible on a GPU; changes no state and no result but by rounding."""
+    def accelerate(self, *, kernels: bool = True) -> None:
+        """Become as fast as possible on a GPU; changes no state and no result but by rounding.
+
+        Without `kernels`, by torch's compiler alone.
+        """
         self.compile()
 
     def depth_of(self, parameter: str) -> tuple[int, int]:

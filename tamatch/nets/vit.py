@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from .. import dist
 from ..errors import UsageError
+from ..machine.gpucode import own_kernels
 from ..types import Out
 from .base import Net
 from .recompute import Recomputing
@@ -66,13 +67,14 @@ class ViT(Net):
         features = self.norm(x[:, 0])
         return self.finish(features, features)
 
-    def accelerate(self) -> None:
-        """Compile; kernels that do many small things at once pay where the weights are small."""
-        from .kernels.attention import attention, fits
+    def accelerate(self, *, kernels: bool = True) -> None:
+        """Compile; combined kernels, which do many small things, pay where weights are small."""
+        if own_kernels(kernels):
+            from .kernels.attention import attention, fits
 
-        for layer in (m for m in self.modules() if isinstance(m, Attention)):
-            if fits(self.width // layer.heads, self.pos_embed.shape[1]):
-                layer.attention = attention
+            for layer in (m for m in self.modules() if isinstance(m, Attention)):
+                if fits(self.width // layer.heads, self.pos_embed.shape[1]):
+                    layer.attention = attention
         self.compile(dynamic=False, options={"combo_kernels": self.width < SHAPES["base"][0]})
 
     def depth_of(self, parameter: str) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from .. import dist
 from ..errors import UsageError
+from ..machine.gpucode import own_kernels
 from ..types import Out
 from .base import Net
 from .norm import BatchNorm2d
@@ -102,10 +103,11 @@ class WideResNet(Net):
         _, last = do.norm(self.norm, flow)
         return self.finish(do.pool(last, self.head.weight.dtype), last)
 
-    def accelerate(self) -> None:
+    def accelerate(self, *, kernels: bool = True) -> None:
         """Train by hand-written kernels where they fit, else compile."""
         widths = {m.num_features for m in self.modules() if isinstance(m, nn.BatchNorm2d)}
-        if not dist.alone() or any(width & (width - 1) for width in widths):
+        fit = dist.alone() and not any(width & (width - 1) for width in widths)
+        if not (fit and own_kernels(kernels)):
             super().accelerate()  # they want powers of two, and know of one process alone
             return
         from .kernels import Fused, prepare

@@ -57,7 +57,8 @@ def engine_of(run: Run, data: DataSet, split: Split, say: Say = silent) -> Engin
         horizontal_flip=run.flips != "none", vertical_flip=run.flips == "both",
     )  # fmt: skip
     source = source_of(run, data, split, draw_of(run, method), device, say)
-    views = Augment(policy, stream_key(run.seed, SEEDS["views"])).to(device)
+    seed = stream_key(run.seed, SEEDS["views"])
+    views = Augment(policy, seed, kernels=run.kernels).to(device)
     engine = assemble(run, method, source, views, autocast, say)
     if nets.is_user_code(run.net):
         with engine.precision():
@@ -156,7 +157,8 @@ def try_and_accelerate(run: Run, engine: Engine, say: Say = silent) -> Engine:
                 "CUDA graph, which is slower.")  # fmt: skip
             engine.use_graph = False
     if run.compile and engine.device.type == "cuda":
-        accelerate(cast(Net, engine.method.net), engine.method, run.steps, say)
+        net = cast(Net, engine.method.net)
+        accelerate(net, engine.method, run.steps, say, kernels=run.kernels)
     return engine
 
 

@@ -19,13 +19,15 @@ LONG = 100_000  # steps that repay compiling a method: some 15 s once, for 0.15 
 CACHE_FOLDERS = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
 
 
-def accelerate(net: Net, method: Method, steps: int, say: Callable[[str], None]) -> None:
+def accelerate(
+    net: Net, method: Method, steps: int, say: Callable[[str], None], *, kernels: bool = True
+) -> None:
     """Compile both, where that is possible; the method only if the run is long enough."""
     keep_compiled()
     why = why_no_triton()
     so = "Steps are not compiled and take longer. --no-compile silences this message."
     if why is None:
-        net.accelerate()
+        net.accelerate(kernels=kernels)
         if steps >= LONG:
             method.accelerate()
         why = why_no_nvrtc() if net.has_cuda_code else None

@@ -98,6 +98,7 @@ class Run:
     precision: Annotated[Literal["auto", "fp32", "tf32", "bf16"], "numerical precision"] = "auto"
     deterministic: Annotated[bool, "bit-identical results in every run (CUDA); slower"] = False
     compile: Annotated[bool, "compile the net or use the package's kernels (CUDA)"] = True
+    kernels: Annotated[bool, "use the package's kernels, not the compiler's (CUDA)"] = True
     graph: Annotated[bool, "capture the step in a CUDA graph"] = True
     tensorboard: Annotated[bool, "also write event files for TensorBoard"] = False
 

@@ -1,46 +1,36 @@
-"""The Triton kernels run by Triton's interpreter, on a CPU: python -m tests.gpu.interpreted.
+"""The Triton kernels run by NumPy, on a CPU: python -m tests.gpu.numpy_triton [all].
 
-It computes in NumPy what a GPU would, program after program. Half precision and speed are for a
-real GPU to show; indices, masks and formulas are checked here.
+Indices, masks and formulas are checked here (`numpy_triton`); barriers and speed are for a real
+GPU to show. `all` adds views of larger images, and the CUDA kernels by their emulator.
 """
 
 from __future__ import annotations
 
 import copy
 import gc
-import os
+import sys
 import weakref
+from itertools import product
 from pathlib import Path
 from tempfile import mkdtemp
 
-os.environ["TRITON_INTERPRET"] = "1"  # read where kernels are defined
-
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
-from triton.runtime import interpreter
 
 from tamatch import nets
-from tamatch.augment import OPERATIONS, Augment, Policy
+from tamatch.augment import OPERATIONS, Augment, Policy, randaugment
 from tamatch.augment.kernel import render
 from tamatch.methods.base import frozen_norm
 from tamatch.nets import kernels
-from tamatch.nets.kernels import cuda, narrow, split, weights
+from tamatch.nets.kernels import attention, cuda, narrow, split, weights
 from tamatch.nets.kernels.stem import Stem
 from tamatch.nets.recompute import recompute
 from tests.gpu.emulated import COMPILER, build
 
 STRONG, WEAK = 2, 1  # how the views of a stream are numbered
-
-
-def mend() -> None:
-    """NumPy no longer makes a number of an array of one, as the interpreter expects."""
-    patch = interpreter._patch_lang_tensor
-
-    def mended(tensor: type, *scope: object) -> None:
-        patch(tensor, *scope)
-        tensor.__index__ = lambda self: int(self.handle.data.item())  # type: ignore[attr-defined]
-
-    interpreter._patch_lang_tensor = mended
+LOOK_UPS = ("AutoContrast", "Equalize", "Posterize")  # in tables, by level
+SIDES, MORE_SIDES = (8, 17, 28, 32, 33), (48, 64, 96, 112, 224)
 
 
 def far(one: Tensor, other: Tensor) -> float:
@@ -70,15 +60,19 @@ def check_nets(
     check_frozen(fast, images)
 
 
-def check_views(size: int, width: int, operations: tuple[str, ...]) -> None:
+def check_views(size: int, width: int, operations: tuple[str, ...], count: int) -> None:
+    """Also of bright images without contrast: stretching that moves what is no pixel far off."""
     policy = Policy(
         size, (0.0,) * 3, (1 / 255,) * 3, vertical_flip=True, operations=operations, cutout=0.5
     )
-    augment, step, slot = Augment(policy, 12345678901234567), torch.tensor(77), torch.arange(8) + 3
-    images = torch.randint(0, 256, (8, 3, size, width), dtype=torch.uint8)
-    for view, number in (("weak", WEAK), ("strong", STRONG)):
-        mine = render(augment, images, step, slot, 3 * 5 + number, strong=view == "strong")
-        theirs = augment(view, images, step, slot, 5)
+    augment, step = Augment(policy, 12345678901234567), torch.tensor(77)
+    slot = torch.arange(count) + 3
+    images = torch.randint(0, 256, (count, 3, size, width), dtype=torch.uint8)
+    for pixels, (view, number) in product(
+        (images, images % 2 + 253), (("weak", WEAK), ("strong", STRONG))
+    ):
+        mine = render(augment, pixels, step, slot, 3 * 5 + number, strong=view == "strong")
+        theirs = augment(view, pixels, step, slot, 5)
         assert torch.equal(mine, theirs), (size, view, operations)
 
 
@@ -89,6 +83,23 @@ def check_narrow(inner: int, outer: int, count: int, height: int, width: int) ->
     assert far(narrow.convolve(x, weight), torch.conv2d(x, weight, padding=1)) < 1e-5
     expected = nn.grad.conv2d_weight(x, weight.shape, grad, padding=1)  # type: ignore[attr-defined]
     assert far(weights.added_up(narrow.weight_gradients(x, grad, weight), weight), expected) < 1e-5
+
+
+def check_attention(count: int, tokens: int, heads: int, width: int) -> None:
+    qkv = torch.randn(count, tokens, 3 * heads * width)
+    found = []
+    for attend in (attention.attention, by_torch):
+        x = qkv.clone().requires_grad_()
+        out = attend(x, heads)
+        out.square().sum().backward()
+        assert x.grad is not None
+        found.append((out, x.grad))
+    assert all(far(mine, theirs) < 1e-5 for mine, theirs in zip(*found, strict=True))
+
+
+def by_torch(qkv: Tensor, heads: int) -> Tensor:
+    q, k, v = qkv.unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 1, 4)
+    return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
 
 
 def check_split() -> None:
@@ -175,7 +186,6 @@ def emulate() -> list[str]:
         kernel(name, len(ran))(grid=(blocks, 1, 1), block=(threads, 1, 1), args=[*given])
 
     cuda.start, cuda.usable = start, lambda _: True
-    narrow.fits = lambda *_: False  # the interpreter cannot multiply in bfloat16, and truncates
     return ran
 
 
@@ -191,7 +201,12 @@ def check_limit() -> None:
 
 
 def main() -> None:
-    mend()
+    everything = sys.argv[1:] == ["all"]
+    sides = (*SIDES, *MORE_SIDES) if everything else SIDES
+    randaugment.PILLOW_ABOVE = max(sides)  # by batched operations, which are the reference
+    for i, side in enumerate(sides):
+        check_views(side, side + i % 2, OPERATIONS, 7)
+        check_views(side, side, LOOK_UPS, 61)
     check_limit()
     check_stem()
     check_split()
@@ -203,15 +218,14 @@ def main() -> None:
         check_nets("wrn_10_1", 8, 3, torch.contiguous_format)
     for inner, outer in ((16, 16), (16, 32), (32, 32)):
         check_narrow(inner, outer, 3, 7, 5)
-    for size, width in ((8, 8), (16, 16), (20, 23)):
-        check_views(size, width, OPERATIONS)
-    if COMPILER is not None:
+    for shape in ((1, 1, 1, 16), (3, 37, 2, 16), (2, 65, 3, 32)):
+        check_attention(*shape)
+    before, attention.HEADS = attention.HEADS, 4  # more heads than programs along an axis
+    check_attention(5, 17, 3, 16)
+    attention.HEADS = before
+    if everything and COMPILER is not None:
         ran = emulate()
         for recomputed in (False, True):
             check_with_cuda("wrn_16_2", recomputed=recomputed)
         assert {*ran} >= {f"backward<{c}, {n}, true>" for c in (32, 64) for n in ("false", "true")}
     print("the interpreted kernels agree")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,9 @@
 // `primitives.cuh` on a CPU: a block's threads as fibers of one thread. Some warp runs as far as it can,
 // its threads in a random order, then some other, so that a forgotten synchronisation shows. Blocks run
-// one after the other, in a random order, too.
+// one after the other, in a random order, too. Touching memory that is not there ends the launch.
 
+#include <csetjmp>
+#include <csignal>
 #include <ucontext.h>
 
 #include <algorithm>
@@ -138,13 +140,17 @@ inline void fiber_main() {
     self().done = true;
     swapcontext(&self().context, &machine.scheduler);
 }
-inline void launch(int blocks, int threads, int seed, std::function<void()> kernel) {
+static sigjmp_buf left;
+inline void leave(int) { siglongjmp(left, 1); }
+inline void run(int blocks, int threads, int seed, std::function<void()> kernel) {
     std::mt19937 random(seed);
     std::vector<int> places(blocks), lanes(32);
     std::iota(places.begin(), places.end(), 0);
     std::iota(lanes.begin(), lanes.end(), 0);
     std::shuffle(places.begin(), places.end(), random);
     machine.fibers.resize(threads);
+    machine.all = {};
+    std::fill(machine.warps, machine.warps + 32, Barrier());
     machine.blocks = blocks;
     machine.kernel = kernel;
     for (int place : places) {
@@ -153,6 +159,7 @@ inline void launch(int blocks, int threads, int seed, std::function<void()> kern
             getcontext(&fiber.context);
             fiber.context.uc_stack.ss_sp = fiber.stack.data();
             fiber.context.uc_stack.ss_size = fiber.stack.size();
+            fiber.copies.clear();
             fiber.done = fiber.held = false;
             makecontext(&fiber.context, fiber_main, 0);
         }
@@ -171,4 +178,14 @@ inline void launch(int blocks, int threads, int seed, std::function<void()> kern
             }
         }
     }
+}
+// Whether all its accesses were to memory that is there.
+inline bool launch(int blocks, int threads, int seed, std::function<void()> kernel) {
+    struct sigaction ours = {}, before;
+    ours.sa_handler = leave;
+    sigaction(SIGSEGV, &ours, &before);
+    bool stayed = sigsetjmp(left, 1) == 0;
+    if (stayed) run(blocks, threads, seed, kernel);
+    sigaction(SIGSEGV, &before, nullptr);
+    return stayed;
 }

@@ -181,6 +181,7 @@ def test_another_device_than_the_current_one() -> None:
     assert_equal(*found)
 
 
+@pytest.mark.parametrize("kernels", [True, False], ids=["kernels", "compiled"])
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize(
     ("net", "method"),
@@ -191,9 +192,9 @@ def test_another_device_than_the_current_one() -> None:
         ("vit_tiny_p4_32", "freematch"),
     ],
 )
-def test_captured_equals_eager(net: str, method: str, precision: str) -> None:
+def test_captured_equals_eager(net: str, method: str, precision: str, kernels: bool) -> None:
     """With weight gradients on a stream of their own in the one, and in order in the other."""
-    settings = {"net": net, "method": method, "precision": precision}
+    settings = {"net": net, "method": method, "precision": precision, "kernels": kernels}
     eager, captured = (engine_with(graph=graph, **settings) for graph in (False, True))
     assert_equal(state_after(eager, 12), state_after(captured, 12))
     assert captured.graph is not None

@@ -16,12 +16,16 @@ from tests.faults.runs import DOZEN
 pytestmark = pytest.mark.gpu
 
 
+@pytest.mark.parametrize("kernels", [True, False], ids=["kernels", "compiled"])
 @pytest.mark.parametrize("method", ["tamatch", "vat", "remixmatch"])
 @pytest.mark.parametrize("net", ["wrn_10_2", "vit_tiny_p2_32"])
-def test_from_the_estimate_to_the_report(tmp_path: Path, net: str, method: str) -> None:
+def test_from_the_estimate_to_the_report(
+    tmp_path: Path, net: str, method: str, kernels: bool
+) -> None:
     """What is done on the default stream before the steps must not get into their graph."""
     made = tamatch.train(
-        **{**DOZEN, "net": net, "size": 32, "device": "cuda", "method": method, "steps": 12},
+        **{**DOZEN, "net": net, "size": 32, "device": "cuda", "method": method, "steps": 12,
+           "kernels": kernels},
         out=tmp_path / "run", quiet=True,
     )  # fmt: skip
     assert made.result["steps"] == 12 and made.report_path.exists()

@@ -122,7 +122,7 @@ def test_without_nvrtc_it_is_said_where_that_costs_time(
     monkeypatch.setitem(sys.modules, "cuda.bindings", cast(ModuleType, cuda and cuda.bindings))
     for affected in (True, False):
         net, method, said = build("wrn_10_1", 10, 8), tiny_method("fixmatch"), list[str]()
-        monkeypatch.setattr(net, "accelerate", lambda: None)
+        monkeypatch.setattr(net, "accelerate", lambda **_: None)
         monkeypatch.setattr(method, "accelerate", lambda: None)
         net.has_cuda_code = affected
         accelerate(net, method, LONG, said.append)
@@ -136,7 +136,28 @@ def test_a_short_run_does_not_wait_for_its_method_to_be_compiled(
 ) -> None:
     monkeypatch.setattr("tamatch.runs.compiler.why_no_triton", lambda: None)
     net, method, asked = build("vit_tiny_p2_8", 10, 8), tiny_method("fixmatch"), list[str]()
-    monkeypatch.setattr(net, "accelerate", lambda: asked.append("net"))
+    monkeypatch.setattr(net, "accelerate", lambda **_: asked.append("net"))
     monkeypatch.setattr(method, "accelerate", lambda: asked.append("method"))
     accelerate(net, method, steps, lambda _: None)
     assert asked == expected
+
+
+@pytest.mark.parametrize("net", ["wrn_10_1", "vit_tiny_p2_8"])
+@pytest.mark.parametrize("by", ["option", "variable"])
+def test_all_kernels_are_switched_off(net: str, by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then nets are compiled, and views made by the modules."""
+    monkeypatch.setattr("tamatch.runs.compiler.why_no_triton", lambda: None)
+    monkeypatch.setitem(sys.modules, "tamatch.nets.kernels", cast(ModuleType, None))
+    if by == "variable":
+        monkeypatch.setenv("TAMATCH_KERNELS", "0")
+    compiled = list[torch.nn.Module]()
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda self, **_: compiled.append(self))
+    built, kernels = build(net, 10, 8), by == "variable"
+    accelerate(built, tiny_method("fixmatch"), 1, lambda _: None, kernels=kernels)
+    assert compiled == [built] and not built.has_cuda_code
+    policy = views.Policy(8, (0.5,) * 3, (0.2,) * 3)
+    assert not views.Augment(policy, 0, kernels=kernels).kernels
+    monkeypatch.delenv("TAMATCH_KERNELS", raising=False)
+    assert views.Augment(policy, 0).kernels
+    with pytest.raises(ImportError):  # which the test would have met with
+        build(net, 10, 8).accelerate()

@@ -50,7 +50,7 @@ def test_the_command_makes_the_same_run(method: str, data: str) -> None:
         {"prior": [0.1, 0.2, 0.7], "method": "fixmatch"},
         {"head_labelled": 20, "gamma": -10},
         {"root": "-dash"},
-        {"graph": False, "deterministic": True},
+        {"graph": False, "kernels": False, "deterministic": True},
         {"data": "cifar10-lt", "method": "tamatch", "select": "freematch", "target": "uniform"},
     ],
     ids=lambda given: " ".join(map(str, given)),

@@ -61,7 +61,7 @@ class Fused(Plain):
 
     def norm(self, norm: nn.BatchNorm2d, flow: Flow) -> tuple[Tensor, Tensor]:
         branch, skip, _ = flow
-        if branch.numel() > COUNTABLE:
+        if not 0 < branch.numel() <= COUNTABLE:
             return super().norm(norm, flow)
         with torch.cuda.device_of(branch):  # kernels would be started on the current device
             x, h = NormAct.apply(branch, skip, norm.weight, norm.bias, norm)

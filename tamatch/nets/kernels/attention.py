@@ -4,6 +4,9 @@ Torch's kernels cut the tokens into tiles of 64 or 128; the 257 of a 32-pixel im
 the last tile empty, in both directions of the square. Here the rest has a small tile of its own.
 Queries, keys and values are read where one linear layer wrote them, and their gradients written
 where its backward pass reads them.
+
+Tokens are masked wherever one is read or written. The WIDTH columns of a head need no mask: it is
+a power of two (`fits`), and heads lie side by side.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from torch import Tensor
 BLOCK = 64  # tokens in a full tile
 LEAST = 16  # tokens that the tensor cores take
 MOST = 1024  # tokens that were thought of
+HEADS = 2**16 - 1  # of all images together: programs along the second axis of a grid
 WARPS, STAGES = 4, 2
 
 
@@ -305,5 +309,7 @@ attend.register_autograd(_back, setup_context=_remember)
 
 def attention(qkv: Tensor, heads: int) -> Tensor:
     """softmax(QKᵀ/√d)·V of each head, from the output of one linear layer."""
+    if len(qkv) * heads > HEADS:
+        return torch.cat([attention(part, heads) for part in qkv.split(HEADS // heads)])
     out: Tensor = attend(qkv.contiguous(), heads)[0]
     return out

@@ -8,6 +8,12 @@
 // Maps are channels-last in bfloat16, weights (C, 3, 3, C); `primitives.cuh` stands before this text.
 // Every other layer goes through the map `upside_down`: what was written last is still near.
 //
+// No access leaves its tensor. A map is whole tiles (`cuda.fits`), so that all pixels of a tile exist;
+// those of its border are read where `has_row` and `has` say so, and the addresses of others are not
+// used. Of weights, C rows of TAPS * CHUNKS pieces, `fetch_weights` reads all. `tiles` has a row for
+// each block, `totals` for each of at most GROUPS groups, `arrived` GROUPS + 1 numbers. What is kept by
+// channel is read at `thread() % C` and at `chunk * 8 + j`, which are below C.
+//
 // Instructions are what costs time here, so that each thread has one column of the tile and eight
 // channels, and what is left to compute of addresses are constants.
 
@@ -568,7 +574,7 @@ struct alignas(128) Pair {
     }
 };
 
-// Over the tiles share, share + shares, …: (shares, C, 3, 3, C) in all.
+// Over the tiles share, share + shares, …: (shares, C, 3, 3, C) in all. There are no more shares than tiles.
 KERNEL(Pair::THREADS, 2) weight_gradient(
     const Piece *h, const Piece *grad, float *sums, int tiles, int height, int width
 ) {
@@ -621,7 +627,7 @@ KERNEL(Pair::THREADS, 2) weight_gradient(
                     to[(m * 16 + i / 2 * 8) * TAPS * C + tap * C + n * 8 + i % 2] = products[tap][m][n][i];
 }
 
-// The sums of all columns of a matrix, in bfloat16; a block has 32 of them.
+// The sums of all columns of a matrix, in bfloat16; a block has 32 of them, which divides their number.
 KERNEL(256, 8) add_up(const float *matrix, unsigned *out, int rows, int columns) {
     constexpr int WIDTH = 32, SLICES = 256 / (WIDTH / 2);
     SHARED float parts[SLICES][WIDTH];

@@ -42,7 +42,7 @@ def fits(x: Tensor, weight: Tensor, stride: int) -> bool:
         and channels in COLUMNS
         and height % ROWS == width % COLUMNS[channels] == 0
         and x.dtype == torch.bfloat16
-        and x.numel() <= COUNTABLE
+        and 0 < x.numel() <= COUNTABLE
         and usable(x.device)
     )
 

@@ -2,6 +2,9 @@
 
 Three neighbouring pixels of a channels-last map are one piece of memory. A program reads them as
 one row of a matrix product, four of them as its sizes are powers of two, and masks the fourth.
+
+Positions and their neighbours are masked. Weights need no mask: OUTER and INNER are their sizes
+and powers of two (`fits`), and each of the 9 taps is read whole.
 """
 
 from __future__ import annotations

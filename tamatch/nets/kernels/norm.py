@@ -2,6 +2,9 @@
 
 Results equal the plain modules up to rounding, and every sum has a fixed order. Feature maps are
 channels-last: rows of pixels, one column a channel.
+
+Rows are masked. Columns need no mask: the grid has COLUMNS / SLICE programs along them, which is
+whole as both are powers of two (`WideResNet.accelerate`). Maps have a first row (`Fused.norm`).
 """
 
 from __future__ import annotations

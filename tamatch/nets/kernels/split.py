@@ -3,6 +3,9 @@
 Each factor is split into two numbers that they do not round, and three of the four products are
 added: what is left out is below the rounding of single precision. That is for nets and passes that
 must not be rounded; where TF32 will do, cuDNN's kernels are faster.
+
+Positions and their neighbours are masked. Weights need no mask: OUTER and INNER are their sizes
+and powers of two (`fits`), of which SLICE divides the latter.
 """
 
 from __future__ import annotations

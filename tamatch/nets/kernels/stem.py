@@ -27,7 +27,7 @@ def _widen(
 ):  # fmt: skip
     """Rows of WIDTH channels. `plane` pixels are an image, or the taps of a weight with a bias."""
     pixel, channel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, WIDTH)
-    image, place, inside = pixel // plane, pixel % plane, pixel < pixels
+    image, place, inside = (pixel // plane).to(tl.int64), pixel % plane, pixel < pixels
     at = (image * of_image + place * of_pixel)[:, None] + channel[None, :] * of_channel
     value = tl.load(x + at, inside[:, None] & (channel < CHANNELS)[None, :], 0.0).to(tl.float32)
     one = tl.full((BLOCK,), 1.0, tl.float32)
