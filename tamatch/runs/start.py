@@ -11,6 +11,7 @@ from ..data.folder import typical_side
 from ..rules import choose, finetune
 from ..rules.choose import NOTHING, Chosen, choice
 from ..settings.config import Run
+from .progress import counting
 
 
 def start_of(
@@ -86,4 +87,7 @@ def image_size(
 
 def side_of(place: Path) -> float | None:
     """The typical side of the images in pixels; None if none can be read."""
-    return load(place).size if place.suffix == ".npz" else typical_side(place)
+    if place.suffix == ".npz":
+        return load(place).size
+    with counting("listing files") as count:
+        return typical_side(place, count)
