@@ -12,6 +12,7 @@ from . import launch
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
+
 class StopSignals:
     """While active, these signals set `received`; a second one ends the process at once.
 

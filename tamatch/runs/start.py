@@ -81,7 +81,8 @@ def image_size(
         return choice("size", size, f"{size} × {size} pixels", f"what {run.net} is made for")
     found = choose.image_size(side, gpu=gpu)
     if arrays and side is not None and side < found.settings["size"]:
-        return Chosen({"size": int(side)}, found.reasons)
+        shown = f"{side:.0f} × {side:.0f} pixels"
+        return choice("size", int(side), shown, "as the images are; they are not made larger")
     return found
 
 
