@@ -77,7 +77,8 @@ def joined() -> Iterator[None]:
     fresh = dist.PrefixStore(agree_on_prefix(store, me, count), store)  # type: ignore[attr-defined]
     dist.init_process_group(store=fresh, rank=me, world_size=count, timeout=TIMEOUT)
     ended = Event()
-    watcher = Thread(target=watch, args=(fresh.clone(), me, count, ended), daemon=True)
+    own: Store = fresh.clone()  # type: ignore[attr-defined]  # gloo may hold the other for long
+    watcher = Thread(target=watch, args=(own, me, count, ended), daemon=True)
     watcher.start()
     try:
         yield

@@ -48,9 +48,11 @@ def safe_output() -> Iterator[Output | None]:
             continue
         stream.flush()
         made[name] = Output(stream.fileno(), "w", closefd=False)
-        same = {"encoding": stream.encoding, "errors": stream.errors}
-        lines = stream.line_buffering
-        setattr(sys, name, TextIOWrapper(BufferedWriter(made[name]), **same, line_buffering=lines))
+        lines = stream.line_buffering or name == "stderr"
+        text = TextIOWrapper(
+            BufferedWriter(made[name]), stream.encoding, stream.errors, line_buffering=lines
+        )
+        setattr(sys, name, text)
     try:
         yield made.get("stdout")
     finally:
