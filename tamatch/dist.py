@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 import io
+import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
 
 TIMEOUT = timedelta(hours=1)  # for the first process, which alone decodes images, tests and saves
+BEAT, SILENCE, REMINDER = 5.0, 30.0, 300.0  # seconds, see `watch`
 if dist.is_available():
     # Its functions have the group as a default. torch's optimizers import it when first used; by
     # then there is a group, which so outlives its destruction, and gloo's threads can abort the
@@ -73,6 +76,10 @@ def joined() -> Iterator[None]:
     store, me, count = next(dist.rendezvous("env://", timeout=TIMEOUT))  # type: ignore[attr-defined]
     fresh = dist.PrefixStore(agree_on_prefix(store, me, count), store)  # type: ignore[attr-defined]
     dist.init_process_group(store=fresh, rank=me, world_size=count, timeout=TIMEOUT)
+    ended = Event()
+    own: Store = fresh.clone()  # type: ignore[attr-defined]  # gloo may hold the other for long
+    watcher = Thread(target=watch, args=(own, me, count, ended), daemon=True)
+    watcher.start()
     try:
         yield
         dist.barrier()  # nobody leaves while another one still has something to do
@@ -85,7 +92,39 @@ def joined() -> Iterator[None]:
             "processes."
         ) from error
     finally:
+        ended.set()
+        watcher.join(BEAT)
         dist.destroy_process_group()
+
+
+def watch(store: Store, me: int, count: int, ended: Event) -> None:
+    """Give signs of life, and say which process gives none: all others wait for it.
+
+    It is said by the first of those that live. One that is merely busy, as process 0 is while it
+    tests and saves, goes on to give signs.
+    """
+    heard = [(b"", time.monotonic())] * count  # the last sign of each process, and when it came
+    silent, told = list[int](), 0.0  # who gives no sign, and when that was said; 0: not by us
+    with suppress(RuntimeError):  # the store has ended, and the run with it
+        while not ended.wait(BEAT):
+            store.set(f"life/{me}", uuid4().hex)
+            for n in (n for n in range(count) if store.check([f"life/{n}"])):
+                if (sign := store.get(f"life/{n}")) != heard[n][0]:
+                    heard[n] = sign, time.monotonic()
+            now, before = time.monotonic(), silent
+            silent = [n for n in range(count) if now - heard[n][1] > SILENCE]
+            first = next(n for n in range(count) if n not in silent)
+            if me == first and silent and (silent != before or now - told > REMINDER):
+                told, since = now, min(heard[n][1] for n in silent)
+                names = ", ".join(map(str, silent))
+                print(
+                    f"tamatch: waiting for process {names} of {count}, without a sign of life for "
+                    f"{now - since:.0f} s: it is stopped, or its machine cannot be reached.",
+                    file=sys.stderr, flush=True,
+                )  # fmt: skip
+            elif told and not silent:
+                told = 0.0
+                print("tamatch: all processes are there again.", file=sys.stderr, flush=True)
 
 
 def agree_on_prefix(store: Store, me: int, count: int) -> str:

@@ -37,7 +37,7 @@ class NumericError(TamatchError):
 
 
 class Stopped(KeyboardInterrupt):
-    """A run that was asked to stop, by Ctrl-C or SIGTERM, and saved itself first.
+    """A run that was asked to stop, by Ctrl-C, SIGTERM or SIGHUP, and saved itself first.
 
     Not an `Exception`: a sweep that catches errors must not go on with its next run.
     """

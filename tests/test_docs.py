@@ -329,3 +329,9 @@ def test_the_reliability_page_names_tests_that_exist() -> None:
 def test_the_overview_is_a_picture_with_a_description() -> None:
     root = ElementTree.parse(DOCS / "overview.svg").getroot()
     assert root.tag.endswith("svg") and root.find("{http://www.w3.org/2000/svg}desc") is not None
+
+
+def test_every_log_entry_names_a_commit() -> None:
+    entries = re.split(r"(?m)^## ", (DOCS / "log.md").read_text())[1:]
+    without = [e.splitlines()[0] for e in entries if not re.search(r"\b[0-9a-f]{7}\b", e)]
+    assert entries and not without

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Literal, TextIO, cast
 
 from ..data.decode import FOREIGN, SUFFIXES
-from ..data.layout import printable
+from ..data.layout import identities_above, identity
 from ..errors import DataError, UsageError
 from ..runs.model import Predictions
 from ..runs.progress import counting
 from ..storage.files import make_parent, writing
 from ..storage.folder import RunFolder, removing_empty_folders
-from ..storage.spreadsheet import neutralise
+from ..storage.spreadsheet import neutralise, printable
 from .load import load
 
 Format = Literal["csv", "jsonl"]
@@ -128,11 +128,9 @@ def images_below(folder: str) -> Iterator[str]:
 
     Those in formats that are not read are among them: they must be told, not passed over.
     """
-    seen: set[tuple[int, int]] = set()
+    seen = identities_above(folder)
     for here, folders, files in os.walk(folder, followlinks=True):
-        state = os.stat(here)
-        own = state.st_dev, state.st_ino
-        if own in seen:  # a link back to where we come from
+        if (own := identity(here)) in seen:  # a link back to where we come from
             folders.clear()
             continue
         seen.add(own)

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import os
+import resource
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
 
 from ..errors import Stopped, TamatchError, UsageError
 from ..machine import launch
+from .output import Output, safe_output
 
 TRAINING = ("train", "resume")  # may run in several processes, and read more options themselves
+LOAD_TORCH = (*TRAINING, "predict", "label", "evaluate", "export", "review")
+LEAST_MEMORY = 700_000_000  # bytes of addresses that torch takes when it is loaded
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; errors a user can cause are one line, never a stack trace."""
+    with safe_output() as stdout:
+        return command(argv, stdout)
+
+
+def command(argv: Sequence[str] | None, stdout: Output | None) -> int:
+    """The exit code of a command. What `train` shows is in its run folder, so it may be lost."""
     # Before torch is loaded: threads that wait must not burn the cores of a busy machine.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if isinstance(sys.stdout, TextIOWrapper):  # its encoding may lack →, Π or a class's name
@@ -31,8 +41,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         if launch.processes() > 1 and arguments.command not in TRAINING:
             raise UsageError("torchrun works only with `tamatch train` and `tamatch resume`.")
+        if arguments.command in LOAD_TORCH:
+            refuse_little_memory()
         arguments.extra = extra
+        if stdout is not None:
+            shown_only = arguments.command not in TRAINING or vars(arguments).get("print_config")
+            stdout.needed = bool(shown_only)
         status: int = arguments.run(arguments)
+        sys.stdout.flush()
         return status
     except (TamatchError, Stopped) as error:
         if launch.local_rank() == 0 or not error.in_every_process:
@@ -41,6 +57,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("tamatch: stopped.", file=sys.stderr)
         return 130
+    except (MemoryError, SystemError, ImportError) as error:
+        if isinstance(error, ImportError) and "failed to map segment" not in str(error):
+            raise
+        print("tamatch: out of memory: this process may not use enough of it.", file=sys.stderr)
+        if stdout is not None:
+            sys.stderr.flush()
+            os._exit(2)  # half-loaded modules fail once more, at length, while they are taken down
+        return 2
     except BrokenPipeError:  # the reader of our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def refuse_little_memory() -> None:
+    """With too little, torch aborts the process while it is loaded, and nobody learns why."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY and limit < LEAST_MEMORY:
+        raise UsageError(
+            f"out of memory: this process may use {limit // 10**6:,} MB (`ulimit -v`), and torch "
+            f"alone takes {LEAST_MEMORY // 10**6:,} MB."
+        )

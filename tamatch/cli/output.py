@@ -1,15 +1,65 @@
-"""What the terminal shows when runs have ended."""
+"""What the terminal shows when runs have ended; and output that nobody reads."""
 
 from __future__ import annotations
 
+import os
 import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from io import BufferedWriter, FileIO, TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ..errors import StorageError
 from ..machine import launch
 
 if TYPE_CHECKING:
     from ..runs.group import Group
+
+
+class Output(FileIO):
+    """stdout or stderr: unless it is `needed`, what cannot be written is dropped."""
+
+    needed = False
+
+    def write(self, content: Any) -> int:
+        try:
+            return super().write(content)
+        except OSError as error:
+            if not self.needed:
+                return len(content)
+            # what is held back must not fail once more when the process ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            if isinstance(error, BrokenPipeError):
+                raise
+            raise StorageError(f"the output cannot be written: {error.strerror}.") from None
+
+
+@contextmanager
+def safe_output() -> Iterator[Output | None]:
+    """Make `Output`s of stdout and stderr where they are the process's own; yields the first."""
+    before, made = (sys.stdout, sys.stderr), dict[str, Output]()
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed; so that no file of a run gets its number
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+        if stream is not getattr(sys, f"__{name}__") or not isinstance(stream, TextIOWrapper):
+            continue
+        stream.flush()
+        made[name] = Output(stream.fileno(), "w", closefd=False)
+        lines = stream.line_buffering or name == "stderr"
+        text = TextIOWrapper(
+            BufferedWriter(made[name]), stream.encoding, stream.errors, line_buffering=lines
+        )
+        setattr(sys, name, text)
+    try:
+        yield made.get("stdout")
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, StorageError):
+                stream.flush()
+        sys.stdout, sys.stderr = before
 
 
 def show_run(path: Path) -> int:

@@ -26,7 +26,7 @@ def read(place: Path, size: int | None = None, progress: OnProgress | None = Non
 
     Files that cannot be used are listed with their reasons in `skipped`; none is ever changed.
     """
-    listing = list_images(place.absolute())
+    listing = list_images(place.absolute(), progress)
     images = listing.images
     in_vain = table_of(place) and len(images) == listing.pooled  # all that it lists is elsewhere
     if not images or in_vain:
@@ -65,9 +65,9 @@ def read(place: Path, size: int | None = None, progress: OnProgress | None = Non
     )
 
 
-def typical_side(place: Path) -> float | None:
+def typical_side(place: Path, progress: OnProgress | None = None) -> float | None:
     """The median of the shorter sides, by the headers of a sample; None if none can be read."""
-    return _median_side([found.path for found in list_images(place.absolute()).images])
+    return _median_side([found.path for found in list_images(place.absolute(), progress).images])
 
 
 def _median_side(files: Sequence[str]) -> float | None:

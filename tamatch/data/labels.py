@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import DataError, UsageError, perhaps
+from ..storage.spreadsheet import printable
 from .dataset import PARTS, DataSet
-from .layout import TABLES, class_name, printable
+from .layout import TABLES, class_name
 from .partnames import PART_NAMES
 from .table import Row, known_label, notes_on, read_table, refuse_contradiction
 

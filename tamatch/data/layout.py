@@ -6,11 +6,14 @@ import os
 import unicodedata
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import DataError
+from ..storage.spreadsheet import printable
+from .dataset import OnProgress
 from .decode import FOREIGN, NOT_READ, SUFFIXES
 from .partnames import PART_NAMES, PART_OF, UNLABELLED, like_a_part, nearly_equal
 from .table import known_label, notes_on, read_table
@@ -19,6 +22,8 @@ LONGEST = max(map(len, SUFFIXES))
 TABLES = ("labels.csv", "metadata.csv")
 SHOWN = 100  # characters of a list of folders
 BELONG = "images without a label belong in unlabelled"
+ROUND = "a link to a folder that contains it or was read before"
+NEWS = 1000  # files that are looked at between two signs of progress
 UNLISTED = "images that the table of labels does not list"
 
 
@@ -35,6 +40,7 @@ class Listing:
     """All images below a folder, in a fixed order, and what was left out."""
 
     root: str
+    progress: OnProgress | None = None  # told how many files were looked at
     images: list[Found] = field(default_factory=list)
     labels: set[str] = field(default_factory=set)  # also of classes without an image
     class_folders: set[str] = field(default_factory=set)
@@ -44,6 +50,13 @@ class Listing:
     pooled: int = 0  # images that the table does not name, in the training part
     unlisted: int = 0  # such images elsewhere
     other: int = 0  # files that are no images
+    elsewhere: int = 0  # links to folders outside, whose images are read
+    seen: int = 0  # files and folders so far
+
+    @cached_property
+    def above(self) -> set[tuple[int, int]]:
+        """The root and all folders that contain it: a link to one of them leads in a circle."""
+        return {identity(self.root), *identities_above(self.root)}
 
     def name(self, path: str) -> str:
         """The path below the root, fit for any screen."""
@@ -56,6 +69,7 @@ class Listing:
             (f"{UNLISTED}, used without a label", self.pooled),
             (f"{UNLISTED}, left out (to use them, list them; a label may be empty)", self.unlisted),
             ("files that are not images, ignored", self.other),
+            (f"links to folders outside {self.root}, followed", self.elsewhere),
         )
         told = [*self.remarks, *(f"{what}: {count:,}" for what, count in counted if count)]
         pairs = ", ".join(f'"{a}" and "{b}"' for a, b in nearly_equal(sorted(self.labels)))
@@ -70,25 +84,18 @@ class Listing:
         return (*told,)
 
 
-def printable(name: str) -> str:
-    """A name that any screen and file can hold: control characters and stray bytes escaped."""
-    if name.isprintable():
-        return name
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
-
-
 def class_name(name: str) -> str:
-    """The same for a class; an "ä" that some systems store as two characters becomes one."""
+    """A class as it is written; an "ä" that some systems store as two characters is one."""
     return printable(unicodedata.normalize("NFC", name))
 
 
-def list_images(place: Path) -> Listing:
+def list_images(place: Path, progress: OnProgress | None = None) -> Listing:
     """Find the images of a folder, or those that a CSV file lists."""
     if place.is_file():
-        listing = Listing(os.fspath(place.parent))
+        listing = Listing(os.fspath(place.parent), progress)
         _from_table(listing, place, None, alone=True)
     else:
-        listing = Listing(os.fspath(place))
+        listing = Listing(os.fspath(place), progress)
         _scan(listing, listing.root, "train")
     return listing
 
@@ -102,6 +109,9 @@ def table_of(place: Path | str) -> Path | None:
 def _scan(listing: Listing, folder: str, part: str) -> None:
     """The whole folder, or one part: by its table where it has one, else by class folders."""
     whole = folder == listing.root
+    if not whole and identity(folder) in listing.above:
+        listing.skipped.append((listing.name(folder), ROUND))
+        return
     if table := table_of(folder):
         _from_table(listing, table, None if whole else part)
         return
@@ -256,22 +266,28 @@ def holds_images(folder: str) -> bool:
 def _files(listing: Listing, folder: str, deep: bool = True) -> Iterator[tuple[str, bool]]:
     """(path, is a regular file) of the visible files below a folder, in a fixed order.
 
-    Each real folder is entered once, so that links in a circle end.
+    Each real folder is entered once, and none that contains the root, so that links in a circle
+    end.
     """
-    seen = set() if folder == listing.root else {_identity(listing.root)}
+    seen = set() if folder == listing.root else {*listing.above}
     pending = [folder]
     while pending:
         here = pending.pop()
         try:
-            if (own := _identity(here)) in seen:
+            if (own := identity(here)) in seen:
+                listing.skipped.append((listing.name(here), ROUND))
                 continue
             seen.add(own)
+            listing.elsewhere += _leads_out(listing.root, here)
             entries = _visible(here)
         except OSError as error:
             listing.skipped.append((listing.name(here), f"folder: {error.strerror}"))
             continue
         below: list[str] = []
         for entry in entries:
+            listing.seen += 1
+            if listing.progress and listing.seen % NEWS == 0:
+                listing.progress(listing.seen, 0)
             kind = _kind(entry)
             if kind == "folder":
                 below.append(entry.path)
@@ -279,6 +295,12 @@ def _files(listing: Listing, folder: str, deep: bool = True) -> Iterator[tuple[s
                 yield entry.path, kind == "file"
         if deep:
             pending += reversed(below)
+
+
+def _leads_out(root: str, folder: str) -> bool:
+    if folder == root or not os.path.islink(folder):
+        return False
+    return not Path(folder).resolve().is_relative_to(Path(root).resolve())
 
 
 def _visible(folder: str) -> list[os.DirEntry[str]]:
@@ -294,6 +316,12 @@ def _kind(entry: os.DirEntry[str]) -> str:
         return "other"
 
 
-def _identity(folder: str) -> tuple[int, int]:
+def identities_above(folder: str) -> set[tuple[int, int]]:
+    """Those of all folders that contain this one."""
+    return {identity(os.fspath(parent)) for parent in Path(folder).resolve().parents}
+
+
+def identity(folder: str) -> tuple[int, int]:
+    """The same for a folder and all links to it."""
     state = os.stat(folder)
     return state.st_dev, state.st_ino

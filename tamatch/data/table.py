@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import unicodedata
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import DataError
-from ..storage.spreadsheet import restore
+from ..storage.spreadsheet import original, printable, restore
 from .partnames import PART_OF, UNLABELLED
 
 NAME = "file_name"
@@ -19,6 +20,7 @@ LABEL = "label"
 SPLIT = "split"
 # how programs write that there is nothing; "none" is not among them, a person may mean it
 MISSING = ("nan", "NaN", "None", "null", "NULL", "<NA>")
+FORMERLY = {"\\n": "\n", "\\r": "\r", "\\t": "\t"}  # how such characters of a name were written
 
 
 class Row(NamedTuple):
@@ -58,7 +60,8 @@ def read_table(path: Path, folder: str | None = None) -> list[Row]:
                     for c in (NAME, LABEL, SPLIT)
                 )
                 if name:
-                    row = _row(path, _below(images, name), label, split, rows.line_num)
+                    where = _below(images, name)
+                    row = _row(path, where, original(label), split, rows.line_num)
                     refuse_contradiction(path, found.setdefault(row.name, row), row)
             return list(found.values())
     except UnicodeDecodeError:
@@ -109,16 +112,19 @@ def _below(folder: str, name: str) -> str:
 
 
 def _as_stored(folder: str, name: str) -> str:
-    """The spelling that the file has; one with that very name comes first.
+    """The spelling that the file has: first what tamatch writes, then the cell as it stands.
 
-    Windows writes \\ for /, and some systems store an ä as two characters.
+    Windows writes \\ for /, some systems store an ä as two characters, and earlier tables have
+    \\n for a line break.
     """
     if name.isascii() and "\\" not in name:
         return name
-    slashed = name.replace("\\", "/")
-    spellings = (name, slashed, *(unicodedata.normalize(form, slashed) for form in ("NFC", "NFD")))
+    meant, slashed = original(name), name.replace("\\", "/")
+    forms = (unicodedata.normalize(form, slashed) for form in ("NFC", "NFD"))
+    older = original(re.sub(r"\\[nrt]", lambda found: FORMERLY[found[0]], name))
+    spellings = (meant, name, slashed, *forms, older)
     stored = (spelt for spelt in spellings if os.path.lexists(os.path.join(folder, spelt)))
-    return next(stored, name)
+    return next(stored, meant)
 
 
 def _without_folder(folder: str, name: str) -> str:
@@ -137,6 +143,6 @@ def refuse_contradiction(path: Path, first: Row, row: Row) -> None:
     for one, other in ((first.label, row.label), (first.part or "", row.part or "")):
         if one != other:
             raise DataError(
-                f'{path}, lines {first.line} and {row.line}: {row.name} is listed as "{one}" and '
-                f'as "{other}". Keep one of the two.'
+                f"{path}, lines {first.line} and {row.line}: {printable(row.name)} is listed as "
+                f'"{one}" and as "{other}". Keep one of the two.'
             )

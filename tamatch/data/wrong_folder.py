@@ -56,12 +56,13 @@ def hint_inside(place: Path) -> str:
 
 def first_with_classes(place: Path) -> tuple[Path, set[str]]:
     """The nearest folder that has classes, if there is no choice on the way to it."""
+    top = place.resolve()
     for _ in range(DEEPEST):
         inside = [n for n, _ in folders_in(os.fspath(place)) if n.lower() not in UNLABELLED]
         if len(inside) != 1:
             break
         place /= inside[0]
-        if RunFolder(place).holds_run():
+        if RunFolder(place).holds_run() or not place.resolve().is_relative_to(top):
             break
         try:
             classes = list_images(place.absolute()).labels

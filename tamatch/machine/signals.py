@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first asks a run to save and stop, a second ends it at once."""
+"""Ctrl-C, SIGTERM and SIGHUP: the first asks a run to save and stop, a second ends it at once."""
 
 from __future__ import annotations
 
@@ -10,9 +10,14 @@ from typing import Any, ClassVar
 
 from . import launch
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 class StopSignals:
-    """While active, SIGINT and SIGTERM set `received`; a second one ends the process at once.
+    """While active, these signals set `received`; a second one ends the process at once.
+
+    Not so a second SIGHUP: a terminal that is closed sends several. One that is ignored, as
+    `nohup` wants it, stays so.
 
     In one of several processes a second signal changes nothing: torchrun forwards signals that the
     processes may also get directly, and kills those that do not stop.
@@ -27,12 +32,14 @@ class StopSignals:
     def __enter__(self) -> StopSignals:
         self.active.append(self)
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in SIGNALS:
+                if signal.getsignal(number) == signal.SIG_IGN:
+                    continue
                 self._before[number] = signal.signal(number, self._handle)
         return self
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.received and launch.processes() == 1:
+        if self.received and number != signal.SIGHUP and launch.processes() == 1:
             os._exit(128 + number)
         self.received = number
 

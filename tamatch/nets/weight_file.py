@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -38,7 +39,10 @@ def _read_npz(path: Path) -> dict[str, Tensor]:
 
 
 def _read_torch(path: Path) -> dict[str, Tensor]:
-    content: Any = torch.load(path, map_location="cpu", weights_only=True)
+    try:
+        content: Any = torch.load(path, map_location="cpu", weights_only=True)
+    except UnpicklingError:  # torch explains at length, in colours, how to load it all the same
+        raise ValueError("it contains more than tensors, or is damaged") from None
     while isinstance(content, Mapping):
         inner = next((content[k] for k in NESTED if isinstance(content.get(k), Mapping)), None)
         if inner is None:

@@ -12,6 +12,7 @@ from PIL import Image
 from ..data import DataSet
 from ..data.dataset import Indices
 from ..data.decode import Unreadable, decode
+from ..storage.spreadsheet import original
 
 SIDE = 256  # pixels; more is not shown
 KEPT = 1024  # images that stay in memory
@@ -38,7 +39,7 @@ class Pictures:
         if side <= self.data.size:
             return None
         try:
-            return decode(self.place / self.data.files[i], side)[0]
+            return decode(self.place / original(self.data.files[i]), side)[0]
         except Unreadable:
             return None
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import re
 import sys
+import threading
+import time
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
+from socket import SHUT_RDWR, socket
 from typing import Any
 
 from ..errors import TamatchError, UsageError
@@ -17,7 +21,8 @@ from .gate import Gate
 from .session import Session
 
 BODY = 1024  # bytes; no request of ours has more
-IDLE = 60  # seconds after which a silent connection is closed
+LIMIT = 30  # seconds for a whole request, from the wait for its first byte to its answer's end
+CONNECTIONS = 64  # at a time; a browser has six
 IMAGE = re.compile(r"/image/([0-9]{1,7})")
 ASSETS = {"/app.js": "text/javascript", "/style.css": "text/css", "/icon.svg": "image/svg+xml"}
 SECURITY = {
@@ -50,6 +55,7 @@ class Server(ThreadingHTTPServer):
     """Serves one session on 127.0.0.1."""
 
     daemon_threads = True
+    request_queue_size = CONNECTIONS
     session: Session
 
     def __init__(self, port: int) -> None:
@@ -61,6 +67,29 @@ class Server(ThreadingHTTPServer):
                 "one."
             ) from None
         self.gate = Gate(self.server_port)
+        self.waiting: dict[socket, float] = {}  # open connections, and since when each has its turn
+        self.waiting_guard = threading.Lock()
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """One connection too many is closed at once."""
+        with self.waiting_guard:
+            room = len(self.waiting) < CONNECTIONS
+            if room:
+                self.waiting[request] = time.monotonic()
+        return room
+
+    def service_actions(self) -> None:
+        """Twice a second: end what takes too long, however slowly its bytes come."""
+        with self.waiting_guard:
+            for connection, since in self.waiting.items():
+                if time.monotonic() - since > LIMIT:
+                    with suppress(OSError):  # it has gone
+                        connection.shutdown(SHUT_RDWR)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self.waiting_guard:
+            self.waiting.pop(request, None)
+        super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A browser that went away is no news."""
@@ -74,9 +103,13 @@ class Handler(BaseHTTPRequestHandler):
     server: Server
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "tamatch", ""
-    timeout = IDLE
     wbufsize = -1  # an answer is one packet
     disable_nagle_algorithm = True  # and does not wait for another
+
+    def handle_one_request(self) -> None:
+        with self.server.waiting_guard:
+            self.server.waiting[self.connection] = time.monotonic()
+        super().handle_one_request()
 
     def do_GET(self) -> None:
         self.answer(self.get)

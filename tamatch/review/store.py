@@ -11,12 +11,12 @@ from pathlib import Path
 
 from ..data import DataSet
 from ..data.labels import folder_of, known_rows, refuse_table_inside
-from ..data.layout import class_name, printable
+from ..data.layout import class_name
 from ..data.table import LABEL, NAME, read_table
 from ..errors import DataError, UsageError
 from ..storage.files import write_bytes
 from ..storage.lock import locked
-from ..storage.spreadsheet import neutralise
+from ..storage.spreadsheet import neutralise, printable
 
 SKIPPED = ""  # the label of an image that the person passed over
 COLUMNS = (NAME, LABEL)

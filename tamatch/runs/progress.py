@@ -20,6 +20,7 @@ from ..report.bias import kl
 from ..storage.files import append_line
 
 PLAIN_SECONDS = 5.0  # at least this long between two plain lines
+PLAIN_COUNT = 20.0  # the same of a count, which most often ends before
 
 
 class Screen:
@@ -142,11 +143,25 @@ def describe(row: dict[str, Any]) -> list[str]:
 
 @contextmanager
 def counting(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar for work that counts up: call it with (done, total). Silent where nobody watches."""
-    console = Console(stderr=True)
+    """Work that counts up: call it with (done, total), and 0 for a total that is not known.
+
+    A bar; where there is none, a line now and then.
+    """
+    console = Console(stderr=True, highlight=False)
     if not console.is_terminal or os.environ.get("CI"):
-        yield lambda done, total: None
+        told = time.perf_counter()
+
+        def tell(done: int, total: int) -> None:
+            nonlocal told
+            if time.perf_counter() - told >= PLAIN_COUNT:
+                told = time.perf_counter()
+                of = f" of {total:,}" if total else ""
+                console.print(f"{what}: {done:,}{of}", markup=False, soft_wrap=True)
+
+        yield tell
         return
-    with Bar(console=console, transient=True) as bar:
+    with Bar(
+        *Bar.get_default_columns(), MofNCompleteColumn(), console=console, transient=True
+    ) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total or None)

@@ -11,6 +11,7 @@ from ..data.folder import typical_side
 from ..rules import choose, finetune
 from ..rules.choose import NOTHING, Chosen, choice
 from ..settings.config import Run
+from .progress import counting
 
 
 def start_of(
@@ -80,10 +81,14 @@ def image_size(
         return choice("size", size, f"{size} × {size} pixels", f"what {run.net} is made for")
     found = choose.image_size(side, gpu=gpu)
     if arrays and side is not None and side < found.settings["size"]:
-        return Chosen({"size": int(side)}, found.reasons)
+        shown = f"{side:.0f} × {side:.0f} pixels"
+        return choice("size", int(side), shown, "as the images are; they are not made larger")
     return found
 
 
 def side_of(place: Path) -> float | None:
     """The typical side of the images in pixels; None if none can be read."""
-    return load(place).size if place.suffix == ".npz" else typical_side(place)
+    if place.suffix == ".npz":
+        return load(place).size
+    with counting("listing files") as count:
+        return typical_side(place, count)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -11,6 +12,40 @@ from ..errors import DataError
 from .files import write_bytes
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what makes a spreadsheet evaluate a cell
+# what `printable` writes: a backslash, or the number of a character
+_ESCAPED = re.compile(r"\\(?:\\|x([0-9a-f]{2})|u([0-9a-f]{4})|U(000[0-9a-f]{5}|0010[0-9a-f]{4}))")
+
+
+def printable(name: str) -> str:
+    """A name that any screen and file can hold; `original` is its inverse.
+
+    Control characters, stray bytes and outer spaces become numbers such as \\x0a. A backslash
+    stays, unless it could then be taken for the beginning of such a number: it becomes two.
+    """
+    if name.isprintable() and name == name.strip() and original(name) == name:
+        return name
+    inner = range(len(name) - len(name.lstrip(" ")), len(name.rstrip(" ")))
+    return "".join(
+        "\\\\" if c == "\\" else c if c.isprintable() and i in inner else _number(c)
+        for i, c in enumerate(name)
+    )
+
+
+def original(shown: str) -> str:
+    """The name that `printable` shows like this."""
+    return _ESCAPED.sub(_character, shown)
+
+
+def _number(character: str) -> str:
+    code = ord(character)
+    kind, digits = ("x", 2) if code < 0x100 else ("u", 4) if code < 0x10000 else ("U", 8)
+    return f"\\{kind}{code:0{digits}x}"
+
+
+def _character(found: re.Match[str]) -> str:
+    digits = next(filter(None, found.groups()), None)
+    character = "\\" if digits is None else chr(int(digits, 16))
+    return character if character in "\\ " or not character.isprintable() else found[0]
 
 
 def neutralise(cell: str) -> str:

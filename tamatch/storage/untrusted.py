@@ -7,9 +7,10 @@ from typing import Any
 
 import yaml
 from yaml.constructor import ConstructorError
-from yaml.nodes import MappingNode, Node
+from yaml.nodes import MappingNode, Node, ScalarNode
 
 LONGEST = 100_000  # characters of YAML, which is slow to read; configurations have hundreds
+LONGEST_NUMBER = 40  # digits; Python refuses to show a number of thousands, as 1:59:59… may be
 
 
 def parse_json(content: str | bytes) -> Any:
@@ -34,12 +35,18 @@ def parse_yaml(text: str) -> Any:
 
 
 class Plain(yaml.SafeLoader):
-    """The safe loader, without references and without keys that are set twice."""
+    """The safe loader, without references, keys that are set twice and endless whole numbers."""
 
     def compose_node(self, parent: Node | None, index: Any) -> Node | None:
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError("references (*name) are not supported; write the value out")
         return super().compose_node(parent, index)
+
+    def construct_yaml_int(self, node: ScalarNode) -> int:
+        if len(str(node.value)) > LONGEST_NUMBER:
+            problem = f"a number of {len(node.value):,} characters"
+            raise ConstructorError(problem=problem, problem_mark=node.start_mark)
+        return int(super().construct_yaml_int(node))
 
     def construct_mapping(self, node: MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = [str(key.value) for key, _ in node.value]
@@ -47,3 +54,6 @@ class Plain(yaml.SafeLoader):
             mark = node.value[i][0].start_mark
             raise ConstructorError(problem=f"{keys[i]} is set twice", problem_mark=mark)
         return super().construct_mapping(node, deep)
+
+
+Plain.add_constructor("tag:yaml.org,2002:int", Plain.construct_yaml_int)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tamatch.data import SplitPlan, load, make_split
+from tamatch.data import SplitPlan, layout, load, make_split
 from tamatch.data.decode import SUFFIXES, Unreadable, decode
-from tamatch.data.layout import BELONG
+from tamatch.data.layout import BELONG, ROUND, list_images
 from tamatch.data.partnames import like_a_part
 from tamatch.errors import DataError, UsageError
 from tests.data.pictures import picture, png_header, put, saved
@@ -200,7 +200,41 @@ def test_links_in_a_circle_end_and_links_to_folders_are_followed(tmp_path: Path)
     assert dict(data.skipped) == {
         "a/nowhere.png": "a link to nothing",
         "a/self.png": "a link to nothing",
+        "a/loop": ROUND,
+        "b/up": ROUND,
     }
+    assert f"links to folders outside {root}, followed: 1" in data.notes
+
+
+@pytest.mark.parametrize("name", ["cat", "train", "unlabelled", "a/deep"])
+def test_a_link_to_all_files_is_told_and_not_followed(name: str, tmp_path: Path) -> None:
+    root, far = tmp_path / "far" / "data", tmp_path / "far"
+    put(root / "a" / "1.png", 1)
+    put(root / "b" / "2.png", 2)
+    put(tmp_path / "secret" / "3.png", 3)
+    for target in (Path("/"), tmp_path, far, root):
+        (root / name).symlink_to(target)
+        data = load(root)
+        assert data.files == ["a/1.png", "b/2.png"]
+        assert data.skipped == ((name, ROUND),)
+        (root / name).unlink()
+
+
+def test_a_lone_link_to_all_files_ends_at_once(tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    root.mkdir()
+    (root / "cat").symlink_to("/")
+    with pytest.raises(DataError, match="contains no images"):
+        load(root)
+
+
+def test_listing_tells_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout, "NEWS", 2)
+    for i in range(5):
+        put(tmp_path / "a" / f"{i}.png", i)
+    told: list[tuple[int, int]] = []
+    list_images(tmp_path, lambda done, total: told.append((done, total)))
+    assert told == [(2, 0), (4, 0), (6, 0)]  # the loose files of the folder itself too
 
 
 def test_a_pipe_does_not_hang(tmp_path: Path) -> None:

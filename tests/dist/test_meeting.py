@@ -15,7 +15,9 @@ COUNT = 3
 def round_of(store: HashStore) -> set[str]:
     """The names that the processes of one start end up with; here they are threads."""
     with ThreadPoolExecutor(COUNT) as processes:
-        return {*processes.map(lambda me: agree_on_prefix(store, me, COUNT), reversed(range(COUNT)))}
+        return {
+            *processes.map(lambda me: agree_on_prefix(store, me, COUNT), reversed(range(COUNT)))
+        }
 
 
 def test_each_start_agrees_on_a_name_of_its_own() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import TextIO
 
 from tests.processes import environment
 
@@ -15,13 +16,18 @@ DOZEN = [
 
 
 def launch(
-    *words: str, module: str = "tamatch", restarts: int = 0, **variables: str
+    *words: str,
+    module: str = "tamatch",
+    restarts: int = 0,
+    to: TextIO | None = None,
+    **variables: str,
 ) -> subprocess.Popen[str]:
-    """`torchrun -m tamatch …` with two processes, started."""
+    """`torchrun -m tamatch …` with two processes, started; what they say goes to a file, if any."""
+    out = subprocess.PIPE if to is None else to
     start = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     start += ["--max-restarts", str(restarts), "-m", module, *words]
     return subprocess.Popen(
-        start, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start, stdout=out, stderr=out, text=True,
         env={**environment(), **variables},
     )  # fmt: skip
 

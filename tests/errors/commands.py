@@ -185,6 +185,8 @@ COMMANDS = [
     ("train --config broken.yaml", 2,
      "--config broken.yaml is not valid YAML (line 1): expected ',' or ']', but got "
      "'<stream end>'."),
+    ("train --config endless.yaml", 2,
+     "--config endless.yaml is not valid YAML (line 1): a number of 6,001 characters."),
     ("train --config list.yaml", 2,
      "--config list.yaml must contain lines of the form `option: value`."),
     ("train --config runs/photos/run.json", 2,

@@ -207,4 +207,10 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     "no confidence threshold guarantees": (
         "apply/test_label.py::test_the_cut_keeps_ties_and_the_largest_share_that_holds"
     ),
+    "out of memory: this process may use": (
+        "faults/test_output.py::test_a_process_that_may_not_use_memory_says_so_in_one_line"
+    ),
+    "the output cannot be written": (
+        "faults/test_output.py::test_an_answer_that_cannot_be_written_is_one_line"
+    ),
 }

@@ -42,6 +42,7 @@ FILES = {
     "taken-file": "something",
     "notes.txt": "no weights",
     "broken.yaml": "steps: [1",
+    "endless.yaml": "steps: " + "1" + 2000 * ":59",
     "list.yaml": "- a\n- b\n",
     "negative.yaml": "[-1, 2]",
     "words.yaml": "cat: many\ndog: few\n",

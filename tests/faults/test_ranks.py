@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -93,3 +95,27 @@ def test_a_signal_stops_both_at_one_step(
     code, said = torchrun("resume", str(run))
     assert code == 0, said
     assert fingerprint(run) == whole
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_who_is_waited_for_is_said(own: Path, tmp_path: Path, rank: int) -> None:
+    """A process that is stopped (SIGSTOP) holds up the other, which says so and waits."""
+    said = tmp_path / "said"
+    (own.parent / "awake").unlink(missing_ok=True)
+    with said.open("w") as file:
+        process = launch(
+            *words(own, tmp_path / "run"), module="tests.dist.watched", to=file, SLEEPY="yes"
+        )
+        wait_for(lambda: (own.parent / "awake").exists() or process.poll() is not None)
+        found = re.search(rf"rank {rank} is (\d+)", said.read_text())
+        assert found is not None, said.read_text()
+        stopped = int(found[1])
+        os.kill(stopped, signal.SIGSTOP)
+        try:
+            waiting = f"waiting for process {rank} of 2, without a sign of life for "
+            wait_for(lambda: said.read_text().count(waiting) >= 2)  # and again after a while
+        finally:
+            os.kill(stopped, signal.SIGCONT)
+        assert process.wait(timeout=120) == 0, said.read_text()
+    assert said.read_text().count("all processes are there again") == 1
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "finished"

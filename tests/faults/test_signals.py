@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -201,3 +202,29 @@ def test_ctrl_c_before_the_baseline_s_first_step_says_how_to_go_on(
         with pytest.raises(KeyboardInterrupt) as ended:
             tamatch.train(out=tmp_path / "other", quiet=True, **options)
     assert not isinstance(ended.value, Stopped)
+
+
+def test_a_closed_terminal_is_waited_for_and_saved(tmp_path: Path) -> None:
+    """It sends SIGHUP more than once, and takes no output any more."""
+    run = tmp_path / "run"
+    process = start("train", "--out", str(run), *SMALL, "--steps", "100000")
+    rows = run / "metrics.jsonl"
+    wait_for(lambda: (rows.exists() and rows.stat().st_size > 0) or process.poll() is not None)
+    assert process.stdout and process.stderr
+    process.stdout.close()
+    process.stderr.close()
+    process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGHUP)
+    assert process.wait(timeout=60) == 128 + signal.SIGHUP
+    assert checkpoint.newest(run / "checkpoints")[0] is not None
+    assert json.loads((run / "run.json").read_text())["status"] == "stopped"
+
+
+def test_nohup_is_respected() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopSignals() as stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert stop.received == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)

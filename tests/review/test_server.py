@@ -6,6 +6,7 @@ import http.client
 import io
 import json
 import socket
+import time
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from PIL import Image
 
 from tamatch.errors import UsageError
 from tamatch.review.server import Server
+from tests.processes import wait_for
 
 HTML = '<img src=x onerror="boom()">'
 
@@ -303,3 +305,36 @@ def test_a_fault_of_ours_would_be_seen(server: Server, monkeypatch: pytest.Monke
     assert ask(server, "/state").status == 500
     assert ask(server, "/app.js").status == 200
     assert isinstance(server, ThreadingHTTPServer)
+
+
+def test_a_request_that_comes_byte_by_byte_is_ended(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tamatch.review.server.LIMIT", 0.3)
+    with socket.create_connection(("127.0.0.1", server.server_port), timeout=10) as connection:
+        began = time.monotonic()
+        with pytest.raises(OSError, match=r"pipe|reset"):
+            while time.monotonic() - began < 10:
+                connection.sendall(b"G")
+                time.sleep(0.02)
+        assert time.monotonic() - began < 5
+    assert ask(server, "/state").status == 200
+
+
+def test_connections_have_a_cap_and_come_free_again(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tamatch.review.server.CONNECTIONS", 4)
+    place = ("127.0.0.1", server.server_port)
+    held = [socket.create_connection(place, timeout=10) for _ in range(4)]
+    for _ in range(20):  # each is closed without a word
+        with socket.create_connection(place, timeout=10) as another:
+            assert another.recv(1) == b""
+    assert len(server.waiting) == 4
+    monkeypatch.setattr("tamatch.review.server.LIMIT", 0.1)
+    for connection in held:
+        assert connection.recv(1) == b""
+        connection.close()
+    monkeypatch.setattr("tamatch.review.server.LIMIT", 30)
+    wait_for(lambda: not server.waiting)
+    assert ask(server, "/state").status == 200

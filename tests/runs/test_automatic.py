@@ -315,7 +315,9 @@ def test_arrays_keep_their_size(tmp_path: Path, quick: None) -> None:
     images = np.zeros((12, 20, 20, 3), np.uint8)
     labels = np.array([0, 1] * 3 + [-1] * 6)
     np.savez(tmp_path / "small.npz", images=images, labels=labels)
-    assert decide({"data": str(tmp_path / "small.npz"), "steps": 10}).run.size == 20
+    small = decide({"data": str(tmp_path / "small.npz"), "steps": 10})
+    assert small.run.size == 20
+    assert small.reasons["size"] == "20 × 20 pixels: as the images are; they are not made larger"
     np.savez(tmp_path / "large.npz", images=np.zeros((12, 70, 70), np.uint8), labels=labels)
     assert decide({"data": str(tmp_path / "large.npz"), "steps": 10}).run.size == 32
 

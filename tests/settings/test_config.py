@@ -297,3 +297,12 @@ def test_a_key_that_a_file_sets_twice_is_refused(tmp_path: Path) -> None:
     file.write_text("steps: 5\nbatch: 8\nsteps: 6\n")
     with pytest.raises(UsageError, match=r"is not valid YAML \(line 3\): steps is set twice\."):
         configure({}, file)
+
+
+@pytest.mark.parametrize("number", ["1" + 3000 * ":59", "0x" + 4000 * "f", 5000 * "9"])
+def test_a_number_without_end_is_refused(number: str, tmp_path: Path) -> None:
+    """Python cannot show it: in base 60, even YAML reads it."""
+    file = tmp_path / "run.yaml"
+    file.write_text(f"batch: 8\nsteps: {number}\n")
+    with pytest.raises(UsageError, match=r"is not valid YAML \(line 2\): a number of [\d,]+ char"):
+        configure({}, file)
