@@ -88,7 +88,7 @@ def train_group(
         decided = decide({**options, "seed": numbers[0]}, file, time, len(numbers))
         jobs = jobs_of([replace(decided.run, seed=n) for n in numbers], folders, quiet=quiet)
         for job in jobs:
-            begin(job.run, job.folder)
+            begin(job.run, job.folder, decided.reasons)
         for job in jobs:
             decided.announce(job.folder, quiet=quiet or job is not jobs[0])
         return completed(home, jobs)
