@@ -134,9 +134,10 @@ class Model:
                 "continues it."
             )
         advice = "Copy the model again, or train again"
-        raw = read_sealed(folder / "model.json", MODEL, advice)
+        raw: dict[str, Any] = read_sealed(folder / "model.json", MODEL, advice)
         digest = raw.pop("weights", None)  # version 1 has none
-        facts = Facts(**{k: tuple(v) if isinstance(v, list) else v for k, v in raw.items()})
+        lists = {k: tuple(v) for k, v in raw.items() if isinstance(v, list)}
+        facts = Facts(**(raw | lists))
         try:
             name = nets.net_of_model(facts.net, net, folder)
             content = read_bytes(folder / "model.safetensors")

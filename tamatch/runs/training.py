@@ -221,7 +221,8 @@ class Training:
         write_json(self.folder.result, result)
         before = self.folder.read()
         times = {**before.get("times", {}), "finished": timestamp()}
-        files = {**digests(self.folder.path), **before.get("files", {})}
+        self.folder.checked(self.folder.split.name)
+        files = digests(self.folder.path)
         self.folder.update(status="finished", step=self.steps, times=times, files=files)
         self.progress.ended()
         return result

@@ -202,7 +202,9 @@ class RunFolder:
                 f"--out {self.path} is not empty and is not a run folder. Choose a different --out."
             )
         with removing_empty_folders(self.path), self.held():
-            if self.record.exists() and not overwrite and self.begun():
+            if not (self.record.exists() and self.begun()):
+                self._refuse_unwritten()
+            elif not overwrite:
                 raise UsageError(self._occupied())
             with self._withdrawn_if_refused():
                 yield
@@ -232,17 +234,21 @@ class RunFolder:
 
         What no run has written stays where it is.
         """
-        written = record.files_in(self.path, record.OWN)
         if self.record.exists() and self.begun():
             self.replaced.forget()  # of a run that was killed before it could do so
-            self.replaced.fill(written)
+            self.replaced.fill(record.files_in(self.path, record.OWN))
             return
+        self._refuse_unwritten()
+        self.clear()
+
+    def _refuse_unwritten(self) -> None:
+        """Files that a run would replace, and that one which has not begun cannot have written."""
+        written = record.files_in(self.path, record.OWN)
         if later := [name for name in written if not record.FIRST.fullmatch(name)]:
             raise UsageError(
                 f"--out {self.path} contains {later[0]}, which the run there has not written. "
                 "Choose a different --out."
             )
-        self.clear()
 
     def _forget_replaced(self) -> None:
         if self.replaced.path.exists() and self.begun():

@@ -64,7 +64,7 @@ FOLDERS = {name.split("/")[0] for name, *_ in FILES if "/" in name} | {"baseline
 
 
 class Kind(NamedTuple):
-    """What a value must be, in words and as a test; of a table also its fields, of a list its entries."""
+    """What a value must be, in words and as a test; the fields of a table, entries of a list."""
 
     words: str
     fits: Callable[[Any], bool]
@@ -129,8 +129,8 @@ ERROR = number(0, 100)
 MARK = table({"bytes": whole(), "sha256": DIGEST}, closed=True)
 SETTINGS = table(
     options=table(), steps=whole(1), size=maybe(whole(1)), seed=whole(), data=TEXT, method=TEXT,
-    net=TEXT, baseline=TEXT,
-    **dict.fromkeys(("root", "labels", "weights", "from_"), maybe(TEXT)),
+    net=TEXT, baseline=TEXT, root=maybe(TEXT), labels=maybe(TEXT), weights=maybe(TEXT),
+    from_=maybe(TEXT),
 )  # fmt: skip
 DATA = table(
     {"name": TEXT, "sha256": DIGEST}
@@ -303,6 +303,23 @@ def left_over_in(folder: Path) -> list[str]:
         for name in files_in(folder, TEMPORARY)
         if (match := TEMPORARY.fullmatch(name)) and OWN.fullmatch(match[1] + match[2])
     ]
+
+
+def changes(folder: Path, run: Mapping[str, Any]) -> Iterator[str]:
+    """How a run folder differs from what the run wrote, in sentences, for who reads it anyway."""
+    if change := next(broken_seal(run), None):
+        yield f"run.json has been changed: {change}."
+    files, mark = run.get("files"), run.get("metrics")
+    for name, wanted in files.items() if isinstance(files, dict) else ():
+        if not LISTED.fullmatch(name):
+            continue
+        if not (folder / name).is_file():
+            yield f"{name} is missing."
+        elif file_digest(folder / name) != wanted:
+            yield f"{name} is not as the run wrote it."
+    log = folder / "metrics.jsonl"
+    if mark and not any(wrong(mark, MARK)) and log.is_file() and not matches(log, mark):
+        yield f"{log.name} is not as the run wrote it."
 
 
 def digests(folder: Path) -> dict[str, str]:

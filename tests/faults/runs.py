@@ -25,10 +25,10 @@ class Crash(BaseException):
 
 
 def unseal(path: Path, **fields: Any) -> None:
-    """Make a record one of version 1, which has no seal, with these fields changed."""
-    record = json.loads(path.read_text())
-    record.pop("seal", None)
-    path.write_text(json.dumps({**record, **fields}))
+    """Make a record one of version 1, which has no checksums, with these fields changed."""
+    record = {**json.loads(path.read_text()), **fields}
+    sums = ("seal", "files", "metrics", "weights")
+    path.write_text(json.dumps({k: v for k, v in record.items() if k not in sums}))
 
 
 def soon() -> float:

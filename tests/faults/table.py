@@ -22,6 +22,7 @@ FAULTS = [  # (file, part of the test's name, what goes wrong); the first that f
     ("memory", "", "too little memory"),
     ("degenerate", "", "degenerate data"),
     ("folders", "", "folders that change, are slow or have odd names"),
+    ("record", "", "changed or foreign files in a run folder"),
     ("doctored", "", "malicious files"),
     ("code", "", "dangerous calls in the code"),
     ("network", "", "use of the network"),

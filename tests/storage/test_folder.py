@@ -83,7 +83,7 @@ def test_lines_after_a_checkpoint_are_cut_off_and_missing_ones_are_told(tmp_path
     folder.append(second)
     assert folder.mark()["bytes"] == 2 * mark["bytes"]
     folder.metrics.write_text(folder.metrics.read_text().replace('"step": 1', '"step": 3'))
-    with pytest.raises(DataError, match="metrics.jsonl is not as the run wrote it"):
+    with pytest.raises(DataError, match=r"metrics\.jsonl is not as the run wrote it"):
         RunFolder(tmp_path).cut_metrics(mark)
     folder.metrics.unlink()
     with pytest.raises(DataError, match="is shorter than its checkpoint says"):
