@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..machine import launch
 
 if TYPE_CHECKING:
-    from ..runs.group import Group
+    from ..runs.group import SeedGroup
 
 
 def show_run(path: Path) -> int:
@@ -28,7 +28,7 @@ def show_run(path: Path) -> int:
     return 0
 
 
-def show_group(group: Group) -> int:
+def show_group(group: SeedGroup) -> int:
     """The small table at the end of several runs; then the error of one that has no result."""
     from ..report import verdict_between
 

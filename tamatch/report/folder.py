@@ -10,7 +10,7 @@ from ..storage.files import read_json
 from ..storage.folder import folder_advice, no_folder
 from ..storage.record import changes
 from .metrics import Metrics, read_metrics
-from .trust import Trust, trust_of
+from .trust import TrustFile, trust_of
 from .values import table, text, whole
 from .words import count
 
@@ -27,7 +27,7 @@ class RunFiles:
     metrics: Metrics
     notes: tuple[str, ...]  # what is missing or broken, in sentences
     baseline: RunFiles | None = None
-    trust: Trust | None = None  # trust.json, which a run writes when it finishes
+    trust: TrustFile | None = None  # trust.json, which a run writes when it finishes
 
     @property
     def config(self) -> dict[str, object]:
