@@ -21,7 +21,7 @@ from ..errors import NumericError, UsageError, one_line, perhaps
 from ..report import model_card
 from ..runs.model import Model
 from ..storage.files import write_bytes
-from ..storage.folder import RunFolder
+from ..storage.folder import RunFolder, refuse_links
 from ..storage.paths import path_of, refuse_existing
 from .load import load
 
@@ -79,6 +79,7 @@ def export(
         raise UsageError(f"--format takes {', '.join(FORMATS)}; got {format!r}.{hint}")
     folder = RunFolder(path_of(path, "export takes a run folder"))
     folder.read()  # says what is wrong where this is no run
+    refuse_links(folder.path)
     model = load(folder.path, net)
     usual = folder.path / "export" / FORMATS[format]
     place = usual if out is None else path_of(out, "out takes the place to write to")

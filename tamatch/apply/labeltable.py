@@ -56,8 +56,9 @@ def accepted(folder: RunFolder) -> dict[str, str]:
 
     Empty for methods without such a rule, and where the run's own table is gone.
     """
+    table = folder.checked("predictions/pool.csv")
     try:
-        rows = read_rows(folder.path / "predictions" / "pool.csv", "image", "accepted")
+        rows = read_rows(table, "image", "accepted")
         times = {row["image"]: row["accepted"] for row in rows}
     except DataError:
         return {}

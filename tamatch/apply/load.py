@@ -29,6 +29,7 @@ def load(path: str | Path, net: AnyNet | None = None) -> Model:
     folder = path_of(path, "load takes a run or model folder")
     RunFolder(folder).check_one_run()
     if (folder / "run.json").exists():
+        RunFolder(folder).checked("model/model.json")
         return Model.load(folder / "model", net)
     if not (folder / "model.json").exists():
         raise UsageError(
@@ -70,7 +71,7 @@ def own_split(folder: RunFolder, run: Run, data: DataSet) -> CurrentSplit:
     """The roles of a run's images, as these are now."""
     plan = split_plan(run)
     drawn = plan.labels_per_class is not None or plan.head_labelled is not None
-    return current_split(folder.split, data, whole=data.given_labels and not drawn)
+    return current_split(folder.checked("split.csv"), data, whole=data.given_labels and not drawn)
 
 
 def images_again(path: str, folder: RunFolder) -> str:

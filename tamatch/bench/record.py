@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..report.bias import kl
-from ..storage.files import read_json, timestamp
+from ..storage.files import timestamp
 from ..storage.folder import RunFolder
 from .cells import RECIPE, Cell
 from .curves import POINTS, RATIO_EPS, Curve, Vectors, course
@@ -56,7 +56,7 @@ class Result:
 
 def record(cell: Cell, folder: RunFolder) -> Result:
     """The result of a finished run in its folder."""
-    run, found, rows = folder.read(), read_json(folder.result), folder.rows()
+    run, found, rows = folder.read(), folder.read_result(), folder.rows()
     trained = [row for row in rows if row["kind"] == "train"]
     classes, shares = run["classes"], run["data"]["true_shares"]
     truth = shares or [1 / len(classes)] * len(classes)

@@ -15,7 +15,7 @@ from ..errors import StorageError
 from ..machine import launch
 
 if TYPE_CHECKING:
-    from ..runs.group import Group
+    from ..runs.group import SeedGroup
 
 
 class Output(FileIO):
@@ -78,7 +78,7 @@ def show_run(path: Path) -> int:
     return 0
 
 
-def show_group(group: Group) -> int:
+def show_group(group: SeedGroup) -> int:
     """The small table at the end of several runs; then the error of one that has no result."""
     from ..report import verdict_between
 

@@ -17,7 +17,7 @@ from .metrics import Log, Points
 from .ranking import Ranking, rank
 from .svg import legend, line_chart, small_chart
 from .ticks import nice_ticks
-from .trust import Pool
+from .trust import PoolScores
 from .values import number, numbers, table
 from .words import count, decimal, share
 
@@ -71,7 +71,7 @@ def balance_of(run: RunFiles, names: Sequence[str]) -> Balance:
     )
 
 
-def _answer(pool: Pool | None) -> str:
+def _answer(pool: PoolScores | None) -> str:
     """One or two sentences on rescaling and weights; empty for a run that has not finished."""
     if pool is None or not pool.has_shares:
         return ""

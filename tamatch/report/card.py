@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from .facts import Facts, facts_of
+from .facts import Figures, facts_of
 from .folder import RunFiles, read_folder
 from .provenance import Pairs, circumstances, data_facts, method_options, net_name
 from .trust import Held
@@ -52,7 +52,7 @@ def _section(title: str, rows: Pairs) -> str:
     return "\n".join([f"## {title}", "", *(f"- {name}: {literal(value)}" for name, value in rows)])
 
 
-def _model(folder: RunFiles, facts: Facts) -> Pairs:
+def _model(folder: RunFiles, facts: Figures) -> Pairs:
     return [
         ("Net", net_name(folder) or UNKNOWN),
         ("Classes", count(len(facts.classes))),
@@ -60,12 +60,12 @@ def _model(folder: RunFiles, facts: Facts) -> Pairs:
     ]
 
 
-def _method(folder: RunFiles, facts: Facts) -> Pairs:
+def _method(folder: RunFiles, facts: Figures) -> Pairs:
     own = [(f"Option {literal(name)}", value) for name, value in method_options(folder)]
     return [("Steps", count(facts.steps)), ("Seed", facts.seed), *own]
 
 
-def _metrics(folder: RunFiles, facts: Facts) -> str:
+def _metrics(folder: RunFiles, facts: Figures) -> str:
     lines = ["## Metrics", ""]
     held = folder.trust.held if folder.trust else None
     if facts.error_last is None:
@@ -114,7 +114,7 @@ def _confidence(held: Held) -> str:
     )
 
 
-def _limits(folder: RunFiles, facts: Facts) -> str:
+def _limits(folder: RunFiles, facts: Figures) -> str:
     points = [
         "The prediction is always one of the classes above, even for an image that shows none of "
         "them, and may then still have a high confidence.",

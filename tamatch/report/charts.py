@@ -8,7 +8,7 @@ from dataclasses import replace
 from markupsafe import Markup
 
 from .curve import Line
-from .facts import Facts
+from .facts import Figures
 from .folder import RunFiles
 from .metrics import Log
 from .svg import line_chart, small_chart
@@ -32,7 +32,7 @@ def error_charts(lines: Sequence[Line], measured_on: str) -> list[Markup]:
     return [chart for chart in charts if chart]
 
 
-def error_lines(run: RunFiles, facts: Facts, baseline: Facts | None) -> list[Line]:
+def error_lines(run: RunFiles, facts: Figures, baseline: Figures | None) -> list[Line]:
     """The method solid, the baseline dashed; the validation error too where there are both."""
     kind = facts.measured_on
     lines = [Line(facts.method, run.metrics.of(kind).curve("error"))]

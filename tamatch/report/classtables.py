@@ -10,9 +10,9 @@ from markupsafe import Markup
 
 from .bars import bar, gap_bar
 from .bias import Bias
-from .facts import Facts
+from .facts import Figures
 from .ranking import Ranking, rank
-from .trust import ClassCounts, Held, Pool
+from .trust import ClassScores, Held, PoolScores
 from .words import UNKNOWN, count, percent, points, share
 
 
@@ -25,14 +25,14 @@ class ClassRow:
     bar: Markup
 
 
-def accuracy_columns(baseline: Facts | None, held: Held | None) -> list[str]:
+def accuracy_columns(baseline: Figures | None, held: Held | None) -> list[str]:
     """Headers of the cells that `accuracy_rows` writes."""
     counted = ["found", "precision", "correct"] if held is not None and held.classes else []
     return ["labels", "recall", *counted, *(["baseline", "gain"] if baseline else [])]
 
 
 def accuracy_rows(
-    run: Facts, baseline: Facts | None, labels: Sequence[int], held: Held | None
+    run: Figures, baseline: Figures | None, labels: Sequence[int], held: Held | None
 ) -> Ranking[ClassRow]:
     """From the worst class to the best: labels, recall, precision, baseline, difference."""
     other = (
@@ -55,7 +55,7 @@ def accuracy_rows(
     return Ranking(rows)
 
 
-def _count_cells(one: ClassCounts) -> list[str]:
+def _count_cells(one: ClassScores) -> list[str]:
     """Found of how many, precision, right of how many."""
     found, right = (f"{count(one.right)} of {count(n)}" for n in (one.images, one.predicted))
     return [found, percent(one.precision), right]
@@ -66,7 +66,7 @@ def gap_limit(biases: Sequence[Bias]) -> float:
     return max([abs(bias.gap) for bias in biases] + [0.5 / max(len(biases), 1)])
 
 
-def bias_columns(ranking: Ranking[Bias], pool: Pool | None) -> list[str]:
+def bias_columns(ranking: Ranking[Bias], pool: PoolScores | None) -> list[str]:
     """Headers of the cells that `bias_rows` writes."""
     known = ranking.everything[:1]
     done = [name for name, values in _answers(pool, len(ranking.everything)) if values]
@@ -75,7 +75,7 @@ def bias_columns(ranking: Ranking[Bias], pool: Pool | None) -> list[str]:
     return ["kind", "p_model", *target, *truth, "gap", *done]
 
 
-def _answers(pool: Pool | None, classes: int) -> list[tuple[str, list[float]]]:
+def _answers(pool: PoolScores | None, classes: int) -> list[tuple[str, list[float]]]:
     """What the method did about each class; empty lists where it did nothing."""
     if pool is None:
         return []
@@ -83,7 +83,7 @@ def _answers(pool: Pool | None, classes: int) -> list[tuple[str, list[float]]]:
     return [(name, values if len(values) == classes else []) for name, values in given]
 
 
-def bias_rows(ranking: Ranking[Bias], pool: Pool | None) -> Ranking[ClassRow]:
+def bias_rows(ranking: Ranking[Bias], pool: PoolScores | None) -> Ranking[ClassRow]:
     """From the weakest class to the strongest: kind, p_model, target, truth, gap, answers."""
     limit = gap_limit(ranking.everything)
     digits = len(str(max(len(ranking.everything) - 1, 1)))  # more classes, smaller shares

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from ..errors import UsageError
 from .charts import error_charts
 from .curve import Line
-from .facts import ORACLE, Facts
+from .facts import ORACLE, Figures
 from .folder import read_folder
 from .groups import Group, Member, group_runs, mean_and_spread, with_baselines
 from .html import write_page
@@ -156,9 +156,9 @@ def _places(paths: Sequence[Path]) -> dict[Path, str]:
     return {path: str(path) for path in paths}
 
 
-def _worst_accuracy(facts: Facts) -> float | None:
+def _worst_accuracy(facts: Figures) -> float | None:
     return None if facts.worst is None else facts.worst[1]
 
 
-def _utilization(facts: Facts) -> float | None:
+def _utilization(facts: Figures) -> float | None:
     return None if facts.utilization is None else 100 * facts.utilization

@@ -16,7 +16,7 @@ MEDIAN_NEEDS = 40  # tests in a run: with fewer, the last 20 reach into its firs
 
 
 @dataclass(frozen=True)
-class Facts:
+class Figures:
     """Errors and accuracies are percentages, utilization is a share of one; None: not measured."""
 
     method: str
@@ -56,7 +56,7 @@ class Facts:
         return min(known, key=lambda pair: pair[1], default=None)
 
 
-def facts_of(run: RunFiles) -> Facts:
+def facts_of(run: RunFiles) -> Figures:
     """Collect the figures: from result.json where it is there, else from the last logged rows."""
     measured_on = next((kind for kind in HELD_OUT if run.metrics.of(kind).rows), "")
     if number(run.result.get("error_last")) is not None:
@@ -72,7 +72,7 @@ def facts_of(run: RunFiles) -> Facts:
     labelled_pool = _pool_is_labelled(run.data)
     settled = len(run.metrics.of("test").rows) >= MEDIAN_NEEDS
     method = text(run.config.get("method") or run.result.get("method"), "unknown method")
-    return Facts(
+    return Figures(
         method=Path(method).name,  # of a method in a file, not where that lies
         data=text(
             run.data.get("name") or run.result.get("dataset") or run.config.get("data"),

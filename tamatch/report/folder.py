@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import UsageError
+from ..storage.files import read_json
 from ..storage.folder import folder_advice, no_folder
-from ..storage.untrusted import parse_json
+from ..storage.record import changes
 from .metrics import Metrics, read_metrics
-from .trust import Trust, trust_of
+from .trust import TrustFile, trust_of
 from .values import table, text, whole
 from .words import count
 
@@ -26,7 +27,7 @@ class RunFiles:
     metrics: Metrics
     notes: tuple[str, ...]  # what is missing or broken, in sentences
     baseline: RunFiles | None = None
-    trust: Trust | None = None  # trust.json, which a run writes when it finishes
+    trust: TrustFile | None = None  # trust.json, which a run writes when it finishes
 
     @property
     def config(self) -> dict[str, object]:
@@ -74,14 +75,14 @@ def _read(path: Path, baseline: RunFiles | None) -> RunFiles:
         notes.append(
             f"{metrics.unreadable} lines of metrics.jsonl cannot be read and are left out."
         )
-    notes += _state_of(about, result)
+    notes += [*_state_of(about, result), *changes(path, about)]
     trust = _read_json(path / "trust.json", notes) if (path / "trust.json").exists() else {}
     return RunFiles(path, about, result, metrics, tuple(notes), baseline, trust_of(trust))
 
 
 def _read_json(path: Path, notes: list[str]) -> dict[str, object]:
     try:
-        return table(parse_json(path.read_bytes()))
+        return table(read_json(path))
     except FileNotFoundError:
         notes.append(f"{path.name} is missing, so its contents are unknown here.")
     except (OSError, ValueError, RecursionError):

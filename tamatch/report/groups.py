@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from .facts import Facts, facts_of
+from .facts import Figures, facts_of
 from .folder import RunFiles
 from .values import table, text
 from .words import UNKNOWN, percent
@@ -26,7 +26,7 @@ class Member:
     """One run of a comparison."""
 
     folder: RunFiles
-    facts: Facts
+    facts: Figures
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Group:
         """The last error of every finished run that has one."""
         return self.values(lambda facts: facts.error_last)
 
-    def values(self, pick: Callable[[Facts], float | None]) -> list[float]:
+    def values(self, pick: Callable[[Figures], float | None]) -> list[float]:
         """One figure of every finished member that has it."""
         found = [pick(member.facts) for member in self.finished]
         return [value for value in found if value is not None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .facts import ORACLE, Facts
+from .facts import ORACLE, Figures
 from .trust import Held
 from .words import UNKNOWN, count, percent, share
 
@@ -20,7 +20,7 @@ class Tile:
 
 
 def tiles(
-    run: Facts, baseline: Facts | None, labelled: int | None, held: Held | None = None
+    run: Figures, baseline: Figures | None, labelled: int | None, held: Held | None = None
 ) -> list[Tile]:
     """Error, accuracy, baseline, worst class and use of the unlabelled images."""
     shown = [_error_tile(run)]
@@ -38,7 +38,7 @@ def tiles(
     return shown
 
 
-def _error_tile(run: Facts) -> Tile:
+def _error_tile(run: Figures) -> Tile:
     if run.error_last is None:
         told = "no test so far" if run.held_out else "no test set, no validation part"
         return Tile("Error", "not measured", told)
@@ -48,7 +48,7 @@ def _error_tile(run: Facts) -> Tile:
     return Tile(f"{run.measured_on.capitalize()} error", percent(run.error_last), detail)
 
 
-def _accuracy_tile(run: Facts, held: Held | None) -> Tile:
+def _accuracy_tile(run: Figures, held: Held | None) -> Tile:
     balanced = run.balanced_accuracy
     details = [] if balanced is None else [f"mean over classes {percent(balanced)}"]
     if held is not None:
@@ -56,7 +56,7 @@ def _accuracy_tile(run: Facts, held: Held | None) -> Tile:
     return Tile("Accuracy", percent(run.accuracy), "; ".join(details))
 
 
-def _worst_tile(worst: tuple[str, float], baseline: Facts | None) -> Tile:
+def _worst_tile(worst: tuple[str, float], baseline: Figures | None) -> Tile:
     name, accuracy = worst
     detail = ""
     if baseline is not None and name in baseline.classes:
@@ -66,7 +66,7 @@ def _worst_tile(worst: tuple[str, float], baseline: Facts | None) -> Tile:
     return Tile("Worst class", percent(accuracy), detail, name)
 
 
-def error_rows(run: Facts, baseline: Facts | None) -> list[tuple[str, ...]]:
+def error_rows(run: Figures, baseline: Figures | None) -> list[tuple[str, ...]]:
     """Header and rows: last, median, best; the best says that it was picked on the test set."""
     runs = [run] if baseline is None else [run, baseline]
     header = (f"{run.measured_on} error", *(one.method for one in runs))

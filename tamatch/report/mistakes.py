@@ -12,7 +12,7 @@ from .album import Album, album
 from .confusion import Cell, confusion_rows, frequent
 from .curve import Line
 from .svg import Across, line_chart
-from .trust import Held, Reliability
+from .trust import Held, ReliabilityCurve
 from .words import UNKNOWN, decimal, percent
 
 FREQUENT = 15  # mistakes listed where a matrix would be too large
@@ -54,7 +54,7 @@ def mistakes_of(held: Held | None, names: Sequence[str], run: Path) -> Mistakes 
     )
 
 
-def _calibration(before: Reliability, after: Reliability | None) -> list[tuple[str, ...]]:
+def _calibration(before: ReliabilityCurve, after: ReliabilityCurve | None) -> list[tuple[str, ...]]:
     columns = {"uncalibrated": before} | ({"with the temperature": after} if after else {})
     return [
         ("", *columns),

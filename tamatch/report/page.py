@@ -8,7 +8,7 @@ from . import provenance
 from .balance import balance_of
 from .charts import error_charts, error_lines, loss_charts, other_charts
 from .classtables import accuracy_columns, accuracy_rows, label_counts
-from .facts import Facts, facts_of
+from .facts import Figures, facts_of
 from .folder import RunFiles, read_folder
 from .headline import error_rows, tiles
 from .html import write_page
@@ -64,7 +64,7 @@ def write_report(run: Path, out: Path | None = None) -> Path:
     )
 
 
-def _summary(folder: RunFiles, facts: Facts) -> list[str]:
+def _summary(folder: RunFiles, facts: Figures) -> list[str]:
     """The line under the title."""
     net = provenance.net_name(folder)
     device = text(folder.about.get("device"))
@@ -80,7 +80,7 @@ def _summary(folder: RunFiles, facts: Facts) -> list[str]:
     return [fact for fact in facts_in_words if fact]
 
 
-def _seen(folder: RunFiles, facts: Facts) -> str:
+def _seen(folder: RunFiles, facts: Figures) -> str:
     """Whether the error was measured on images that the net knows; nothing where none has said."""
     seen = whole(table(folder.about.get("seen")).get(facts.measured_on))
     if seen is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from .facts import Facts, facts_of
+from .facts import Figures, facts_of
 from .folder import read_folder
 from .groups import group_runs, with_baselines
 from .verdict import NOT_ASKED, verdict_of
@@ -50,9 +50,9 @@ def verdict_between(runs: Sequence[Path]) -> str:
     return "" if found is None else f"{found.answer}. {found.reason}"
 
 
-def _error(facts: Facts) -> str:
+def _error(facts: Figures) -> str:
     return "not measured" if facts.error_last is None else percent(facts.error_last)
 
 
-def _worst(facts: Facts) -> str:
+def _worst(facts: Figures) -> str:
     return UNKNOWN if facts.worst is None else f'"{facts.worst[0]}" {percent(facts.worst[1])}'

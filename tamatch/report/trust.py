@@ -13,7 +13,7 @@ FEWEST = 10  # a bin of confidence with fewer images says nothing
 
 
 @dataclass(frozen=True)
-class ClassCounts:
+class ClassScores:
     """Images of a class, images predicted as it, and those that are both."""
 
     images: int
@@ -27,7 +27,7 @@ class ClassCounts:
 
 
 @dataclass(frozen=True)
-class Reliability:
+class ReliabilityCurve:
     """Mean confidence, calibration error and the curve, in percent."""
 
     confidence: float
@@ -52,10 +52,10 @@ class Held:
     images: int
     low: float  # of the accuracy
     high: float
-    classes: list[ClassCounts]
+    classes: list[ClassScores]
     pairs: dict[tuple[int, int], int]  # images by true and predicted class
-    before: Reliability
-    after: Reliability | None
+    before: ReliabilityCurve
+    after: ReliabilityCurve | None
     temperature: float | None
     fitted_on: int
     reason: str  # why no temperature was fitted, or how it was measured
@@ -64,7 +64,7 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Level:
+class SweepLevel:
     """What a threshold accepts: share of the pool and share of that which is right, in percent."""
 
     tau: float
@@ -74,7 +74,7 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Pool:
+class PoolScores:
     """Where the unlabelled images stand at the end of the run."""
 
     images: int
@@ -84,23 +84,23 @@ class Pool:
     weights: list[float]
     has_shares: bool
     tau: float | None
-    sweep: list[Level]
+    sweep: list[SweepLevel]
 
 
 @dataclass(frozen=True)
-class Trust:
+class TrustFile:
     """All of it; `held` is None with a `reason` where no label was held out."""
 
     held: Held | None
-    pool: Pool | None
+    pool: PoolScores | None
     reason: str
 
 
-def trust_of(content: Mapping[str, object]) -> Trust | None:
+def trust_of(content: Mapping[str, object]) -> TrustFile | None:
     """Read trust.json; what is missing or of another type is left out, nothing if all is."""
     if not content:
         return None
-    return Trust(_held(content), _pool(table(content.get("pool"))), text(content.get("reason")))
+    return TrustFile(_held(content), _pool(table(content.get("pool"))), text(content.get("reason")))
 
 
 def _held(content: Mapping[str, object]) -> Held | None:
@@ -129,8 +129,8 @@ def _entries(value: object) -> list[dict[str, object]]:
     return [table(entry) for entry in value] if isinstance(value, list) else []
 
 
-def _counts(entry: dict[str, object]) -> ClassCounts:
-    return ClassCounts(*(whole(entry.get(name)) or 0 for name in ("images", "predicted", "right")))
+def _counts(entry: dict[str, object]) -> ClassScores:
+    return ClassScores(*(whole(entry.get(name)) or 0 for name in ("images", "predicted", "right")))
 
 
 def _pairs(value: object) -> dict[tuple[int, int], int]:
@@ -142,7 +142,7 @@ def _pairs(value: object) -> dict[tuple[int, int], int]:
     return found
 
 
-def _reliability(value: object) -> Reliability | None:
+def _reliability(value: object) -> ReliabilityCurve | None:
     entry = table(value)
     confidence, error = number(entry.get("confidence")), number(entry.get("ece"))
     if confidence is None or error is None:
@@ -152,7 +152,7 @@ def _reliability(value: object) -> Reliability | None:
         sure, right = number(one.get("confidence")), number(one.get("accuracy"))
         if sure is not None and right is not None and (whole(one.get("images")) or 0) >= FEWEST:
             curve.append((100 * sure, 100 * right))
-    return Reliability(100 * confidence, 100 * error, curve)
+    return ReliabilityCurve(100 * confidence, 100 * error, curve)
 
 
 def _pictures(value: object) -> list[Picture]:
@@ -166,7 +166,7 @@ def _pictures(value: object) -> list[Picture]:
     ]  # fmt: skip
 
 
-def _pool(entry: dict[str, object]) -> Pool | None:
+def _pool(entry: dict[str, object]) -> PoolScores | None:
     images = whole(entry.get("images"))
     if not images:
         return None
@@ -176,8 +176,8 @@ def _pool(entry: dict[str, object]) -> Pool | None:
         precision = number(one.get("precision"))
         if tau is not None and used is not None:
             right = None if precision is None else 100 * precision
-            levels.append(Level(tau, whole(one.get("images")) or 0, 100 * used, right))
-    return Pool(
+            levels.append(SweepLevel(tau, whole(one.get("images")) or 0, 100 * used, right))
+    return PoolScores(
         images=images,
         drawn=whole(entry.get("drawn")) or 0,
         never_accepted=whole(entry.get("never_accepted")),

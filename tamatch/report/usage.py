@@ -16,7 +16,7 @@ from .curve import Line
 from .metrics import Log, Points
 from .ranking import Ranking, rank
 from .svg import Across, line_chart, small_chart
-from .trust import Pool
+from .trust import PoolScores
 from .words import count, percent
 
 
@@ -34,7 +34,7 @@ class Usage:
     album: Album
 
 
-def usage_of(log: Log, names: Sequence[str], pool: Pool | None, run: Path) -> Usage:
+def usage_of(log: Log, names: Sequence[str], pool: PoolScores | None, run: Path) -> Usage:
     """Rank the classes by the share of their images that was accepted last."""
     never = pool.never_accepted if pool else None
     pictures = first_rows(run / "never_accepted.csv") if never else []
@@ -60,7 +60,7 @@ def usage_of(log: Log, names: Sequence[str], pool: Pool | None, run: Path) -> Us
     )
 
 
-def _sweep(pool: Pool) -> list[tuple[str, ...]]:
+def _sweep(pool: PoolScores) -> list[tuple[str, ...]]:
     known = any(level.precision is not None for level in pool.sweep)
     rows: list[tuple[str, ...]] = [
         ("threshold τ", "used", "images", *(("correct",) if known else ()))
@@ -72,7 +72,7 @@ def _sweep(pool: Pool) -> list[tuple[str, ...]]:
     return rows
 
 
-def _sweep_chart(pool: Pool) -> Markup:
+def _sweep_chart(pool: PoolScores) -> Markup:
     lines = [
         Line("used", [(level.tau, level.used) for level in pool.sweep]),
         Line(
@@ -95,7 +95,7 @@ def _sweep_chart(pool: Pool) -> Markup:
     )
 
 
-def _never(pool: Pool, never: int) -> str:
+def _never(pool: PoolScores, never: int) -> str:
     unseen = pool.images - pool.drawn
     rest = f" {count(unseen)} more were never drawn: the run was too short." if unseen else ""
     if never == 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from .facts import Facts, facts_of
+from .facts import Figures, facts_of
 from .folder import RunFiles
 from .paired import Paired, paired
 from .values import whole
@@ -49,7 +49,7 @@ def verdict_of(folder: RunFiles) -> Verdict:
 
 
 def verdict(
-    run: Facts, baseline: Facts | None, labelled: int | None, pairs: Paired | None = None
+    run: Figures, baseline: Figures | None, labelled: int | None, pairs: Paired | None = None
 ) -> Verdict:
     """Compare the run with the supervised baseline, and admit what the test set cannot tell."""
     if run.method in LABELS_ONLY:
@@ -77,7 +77,7 @@ def verdict(
 
 
 def _compare(
-    run: Facts, error: float, baseline: float, labelled: int | None, pairs: Paired | None
+    run: Figures, error: float, baseline: float, labelled: int | None, pairs: Paired | None
 ) -> Verdict:
     labels = "the labels" if labelled is None else f"the {labelled} labels"
     both = (

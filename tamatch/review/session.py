@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..report.charts import error_charts, error_lines
-from ..report.facts import Facts, facts_of
+from ..report.facts import Figures, facts_of
 from ..report.folder import read_folder
 from ..report.html import environment
 from ..report.words import percent, share
@@ -96,7 +96,7 @@ class Session:
         return {"image": position, "label": label, "undoable": len(self.store.history)}
 
 
-def headline(run: Facts, baseline: Facts | None) -> list[tuple[str, str]]:
+def headline(run: Figures, baseline: Figures | None) -> list[tuple[str, str]]:
     """What a person wants to know of the run before labelling, the first two in the title."""
     if run.error_last is None:
         return [("error", "not measured")]

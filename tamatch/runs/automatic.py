@@ -58,9 +58,8 @@ class Decided:
         return [*([head] if shown else []), *shown, *self.remarks]
 
     def announce(self, folder: RunFolder, *, quiet: bool) -> None:
-        """Say what was chosen and why, here and in run.json."""
-        if lines := self.lines():
-            folder.update(chosen=self.reasons)
+        """Say what was chosen and why, and what in the folder is not of the run."""
+        if lines := [*self.lines(), *folder.not_of_the_run()]:
             Progress(folder.log, quiet=quiet).say("\n".join(lines))
 
 

@@ -11,7 +11,7 @@ from ..data import DataSet, Past, Split, make_split, write_split
 from ..data.dataset import Indices
 from ..machine.signals import StopSignals
 from ..settings.config import Run
-from ..storage.folder import RunFolder
+from ..storage.folder import RunFolder, refuse_links
 from .inputs import split_plan
 from .jobs import Job, train_one
 from .lineage import first_weights
@@ -35,6 +35,7 @@ def trained_without(
     first of them did. They are trained in RUN/folds. What has finished is not trained again, what
     was stopped goes on.
     """
+    refuse_links(folder.path)
     afresh = dataclasses.replace(run, baseline="none", from_=None, weights=first_weights(folder))
     stop = StopSignals()
     validating = np.isin(np.arange(len(data.files)), split.validation)

@@ -15,7 +15,7 @@ FIGURES = {"error": "test error", "baseline_error": "supervised", "utilization":
 
 
 @dataclass(frozen=True)
-class Group:
+class SeedGroup:
     """Runs that were trained together, and what became of each."""
 
     jobs: list[Job]

@@ -16,7 +16,7 @@ from ..machine.threads import restoring_threads
 from ..settings.config import Run
 from ..step.subset import Pool
 from ..storage import checkpoint
-from ..storage.files import read_json, write_bytes
+from ..storage.files import write_bytes
 from ..storage.folder import RunFolder
 from .build import engine_of
 from .follow import send_end, send_run
@@ -142,8 +142,7 @@ def train_all(jobs: Sequence[Job], stop: StopSignals) -> list[Outcome]:
 def result_in(folder: RunFolder) -> dict[str, Any] | None:
     if folder.read().get("status") != "finished" or not folder.result.exists():
         return None
-    result: dict[str, Any] = read_json(folder.result)
-    return result
+    return folder.read_result()
 
 
 def at_checkpoint(job: Job, shared: SharedData) -> Training:

@@ -53,7 +53,7 @@ def past_of(runs: Sequence[RunFolder], data: DataSet, size: int | None) -> Past:
     for folder in runs:
         # an image of another size has another hash, so that only its file tells
         column = "hash" if folder.read()["config"].get("size") == size else "image"
-        roles = listed_in(folder.split, column)
+        roles = listed_in(folder.checked("split.csv"), column)
         learnt |= [name in roles["labelled"] for name in names[column]]
         held_out |= [name in roles["validation"] for name in names[column]]
     return Past(learnt, held_out & ~learnt)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save
+from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from .. import nets
@@ -18,7 +19,8 @@ from ..data.dataset import DataSet, Pixels
 from ..data.decode import Unreadable
 from ..errors import DataError, UsageError, one_line
 from ..machine.out_of_memory import Rows
-from ..storage.files import read_json, write_bytes, write_json
+from ..storage.files import read_bytes, write_bytes
+from ..storage.record import MODEL, read_sealed, write_sealed
 from .images import Images, described, one_by_one, pixels_of
 
 if TYPE_CHECKING:
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
 
 BATCH_PIXELS = 2**18  # of images decoded and predicted together: 256 of 32 × 32
 BATCH_LIMITS = 16, 256  # least and most of them
-LARGEST_SIDE = 2**12  # pixels; a model file that asks for more is refused
 REASON_LENGTH = 200  # characters of what a library says about a damaged file
 
 
@@ -76,22 +77,26 @@ class Predictions:
 
 def check_shapes(facts: Facts, tensors: dict[str, Tensor]) -> None:
     """Refuse facts that ask for another net than the weights are of, before memory is taken."""
-    if facts.size > LARGEST_SIDE:
-        raise ValueError(f"images of {facts.size} pixels")
     if nets.is_user_code(facts.net):
         return  # code of the user's own need not work without memory
     with torch.device("meta"):
         planned = nets.build(facts.net, len(facts.classes), facts.size).state_dict()
-    if {k: v.shape for k, v in planned.items()} != {k: v.shape for k, v in tensors.items()}:
+    if kinds_of(planned) != kinds_of(tensors):
         raise ValueError(
             f"the weights are not those of {facts.net} for {len(facts.classes)} classes"
         )
+
+
+def kinds_of(tensors: Mapping[str, Tensor]) -> dict[str, tuple[torch.Size, torch.dtype]]:
+    return {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
 
 
 def load_into(net: nn.Module, tensors: dict[str, Tensor], complaint: str) -> None:
     """Put saved weights into a net, or say that they are those of another one."""
     try:
         net.load_state_dict(tensors)
+        if kinds_of(net.state_dict()) != kinds_of(tensors):
+            raise RuntimeError("numbers of another type")
     except RuntimeError as error:
         raise UsageError(
             f"the weights in {complaint} as it is now ({one_line(error, REASON_LENGTH)}). "
@@ -111,8 +116,10 @@ class Model:
         state = self.net.state_dict()
         # copies: where a net uses a tensor under two names, each is written
         tensors = {k: v.detach().cpu().contiguous().clone() for k, v in state.items()}
-        write_bytes(folder / "model.safetensors", save(tensors))
-        write_json(folder / "model.json", asdict(self.facts))
+        content = save(tensors)
+        write_bytes(folder / "model.safetensors", content)
+        digest = hashlib.sha256(content).hexdigest()
+        write_sealed(folder / "model.json", {**asdict(self.facts), "weights": digest})
 
     @classmethod
     def load(cls, folder: Path, net: AnyNet | None = None) -> Model:
@@ -126,12 +133,19 @@ class Model:
                 f"{folder} contains no model yet. If the run is unfinished, `tamatch resume` "
                 "continues it."
             )
+        advice = "Copy the model again, or train again"
+        raw: dict[str, Any] = read_sealed(folder / "model.json", MODEL, advice)
+        digest = raw.pop("weights", None)  # version 1 has none
+        lists = {k: tuple(v) for k, v in raw.items() if isinstance(v, list)}
+        facts = Facts(**(raw | lists))
         try:
-            raw: dict[str, Any] = read_json(folder / "model.json")
-            lists = {k: tuple(v) for k, v in raw.items() if isinstance(v, list)}
-            facts = Facts(**(raw | lists))
             name = nets.net_of_model(facts.net, net, folder)
-            tensors = load_file(folder / "model.safetensors")
+            content = read_bytes(folder / "model.safetensors")
+            if digest not in (None, hashlib.sha256(content).hexdigest()):
+                raise ValueError("model.safetensors is not as it was written")
+            tensors = load(content)
+            if not all(tensor.isfinite().all() for tensor in tensors.values()):
+                raise ValueError("weights that are not finite")
             check_shapes(facts, tensors)
             built = nets.build(name, len(facts.classes), facts.size)
             load_into(built, tensors, f"{folder} are not those of {nets.title(name)}")

@@ -25,6 +25,7 @@ from ..settings.options import Option, as_text
 from ..step.engine import Engine
 from ..storage.files import timestamp
 from ..storage.folder import RunFolder
+from ..storage.record import file_digest
 from ..storage.spreadsheet import write_table
 
 if TYPE_CHECKING:
@@ -32,12 +33,16 @@ if TYPE_CHECKING:
     from ..nets import AnyNet
 
 
-def begin(run: Run, folder: RunFolder) -> None:
-    """Write down what is to be trained, in place of what an older run has left there."""
+def begin(run: Run, folder: RunFolder, reasons: Mapping[str, str] | None = None) -> None:
+    """Write down what is to be trained and why, in place of what an older run has left there."""
     folder.make_room()
     config = dataclasses.asdict(run)
     # where the paths among the settings begin; of the machine, so that no report shows it
-    started = {"command": command(run, folder.path), "started_in": os.getcwd()}
+    started: dict[str, Any] = {
+        "command": command(run, folder.path), "started_in": os.getcwd(),
+    }  # fmt: skip
+    if reasons is not None:
+        started["chosen"] = dict(reasons)
     if (name := launch.name()) is not None:
         started["torchrun"] = name
     folder.update(status="new", step=0, config=config, **started)
@@ -114,6 +119,7 @@ def record_facts(
         device=str(engine.device), threads=torch.get_num_threads(),
         precision=pick_precision(run, engine.device), images=engine.source.place,
         classes=list(data.classes), data=facts, seen=seen,
+        files={folder.split.name: file_digest(folder.split)},
         parameters=sum(p.numel() for p in engine.method.net.parameters()),
         times={"started": timestamp()},
     )  # fmt: skip

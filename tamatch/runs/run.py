@@ -52,7 +52,7 @@ def train(
         return resume(folder.path, **code, quiet=quiet)
     with advising_resume([folder]), folder.taken(overwrite=overwrite):
         decided = decide(options, file, time)
-        begin(decided.run, folder)
+        begin(decided.run, folder, decided.reasons)
         decided.announce(folder, quiet=quiet)
         return complete(decided.run, folder, quiet=quiet)
 

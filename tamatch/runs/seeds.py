@@ -18,7 +18,7 @@ from ..storage.folder import RunFolder
 from ..storage.paths import config_path, path_of
 from ..storage.seedfolder import SeedFolder, runs_in
 from .automatic import decide
-from .group import Group
+from .group import SeedGroup
 from .jobs import Job, complete_all
 from .place import (
     advising_resume,
@@ -65,7 +65,7 @@ def train_group(
     seeds: Sequence[int] | str, options: dict[str, Any], *, out: str | Path | None = None,
     overwrite: bool = False, config: str | Path | None = None, time: str | None = None,
     quiet: bool = False,
-) -> Group:  # fmt: skip
+) -> SeedGroup:  # fmt: skip
     """Begin a run for each seed, and finish all of them."""
     usercode.refuse_runs_on_import()
     check_alone()
@@ -88,7 +88,7 @@ def train_group(
         decided = decide({**options, "seed": numbers[0]}, file, time, len(numbers))
         jobs = jobs_of([replace(decided.run, seed=n) for n in numbers], folders, quiet=quiet)
         for job in jobs:
-            begin(job.run, job.folder)
+            begin(job.run, job.folder, decided.reasons)
         for job in jobs:
             decided.announce(job.folder, quiet=quiet or job is not jobs[0])
         return completed(home, jobs)
@@ -97,7 +97,7 @@ def train_group(
 def resume_group(
     paths: Sequence[str | Path], *, method: AnyMethod | None = None, net: AnyNet | None = None,
     quiet: bool = False,
-) -> Group:  # fmt: skip
+) -> SeedGroup:  # fmt: skip
     """Finish runs, however far they have come."""
     usercode.refuse_runs_on_import()
     check_alone()
@@ -119,10 +119,10 @@ def resume_group(
         return completed(home, jobs_of(runs, folders, quiet=quiet))
 
 
-def completed(home: SeedFolder | None, jobs: list[Job]) -> Group:
+def completed(home: SeedFolder | None, jobs: list[Job]) -> SeedGroup:
     """Finish the runs; if they are stopped, say how to resume all of them."""
     try:
-        group = Group(jobs, complete_all(jobs))
+        group = SeedGroup(jobs, complete_all(jobs))
     except Stopped as stopped:
         how = resume_command([job.folder for job in jobs], home)
         raise Stopped(

@@ -23,6 +23,7 @@ from ..storage import checkpoint
 from ..storage.events import Events
 from ..storage.files import timestamp, write_json
 from ..storage.folder import RunFolder
+from ..storage.record import STATE, digests, wrong
 from . import assess
 from .model import Facts, Model
 from .progress import Progress
@@ -57,24 +58,27 @@ class Training:
         """Go back to a checkpoint, or to the start if there is none."""
         if state is not None:
             try:
+                if error := next(wrong(state, STATE), None):
+                    raise ValueError(error)
                 for change in changes_since(state["conditions"], self.conditions):
                     self.progress.say(change)
                 self.engine.load_state_dict(state["engine"])
                 self.seconds = state["seconds"]
                 self.bad_steps = int(self.engine.guard.count)
-            except (KeyError, ValueError, RuntimeError) as error:
+            except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:
                 raise DataError(
                     f"the checkpoints in {self.folder.path} do not match this version of tamatch, "
                     "or the code of your own net or method. Resume with the version and code that "
                     "wrote them, or restart the run."
                 ) from error
-        self.folder.cut_metrics(state["metrics_length"] if state else 0)
+        before = {} if state is None else {"bytes": state.get("metrics_length", 0)}  # version 1
+        self.folder.cut_metrics((state or {}).get("metrics", before))
 
     def begin(self) -> None:
         """What comes before the first step of this process."""
         self.began = time.perf_counter()
         self.memory = estimate(self.engine, self.held_out.values())
-        self.folder.update(status="running", memory=self.memory.facts())
+        self.folder.update(status="running", memory=self.memory.facts(), metrics=self.folder.mark())
         if self.watch is not None and self.engine.steps_done == 0:
             self.watch.begin()
 
@@ -194,14 +198,15 @@ class Training:
                 "checkpoint was saved before it. The learning rate is too high: restart with a "
                 "smaller --lr."
             )
+        mark = self.folder.mark()
         state = {
             "engine": self.engine.state_dict(),
             "conditions": self.conditions,
-            "metrics_length": self.folder.metrics_length(),
+            "metrics": mark,
             "seconds": self.elapsed(),
         }
         checkpoint.save(self.folder.checkpoints, self.engine.steps_done, state)
-        self.folder.update(step=self.engine.steps_done)
+        self.folder.update(step=self.engine.steps_done, metrics=mark)
 
     def finish(self) -> dict[str, Any]:
         """Write the model, what can be said about it, and the result."""
@@ -214,8 +219,10 @@ class Training:
             self.watch.end([row for row in rows if row["kind"] == "train"], found.pool_predictions)
         result = result_of(self.run, rows, self.elapsed())
         write_json(self.folder.result, result)
-        times = self.folder.read().get("times", {})
-        times = {**times, "finished": timestamp()}
-        self.folder.update(status="finished", step=self.steps, times=times)
+        before = self.folder.read()
+        times = {**before.get("times", {}), "finished": timestamp()}
+        self.folder.checked(self.folder.split.name)
+        files = digests(self.folder.path)
+        self.folder.update(status="finished", step=self.steps, times=times, files=files)
         self.progress.ended()
         return result

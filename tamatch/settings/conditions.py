@@ -12,9 +12,8 @@ import torch
 from .. import __version__, dist, methods, nets
 from ..errors import UsageError
 from ..nets import user_net_source
+from ..storage.record import MACHINE
 from .config import Run
-
-OF_THE_MACHINE = ("root", "device", "images", "tensorboard")  # rather than of the run
 
 LAST_BITS = "The run continues; results may differ in the last bits."
 NEW_CODE = "The run continues with the new code."
@@ -24,7 +23,7 @@ Conditions = dict[str, str]
 
 def conditions(run: Run, device: torch.device) -> Conditions:
     """The settings, the versions and the device, as a checkpoint keeps them."""
-    settings = {k: v for k, v in dataclasses.asdict(run).items() if k not in OF_THE_MACHINE}
+    settings = {k: v for k, v in dataclasses.asdict(run).items() if k not in MACHINE}
     net = user_net_source.CUSTOM.own_name(run.net)
     own = {"file of the net": file_digest(net)} if nets.is_user_code(run.net) else {}
     cuda = device.type == "cuda"

@@ -13,10 +13,12 @@ from typing import Any
 import torch
 
 from ..errors import DataError
-from .files import read_json, sync_folder, write_bytes, write_json, writing
+from . import record
+from .files import read_bytes, read_json, sync_folder, write_bytes, write_json, writing
 
 KEPT = 2  # the newest may be damaged; then the one before it serves
 NAME = re.compile(r"step_(\d{8,})")
+PARTS = "state.pt", "manifest.json"
 
 
 def save(folder: Path, step: int, state: dict[str, Any]) -> Path:
@@ -41,15 +43,19 @@ def save(folder: Path, step: int, state: dict[str, Any]) -> Path:
             digest = hashlib.sha256(content).hexdigest()
             manifest = {"step": step, "sha256": digest, "bytes": len(content)}
             write_json(building / "manifest.json", manifest)
-            shutil.rmtree(final, ignore_errors=True)  # a damaged one of the same step
-            building.rename(final)
+            record.remove(folder, [f"{final.name}/{part}" for part in PARTS])  # a damaged one
+            if final.exists():  # with files of the user's
+                for part in PARTS:
+                    (building / part).rename(final / part)
+            else:
+                building.rename(final)
             sync_folder(folder)
         finally:
             shutil.rmtree(building, ignore_errors=True)
     saved = saved_in(folder)
     here = saved.index(final) + 1
     for other in (*saved[: max(0, here - KEPT)], *saved[here:]):
-        shutil.rmtree(other, ignore_errors=True)
+        record.remove(folder, [f"{other.name}/{part}" for part in PARTS])
     return final
 
 
@@ -58,14 +64,15 @@ def saved_in(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
     named = [(NAME.fullmatch(path.name), path) for path in folder.iterdir()]
-    return [path for _, path in sorted((int(match[1]), path) for match, path in named if match)]
+    found = sorted((int(match[1]), path) for match, path in named if match)
+    return [path for _, path in found if any((path / part).exists() for part in PARTS)]
 
 
 def load(path: Path) -> dict[str, Any]:
     """The state in one checkpoint; `DataError` if a single bit of it is not as written."""
     try:
         manifest = read_json(path / "manifest.json")
-        content = (path / "state.pt").read_bytes()
+        content = read_bytes(path / "state.pt")
         if hashlib.sha256(content).hexdigest() != manifest["sha256"]:
             raise DataError(f"{path} is damaged: its checksum does not match.")
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -22,6 +23,19 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise StorageError(f"{path} cannot be written: {error.strerror or error}.") from error
+
+
+def own(path: Path) -> Path:
+    """The same path, if what lies there is not a link to a file elsewhere, nor no file at all."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return path
+    if stat.S_ISLNK(found.st_mode) or (stat.S_ISREG(found.st_mode) and found.st_nlink > 1):
+        raise OSError(errno.EMLINK, "it is a link to another file, which stays as it is")
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "it is not a regular file")
+    return path
 
 
 def sync_folder(folder: Path) -> None:
@@ -49,7 +63,8 @@ def write_bytes(path: Path, content: bytes) -> None:
         make_parent(path)
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
-            with temporary.open("wb") as file:
+            temporary.unlink(missing_ok=True)
+            with temporary.open("xb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
@@ -61,7 +76,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 def append_line(path: Path, line: str) -> None:
     """Add a line to a file: the whole of it, or nothing."""
-    with writing(path), path.open("ab", buffering=0) as file:
+    with writing(path), own(path).open("ab", buffering=0) as file:
         before = file.seek(0, os.SEEK_END)
         content = line.encode(errors="replace") + b"\n"  # a file's name may be no text
         try:
@@ -82,5 +97,12 @@ def write_json(path: Path, content: Any) -> None:
     write_bytes(path, text.encode() + b"\n")
 
 
+def read_bytes(path: Path) -> bytes:
+    """The content of a regular file: a pipe or a device would never come to its end."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise OSError(errno.EINVAL, "it is not a regular file")
+    return path.read_bytes()
+
+
 def read_json(path: Path) -> Any:
-    return parse_json(path.read_bytes())
+    return parse_json(read_bytes(path))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-import shutil
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import takewhile
@@ -12,13 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DataError, StorageError, UsageError, perhaps
-from .files import append_line, read_json, write_json, writing
+from . import record
+from .files import append_line, own, read_json, writing
 from .lock import locked
+from .record import RUN, Mark
 from .replaced import NAME as REPLACED
 from .replaced import Replaced
 from .untrusted import parse_json
 
 LOCK = ".lock"
+ADVICE = "Restore it; other settings need a new run, with a different --out"
+NOT_OWN = re.compile(rf"(?!(?:{record.OWN.pattern})\Z|\{LOCK}\Z|\{REPLACED}/).*", re.DOTALL)
 SEEDS = "seeds.json"  # in a folder that holds several runs
 
 
@@ -67,6 +72,18 @@ def is_record(content: Any) -> bool:
     return isinstance(content, dict) and "config" in content
 
 
+def refuse_links(path: Path) -> None:
+    """A folder of a run that is a link would lead what is written there somewhere else."""
+    for place, folders, _ in os.walk(path):
+        for folder in (Path(place) / name for name in folders):
+            first = folder.relative_to(path).parts[0]
+            if folder.is_symlink() and first in (*record.FOLDERS, "export", REPLACED):
+                raise UsageError(
+                    f"{folder} is a symbolic link, and a run is not written through links. Replace "
+                    "it with a copy of the folder that it leads to."
+                )
+
+
 class RunFolder:
     """Names of the files of a run, and the append-only metrics among them."""
 
@@ -81,6 +98,7 @@ class RunFolder:
         self.views = path / "batch.png"
         self.log = path / "log.txt"
         self.replaced = Replaced(self.record)
+        self._logged = hashlib.sha256()  # of metrics.jsonl, as far as this process knows it
 
     @property
     def baseline(self) -> RunFolder:
@@ -97,10 +115,9 @@ class RunFolder:
     def holds_run(self) -> bool:
         """Whether run.json is there, readable, and the record of a run."""
         try:
-            record = read_json(self.record)
+            return is_record(read_json(self.record))
         except (OSError, ValueError):
             return False
-        return is_record(record)
 
     def check_one_run(self) -> None:
         """An error if this is no folder, or that of several runs."""
@@ -120,17 +137,24 @@ class RunFolder:
                 f"{self.path} is not a run folder: it contains no run.json. "
                 f"{folder_advice(self.path)}"
             )
-        try:
-            record = read_json(self.record)
-        except ValueError:
-            raise DataError(
-                f"{self.record} is damaged: it is not valid JSON. Restore it, or train again."
-            ) from None
-        if not is_record(record):
+        if not is_record(record.read_record(self.record)):
             raise DataError(
                 f"{self.record} is not the record of a tamatch run. Restore it, or train again."
             )
-        found: dict[str, Any] = record
+        return record.read_sealed(self.record, RUN, ADVICE)
+
+    def checked(self, name: str) -> Path:
+        """A file that run.json lists, or an error if it is not as the run wrote it."""
+        path = self.path / name
+        wanted = self.read().get("files", {}).get(name)
+        if wanted is not None and path.is_file() and record.file_digest(path) != wanted:
+            raise DataError(f"{path} is not as the run wrote it. {record.RESTORE}.")
+        return path
+
+    def read_result(self) -> dict[str, Any]:
+        """result.json, checked."""
+        path = self.checked(self.result.name)
+        found: dict[str, Any] = record.check(record.read_record(path), record.RESULT, path)
         return found
 
     @property
@@ -143,19 +167,20 @@ class RunFolder:
         return path if os.path.exists(path) else os.path.join(self.started_in, path)
 
     def update(self, **changes: Any) -> None:
-        write_json(
-            self.record, {**(read_json(self.record) if self.record.exists() else {}), **changes}
-        )
+        """Change fields of run.json."""
+        before = self.read() if self.record.exists() else {}
+        record.write_sealed(self.record, {**before, **changes})
 
     @contextmanager
     def held(self) -> Iterator[None]:
         """Lock the run for this process; the folder is made if it is not there."""
         make_folder(self.path)
+        refuse_links(self.path)
         with locked(self.path / LOCK, str(self.path)):
             self.replaced.recover()
-            for left_over in self.path.rglob(".*.tmp"):  # of a process killed while writing
+            for left_over in map(self.path.joinpath, record.left_over_in(self.path)):
                 holder = next(p for p in left_over.parents if (p / LOCK).exists())
-                if holder == self.path and left_over.is_file():  # a run inside has a process too
+                if holder == self.path:  # a run inside has a process too
                     left_over.unlink()
             yield
             self._forget_replaced()
@@ -177,7 +202,9 @@ class RunFolder:
                 f"--out {self.path} is not empty and is not a run folder. Choose a different --out."
             )
         with removing_empty_folders(self.path), self.held():
-            if self.record.exists() and not overwrite and self.begun():
+            if not (self.record.exists() and self.begun()):
+                self._refuse_unwritten()
+            elif not overwrite:
                 raise UsageError(self._occupied())
             with self._withdrawn_if_refused():
                 yield
@@ -203,12 +230,25 @@ class RunFolder:
             self.replaced.recover()
 
     def make_room(self) -> None:
-        """Empty the folder for a new run; an old one stays aside until that one has begun."""
-        if not (self.record.exists() and self.begun()):
-            self.clear()
+        """Empty the folder for a new run; an old one stays aside until that one has begun.
+
+        What no run has written stays where it is.
+        """
+        if self.record.exists() and self.begun():
+            self.replaced.forget()  # of a run that was killed before it could do so
+            self.replaced.fill(record.files_in(self.path, record.OWN))
             return
-        self.replaced.forget()  # of a run that was killed before it could do so
-        self.replaced.fill(self.contents())
+        self._refuse_unwritten()
+        self.clear()
+
+    def _refuse_unwritten(self) -> None:
+        """Files that a run would replace, and that one which has not begun cannot have written."""
+        written = record.files_in(self.path, record.OWN)
+        if later := [name for name in written if not record.FIRST.fullmatch(name)]:
+            raise UsageError(
+                f"--out {self.path} contains {later[0]}, which the run there has not written. "
+                "Choose a different --out."
+            )
 
     def _forget_replaced(self) -> None:
         if self.replaced.path.exists() and self.begun():
@@ -234,18 +274,21 @@ class RunFolder:
         there = self.path.iterdir() if self.path.is_dir() else ()
         return [p for p in there if not any(p.match(trace) for trace in traces)]
 
+    def not_of_the_run(self) -> list[str]:
+        """A sentence on files that no run has written, if there are some."""
+        strange = record.files_in(self.path, NOT_OWN)
+        more = f" and {len(strange) - 1} more" if len(strange) > 1 else ""
+        return [f"{self.path} contains {strange[0]}{more}, not of a run: kept."] if strange else []
+
     def clear(self) -> None:
-        """Delete the run, its record last: stopped half-way, this is still seen to be a run."""
-        for path in sorted(self.contents(), key=self.record.__eq__):
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
-            else:
-                path.unlink()
+        """Delete a run that has not begun, its record last: until then it is seen to be a run."""
+        names = record.files_in(self.path, record.FIRST)
+        record.remove(self.path, sorted(names, key=self.record.name.__eq__))
 
     def _occupied(self) -> str:
-        record = self.read()
-        if record.get("status") == "finished":
-            if record["config"].get("baseline") == "supervised" and not self.baseline.finished():
+        found = self.read()
+        if found.get("status") == "finished":
+            if found["config"].get("baseline") == "supervised" and not self.baseline.finished():
                 return (
                     f"{self.path} contains a run whose baseline is unfinished: `tamatch resume "
                     f"{self.path}` continues it, --overwrite deletes it."
@@ -255,39 +298,57 @@ class RunFolder:
                 "--overwrite to delete it."
             )
         return (
-            f"{self.path} contains an unfinished run (step {record.get('step', 0):,} of "
-            f"{record['config']['steps']:,}): `tamatch resume {self.path}` continues it, "
+            f"{self.path} contains an unfinished run (step {found.get('step', 0):,} of "
+            f"{found['config'].get('steps', 0):,}): `tamatch resume {self.path}` continues it, "
             "--overwrite deletes it."
         )
 
     def append(self, row: dict[str, Any]) -> None:
         """One line of metrics.jsonl."""
-        append_line(self.metrics, json.dumps(row, allow_nan=False))
+        line = json.dumps(row, allow_nan=False)
+        append_line(self.metrics, line)
+        self._logged.update(line.encode() + b"\n")
         self._forget_replaced()
 
-    def metrics_length(self) -> int:
-        """Bytes of metrics.jsonl, safely on the disk: what a checkpoint remembers."""
-        if not self.metrics.exists():
-            return 0
-        with writing(self.metrics), self.metrics.open("rb") as file:
+    def mark(self) -> Mark:
+        """How far metrics.jsonl is written, safely on the disk: what a checkpoint remembers."""
+        with writing(self.metrics), own(self.metrics).open("ab") as file:
             os.fsync(file.fileno())
-            return file.seek(0, os.SEEK_END)
+            return {"bytes": file.tell(), "sha256": self._logged.hexdigest()}
 
-    def cut_metrics(self, length: int) -> None:
-        """Forget the lines written after a checkpoint; they are about to be written again."""
-        with writing(self.metrics):
-            self.metrics.touch()
-        if self.metrics.stat().st_size < length:
-            raise DataError(
-                f"{self.metrics} is shorter than its checkpoint says: lines are missing. Restore "
-                "the file, or restart the run."
-            )
-        with writing(self.metrics):
-            os.truncate(self.metrics, length)
+    def cut_metrics(self, mark: Mark) -> None:
+        """Forget the lines written after a checkpoint; they are about to be written again.
+
+        Those before it must be as they were written; one of version 1 knows their length alone.
+        """
+        length = mark.get("bytes", 0)
+        with writing(self.metrics), own(self.metrics).open("a+b") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(0)
+            self._logged = hashlib.sha256(file.read(length))
+            found = self._logged.hexdigest()
+            if size >= length and found == mark.get("sha256", found):
+                file.truncate(length)
+                return
+        short = "shorter than its checkpoint says: lines are missing"
+        raise DataError(
+            f"{self.metrics} is {short if size < length else 'not as the run wrote it'}. Restore "
+            "the file, or restart the run."
+        )
 
     def rows(self) -> list[dict[str, Any]]:
-        """All complete lines of metrics.jsonl."""
-        if not self.metrics.exists():
-            return []
-        lines = self.metrics.read_text(encoding="utf-8").split("\n")[:-1]
-        return [parse_json(line) for line in lines]
+        """All lines of metrics.jsonl, each as it was written."""
+        mark = self.read().get("metrics") if self.record.exists() else None
+        if mark and not (self.metrics.is_file() and record.matches(self.metrics, mark)):
+            raise DataError(f"{self.metrics} is not as the run wrote it. {record.RESTORE}.")
+        rows = []
+        lines = self.metrics.read_bytes().split(b"\n")[:-1] if self.metrics.is_file() else []
+        for count, line in enumerate(lines, 1):
+            try:
+                row = parse_json(line)
+            except ValueError:
+                row = None
+            held_out = isinstance(row, dict) and row.get("kind") in ("test", "validation")
+            kind = record.TEST_ROW if held_out else record.ROW
+            rows.append(record.check(row, kind, Path(f"{self.metrics}, line {count},")))
+        return rows

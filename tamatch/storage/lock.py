@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TextIO
 
 from ..errors import UsageError
-from .files import make_parent, writing
+from .files import make_parent, own, writing
 
 
 class Locked(UsageError):
@@ -41,7 +41,7 @@ def take(path: Path, what: str) -> TextIO:
     with writing(path):
         make_parent(path)
         while True:
-            file = path.open("a+", encoding="utf-8")
+            file = own(path).open("a+", encoding="utf-8")
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if os.path.samestat(os.fstat(file.fileno()), path.stat()):

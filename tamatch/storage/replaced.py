@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from .record import OWN, files_in, remove, remove_empty
+
 NAME = ".replaced"
+ANYTHING = re.compile(".*", re.DOTALL)
 
 
 class Replaced:
@@ -20,16 +23,10 @@ class Replaced:
         self.record = record
         self.path = record.parent / NAME
 
-    def fill(self, contents: Sequence[Path]) -> None:
-        self.path.mkdir()
-        for path in sorted(contents, key=self.record.__eq__):
-            path.rename(self.path / path.name)
-
-    def restore(self) -> None:
-        kept = self.path / self.record.name
-        for path in sorted(self.path.iterdir(), key=kept.__ne__):
-            path.rename(self.record.parent / path.name)
-        self.path.rmdir()
+    def fill(self, names: Sequence[str]) -> None:
+        """Set these files of the run aside."""
+        self.path.mkdir(exist_ok=True)
+        self._move(self.record.parent, self.path, sorted(names, key=self.record.name.__eq__))
 
     def recover(self) -> None:
         """After a kill: whatever was not replaced in the end is put back."""
@@ -37,6 +34,21 @@ class Replaced:
         if self.path.exists() and not (complete and self.record.exists()):
             self.restore()
 
+    def restore(self) -> None:
+        """Put them back."""
+        names = sorted(files_in(self.path, ANYTHING), key=self.record.name.__ne__)
+        self._move(self.path, self.record.parent, names)
+        remove_empty(self.record.parent, [f"{NAME}/any"])
+
     def forget(self) -> None:
+        """Delete them."""
         if self.path.exists():
-            shutil.rmtree(self.path)
+            remove(self.path, files_in(self.path, OWN))
+            remove_empty(self.record.parent, [f"{NAME}/any"])
+
+    @staticmethod
+    def _move(source: Path, target: Path, names: Sequence[str]) -> None:
+        for name in names:
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            (source / name).rename(target / name)
+        remove_empty(source, names)

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..errors import DataError, UsageError
-from .files import read_json, write_json
+from ..errors import UsageError
+from . import record
 from .folder import SEEDS, RunFolder, make_folder, removing_empty_folders
 
 
@@ -23,17 +23,17 @@ class SeedFolder:
         return self.record.exists()
 
     def runs(self, seeds: Sequence[int]) -> list[RunFolder]:
-        return [RunFolder(self.path / f"s{seed}") for seed in seeds]
+        folders = [RunFolder(self.path / f"s{seed}") for seed in seeds]
+        for folder in folders:
+            if folder.path.is_symlink():
+                raise UsageError(f"{folder.path} is a symbolic link. Give the folder it leads to.")
+        return folders
 
     def seeds(self) -> list[int]:
         """Those that the record lists."""
-        try:
-            return [int(seed) for seed in read_json(self.record)["seeds"]]
-        except (ValueError, TypeError, KeyError):
-            raise DataError(
-                f"{self.record} is damaged: it does not list the seeds. Restore it, or give the "
-                "run folders next to it."
-            ) from None
+        advice = "Restore it, or give the run folders next to it"
+        found: list[int] = record.read_sealed(self.record, record.SEEDS, advice)["seeds"]
+        return found
 
     @contextmanager
     def taken(self, seeds: list[int]) -> Iterator[None]:
@@ -66,8 +66,9 @@ class SeedFolder:
         make_folder(self.path)
         self.write({"seeds": seeds})
 
-    def write(self, record: dict[str, Any]) -> None:
-        write_json(self.record, record)
+    def write(self, content: dict[str, Any]) -> None:
+        """Write seeds.json."""
+        record.write_sealed(self.record, content)
 
 
 def runs_in(path: Path) -> list[RunFolder]:

@@ -22,6 +22,7 @@ from tamatch.data import load as load_data
 from tamatch.errors import NumericError, UsageError
 from tamatch.report.card import literal, model_card
 from tamatch.runs.model import Facts, Model
+from tests.faults.runs import unseal
 
 onnxruntime = pytest.importorskip("onnxruntime")
 ROOT = Path(__file__).parents[2]
@@ -243,5 +244,6 @@ def test_other_nets(net: str, tmp_path: Path, run: Path) -> None:
     facts = Facts(net, tuple("abcdefghij"), 16, (0.5,) * 3, (0.2,) * 3, temperature=1.5)
     Model(facts, built).save(tmp_path / "model")
     (tmp_path / "run.json").write_bytes((run / "run.json").read_bytes())
+    unseal(tmp_path / "run.json")
     for form in ("onnx", "pt2", "safetensors"):
         assert export(tmp_path, form).difference <= TOLERANCE

@@ -13,6 +13,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 import tamatch
+from tests.faults.runs import unseal
 
 QUICK = {
     "net": "wrn_10_1_clean", "steps": 2, "batch": 2, "unlabelled": 2, "size": 8,
@@ -115,6 +116,7 @@ def runs(shop: Path) -> None:
         "no-table",
     ):  # fmt: skip
         shutil.copytree(shop / "runs/photos", shop / "runs" / name)
+    unseal(shop / "runs/half/run.json")
     record = json.loads((shop / "runs/half/run.json").read_text())
     record["config"]["baseline"] = "supervised"
     (shop / "runs/no-baseline/run.json").write_text(json.dumps(record))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,13 @@ DOZEN: dict[str, Any] = {
 
 class Crash(BaseException):
     """The process dies here, as far as the run can tell."""
+
+
+def unseal(path: Path, **fields: Any) -> None:
+    """Make a record one of version 1, which has no checksums, with these fields changed."""
+    record = {**json.loads(path.read_text()), **fields}
+    sums = ("seal", "files", "metrics", "weights")
+    path.write_text(json.dumps({k: v for k, v in record.items() if k not in sums}))
 
 
 def soon() -> float:

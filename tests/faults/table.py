@@ -25,6 +25,7 @@ FAULTS = [  # (file, part of the test's name, what goes wrong); the first that f
     ("degenerate", "", "degenerate data"),
     ("folders", "", "folders that change, are slow or have odd names"),
     ("names", "", "names that look alike"),
+    ("record", "", "changed or foreign files in a run folder"),
     ("doctored", "", "malicious files"),
     ("code", "", "dangerous calls in the code"),
     ("network", "", "use of the network"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +21,7 @@ from tamatch.runs import jobs
 from tamatch.step.engine import Engine
 from tamatch.storage import checkpoint
 from tests.data.pictures import put
-from tests.faults.runs import DOZEN, arrays, crash_at, own_folder
+from tests.faults.runs import DOZEN, arrays, crash_at, own_folder, unseal
 from tests.processes import fingerprint
 
 FOLDER = {"size": 16}
@@ -58,9 +59,14 @@ def edit(run: Path, **settings: Any) -> None:
 def test_an_edited_configuration_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], told: str
 ) -> None:
+    """By the seal of run.json and, where that is of version 1, by the checkpoint."""
     run = crash_at(6, monkeypatch, tmp_path / "run")
     before = (run / "metrics.jsonl").read_bytes()
     edit(run, **settings)
+    name, value = next(iter(settings.items()))
+    with pytest.raises(TamatchError, match=re.escape(f"config.{name} is {json.dumps(value)}, ")):
+        tamatch.resume(run, quiet=True)
+    unseal(run / "run.json")
     with pytest.raises(TamatchError, match=told):
         tamatch.resume(run, quiet=True)
     assert (run / "metrics.jsonl").read_bytes() == before

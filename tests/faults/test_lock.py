@@ -109,7 +109,7 @@ def test_a_folder_with_nothing_but_a_lock_is_empty(tmp_path: Path) -> None:
 def test_what_a_run_inside_is_writing_is_left_to_it(tmp_path: Path) -> None:
     """As folds do, which are trained inside a finished run."""
     outer, inner = RunFolder(tmp_path / "run"), RunFolder(tmp_path / "run" / "folds" / "1-of-5")
-    mine, theirs = (folder.path / "model" / ".facts.json.7.tmp" for folder in (outer, inner))
+    mine, theirs = (folder.path / "model" / ".model.json.7.tmp" for folder in (outer, inner))
     with inner.held():
         for file in (mine, theirs):
             file.parent.mkdir(parents=True)
@@ -138,11 +138,11 @@ def test_overwriting_stopped_half_way_can_be_repeated(
 ) -> None:
     run = crash_at(6, monkeypatch, tmp_path / "run")
 
-    def refuse(path: Path) -> None:
+    def refuse(path: Path, target: Path) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("tamatch.storage.folder.shutil.rmtree", refuse)
+        patch.setattr(Path, "rename", refuse)
         assert cli.main(["train", "--out", str(run), "--overwrite"]) == 130
     given = [w for k, v in DOZEN.items() for w in (f"--{k.replace('_', '-')}", str(v))]
     assert cli.main(["train", "--out", str(run), "--overwrite", *given]) == 0

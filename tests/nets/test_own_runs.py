@@ -27,6 +27,7 @@ from tamatch.review.session import Session
 from tamatch.storage import checkpoint
 from tamatch.storage.folder import RunFolder
 from tests.dist.torchrun import DOZEN, torchrun
+from tests.faults.runs import unseal
 from tests.nets import foreign
 from tests.processes import environment, fingerprint
 from tests.test_docs import DOCS, blocks, folder_of_photos
@@ -128,11 +129,11 @@ def test_no_record_can_name_code_that_is_run(
     Path("evil.py").write_text(f"{code}\nfrom pathlib import Path\nPath('executed').touch()\n")
     record = json.loads(Path("run/run.json").read_text())
     record["config"]["net"] = str(here / "evil.py:SmallCNN")
-    Path("run/run.json").write_text(json.dumps(record))
-    facts = json.loads(Path("run/model/model.json").read_text())
+    unseal(Path("run/run.json"), config=record["config"])
+    model = Path("run/model/model.json")
     folds = "label run --out new.csv --folds 2 --precision 0.5"
     for name in ("evil.py:SmallCNN", str(here / "evil.py:SmallCNN")):
-        Path("run/model/model.json").write_text(json.dumps({**facts, "net": name}))
+        unseal(model, net=name)
         for words in (w.split() for w in [*WITH_NET, folds]):
             again = [] if "predict" in words or "evaluate" in words else ["--overwrite"]
             assert main([*words, *again]) == 2
@@ -140,9 +141,9 @@ def test_no_record_can_name_code_that_is_run(
             assert main(["report", "run"]) == 0
             assert not Path("executed").exists(), words
     assert Path("run/folds/2-of-2/model").is_dir()
-    Path("run/model/model.json").write_text(json.dumps({**facts, "size": 10**6}))
+    unseal(model, size=10**6)
     assert main(["predict", "run", "photos/cat", "--net", "models.py:SmallCNN"]) == 3
-    assert "(images of 1000000 pixels)" in capsys.readouterr().err
+    assert "size is 1000000, not a whole number from 1 to 4,096" in capsys.readouterr().err
     main(["train", "--net", "evil.py:SmallCNN", "--steps", "1", "--out", "meant"])
     assert Path("executed").exists()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tamatch.report.facts import Facts
+from tamatch.report.facts import Figures
 from tamatch.report.paired import Paired, paired
 from tamatch.report.verdict import verdict
 from tests.report.test_report_figures import FACTS
@@ -64,6 +64,6 @@ def test_other_images_are_not_compared(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_the_verdict_on_pairs(pairs: Paired, answer: str, part: str) -> None:
-    baseline: Facts = FACTS
+    baseline: Figures = FACTS
     found = verdict(FACTS, baseline, 40, pairs)
     assert found.answer == answer and found.reason.endswith(part)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tamatch.report.bars import bar, gap_bar
 from tamatch.report.bias import biases, kl
 from tamatch.report.curve import Line
-from tamatch.report.facts import Facts
+from tamatch.report.facts import Figures
 from tamatch.report.groups import mean_and_spread
 from tamatch.report.headline import tiles
 from tamatch.report.metrics import Log, Row
@@ -67,7 +67,7 @@ def test_a_ranking_shows_all_of_few_and_the_ends_of_many() -> None:
     assert len(many.everything) == 100
 
 
-FACTS = Facts(
+FACTS = Figures(
     method="tamatch", data="digits", seed="0", steps=100, finished=True, measured_on="test",
     images=500, error_last=2.0, error_median=2.5, error_best=1.9, best_step=90,
     classes=("a", "b"), per_class=(99.0, 97.0), utilization=0.7, seconds=45.0,

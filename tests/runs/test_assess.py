@@ -31,6 +31,7 @@ from tamatch.step.engine import Pace
 from tamatch.step.source import UNLABELLED, Draw, Resident
 from tamatch.step.subset import Pool
 from tamatch.storage import checkpoint
+from tamatch.storage.folder import RunFolder
 from tests.tiny import digits, tiny_engine, tiny_method
 
 OPTIONS = {
@@ -328,8 +329,7 @@ def test_a_run_that_goes_well_is_not_warned(run: Path) -> None:
 def test_a_resumed_run_does_not_repeat_itself(tmp_path: Path) -> None:
     path = tmp_path / "run"
     tamatch.train(out=path, quiet=True, **{**OPTIONS, "tau": 0.99999, "steps": 4, "log_every": 1})
-    record = json.loads((path / "run.json").read_text())
-    (path / "run.json").write_text(json.dumps({**record, "status": "stopped"}))
+    RunFolder(path).update(status="stopped")
     tamatch.resume(path, quiet=True)
     assert (path / "log.txt").read_text().count("hardly any reaches") == 1
 

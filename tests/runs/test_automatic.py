@@ -27,6 +27,7 @@ from tamatch.runs.variants import baseline_config
 from tamatch.settings.config import Run
 from tamatch.settings.configure import configure
 from tamatch.storage.folder import RunFolder
+from tests.faults.runs import unseal
 from tests.photos import dark_and_light
 from tests.processes import tamatch as command
 from tests.tiny import digits
@@ -187,7 +188,7 @@ def test_a_run_is_mirrored_as_it_began(photos: Path, tmp_path: Path) -> None:
     assert stored_config(RunFolder(out)).flips == "none"
     assert decide({"from_": str(out)}).run.flips == "none"
     del record["config"]["flips"]  # a run from before there was the option
-    (out / "run.json").write_text(json.dumps(record))
+    unseal(out / "run.json", config=record["config"])
     assert stored_config(RunFolder(out)).flips == "horizontal"
 
 

@@ -95,7 +95,7 @@ def test_the_metrics_that_a_checkpoint_counts_are_on_the_disk(
     folder, synced = RunFolder(tmp_path), []
     monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_ino))
     folder.append({"step": 1})
-    assert folder.metrics_length() == folder.metrics.stat().st_size
+    assert folder.mark()["bytes"] == folder.metrics.stat().st_size
     assert synced == [folder.metrics.stat().st_ino]
 
 

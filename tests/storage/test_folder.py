@@ -71,17 +71,23 @@ def test_the_last_step_is_logged_tested_and_saved_whatever_the_intervals(tmp_pat
 
 def test_lines_after_a_checkpoint_are_cut_off_and_missing_ones_are_told(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
-    assert folder.metrics_length() == 0
-    folder.cut_metrics(0)
+    assert folder.mark()["bytes"] == 0
+    folder.cut_metrics({})
     assert folder.rows() == []
-    folder.append({"step": 1})
-    length = folder.metrics_length()
-    folder.append({"step": 2})
-    folder.cut_metrics(length)
-    assert folder.rows() == [{"step": 1}]
+    first, second = ({"step": step, "kind": "train"} for step in (1, 2))
+    folder.append(first)
+    mark = folder.mark()
+    folder.append(second)
+    folder.cut_metrics(mark)
+    assert folder.rows() == [first]
+    folder.append(second)
+    assert folder.mark()["bytes"] == 2 * mark["bytes"]
+    folder.metrics.write_text(folder.metrics.read_text().replace('"step": 1', '"step": 3'))
+    with pytest.raises(DataError, match=r"metrics\.jsonl is not as the run wrote it"):
+        RunFolder(tmp_path).cut_metrics(mark)
     folder.metrics.unlink()
     with pytest.raises(DataError, match="is shorter than its checkpoint says"):
-        folder.cut_metrics(length)
+        folder.cut_metrics(mark)
 
 
 def test_a_record_without_settings_is_no_run(tmp_path: Path) -> None:
