@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from io import TextIOWrapper
 
 from ..errors import Stopped, TamatchError, UsageError
@@ -14,32 +15,40 @@ TRAINING = ("train", "resume")  # may run in several processes, and read more op
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    return guarded(partial(command, argv))
+
+
+def command(argv: Sequence[str] | None) -> int:
+    from .commands import top_parser  # here: Ctrl-C while modules are loaded is no error either
+
+    parser = top_parser()
+    arguments, extra = parser.parse_known_args(argv)
+    if extra and arguments.command not in TRAINING:
+        raise getattr(arguments, "parser", parser).not_an_option(extra[0])
+    if arguments.command is None:
+        parser.print_help()
+        return 0
+    if launch.processes() > 1 and arguments.command not in TRAINING:
+        raise UsageError("torchrun works only with `tamatch train` and `tamatch resume`.")
+    arguments.extra = extra
+    status: int = arguments.run(arguments)
+    return status
+
+
+def guarded(run: Callable[[], int], program: str = "tamatch") -> int:
     """Run a command; errors a user can cause are one line, never a stack trace."""
     # Before torch is loaded: threads that wait must not burn the cores of a busy machine.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if isinstance(sys.stdout, TextIOWrapper):  # its encoding may lack →, Π or a class's name
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        from .commands import top_parser  # here: Ctrl-C while modules are loaded is no error either
-
-        parser = top_parser()
-        arguments, extra = parser.parse_known_args(argv)
-        if extra and arguments.command not in TRAINING:
-            raise getattr(arguments, "parser", parser).not_an_option(extra[0])
-        if arguments.command is None:
-            parser.print_help()
-            return 0
-        if launch.processes() > 1 and arguments.command not in TRAINING:
-            raise UsageError("torchrun works only with `tamatch train` and `tamatch resume`.")
-        arguments.extra = extra
-        status: int = arguments.run(arguments)
-        return status
+        return run()
     except (TamatchError, Stopped) as error:
         if launch.local_rank() == 0 or not error.in_every_process:
-            print(f"tamatch: {error}", file=sys.stderr)
+            print(f"{program}: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print("tamatch: stopped.", file=sys.stderr)
+        print(f"{program}: stopped.", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader of our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

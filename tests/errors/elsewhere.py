@@ -23,7 +23,6 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     ", but runs in one process have the same": (
         "runs/test_seeds.py::test_runs_that_need_other_switches_of_torch_are_not_mixed"
     ),
-    "figures need matplotlib": "bench/test_commands.py::test_without_matplotlib",
     "was started with different settings": (
         "bench/test_runner.py::test_a_run_begun_with_other_settings_is_refused"
     ),
