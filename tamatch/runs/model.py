@@ -18,6 +18,7 @@ from ..data.dataset import DataSet, Pixels
 from ..data.decode import Unreadable
 from ..errors import DataError, UsageError, one_line
 from ..machine.out_of_memory import Rows
+from ..modules.shifted import KEY, tensors_of, with_tensors
 from ..storage.files import read_json, write_bytes, write_json
 from .images import Images, described, one_by_one, pixels_of
 
@@ -82,16 +83,19 @@ def check_shapes(facts: Facts, tensors: dict[str, Tensor]) -> None:
         return  # code of the user's own need not work without memory
     with torch.device("meta"):
         planned = nets.build(facts.net, len(facts.classes), facts.size).state_dict()
-    if {k: v.shape for k, v in planned.items()} != {k: v.shape for k, v in tensors.items()}:
+    shapes = {name: tensor.shape for name, tensor in planned.items()}
+    if KEY in tensors:
+        shapes[KEY] = torch.Size([len(facts.classes)])
+    if shapes != {name: tensor.shape for name, tensor in tensors.items()}:
         raise ValueError(
             f"the weights are not those of {facts.net} for {len(facts.classes)} classes"
         )
 
 
-def load_into(net: nn.Module, tensors: dict[str, Tensor], complaint: str) -> None:
-    """Put saved weights into a net, or say that they are those of another one."""
+def load_into(net: nn.Module, tensors: dict[str, Tensor], complaint: str) -> nn.Module:
+    """The net with saved weights, or an error that says that they are those of another one."""
     try:
-        net.load_state_dict(tensors)
+        return with_tensors(net, tensors)
     except RuntimeError as error:
         raise UsageError(
             f"the weights in {complaint} as it is now ({one_line(error, REASON_LENGTH)}). "
@@ -108,7 +112,7 @@ class Model:
 
     def save(self, folder: Path) -> None:
         """Write weights and facts; auxiliary heads are not among them."""
-        state = self.net.state_dict()
+        state = tensors_of(self.net)
         # copies: where a net uses a tensor under two names, each is written
         tensors = {k: v.detach().cpu().contiguous().clone() for k, v in state.items()}
         write_bytes(folder / "model.safetensors", save(tensors))
@@ -134,7 +138,7 @@ class Model:
             tensors = load_file(folder / "model.safetensors")
             check_shapes(facts, tensors)
             built = nets.build(name, len(facts.classes), facts.size)
-            load_into(built, tensors, f"{folder} are not those of {nets.title(name)}")
+            loaded = load_into(built, tensors, f"{folder} are not those of {nets.title(name)}")
         except UsageError:
             raise
         except Exception as error:
@@ -142,7 +146,7 @@ class Model:
             raise DataError(
                 f"the model in {folder} is damaged ({reason}). Copy it again, or train again."
             ) from None
-        return cls(facts, built.eval())
+        return cls(facts, loaded.eval())
 
     @property
     def _batch_size(self) -> int:
