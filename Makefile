@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all faults fuzz soak check fmt paper clean
+.PHONY: demo test test-all faults fuzz soak check fmt paper rows clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -38,6 +38,9 @@ fuzz: $(READY)  ## random configuration, command lines, tables, images, run fold
 
 paper: $(READY)  ## docs/reproduction.md and its figures, from results/
 	$(BIN)/python -m paper report --figures
+
+rows: $(READY)  ## rows, reference and golden files of methods that have none yet
+	$(BIN)/python -m tests.rows
 
 fmt: $(READY)
 	$(BIN)/ruff check --fix .
