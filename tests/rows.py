@@ -26,7 +26,7 @@ ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
 def with_rows(text: str, row: Callable[[str, list[str]], list[str]]) -> str:
     """A page whose table of methods has one row for each; `row` has the cells that are there."""
     lines = text.splitlines()
-    at = [i for i, line in enumerate(lines) if re.match(r"\| `fixmatch` \|", line)][0]
+    at = next(i for i, line in enumerate(lines) if line.startswith("| `fixmatch` |"))
     first = last = at
     while lines[first - 1].startswith("| `"):
         first -= 1
