@@ -126,11 +126,10 @@ def test_a_shift_of_another_length_is_refused(capsys: pytest.CaptureFixture[str]
 
 
 def test_what_a_class_fixes_and_passes_on_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """FlexMatch fixes `tuned`; a class that fixes `tau` without naming it gets two of them."""
     Path("mine.py").write_text(
         "from tamatch.methods.flexmatch import FlexMatch\n\nclass Mine(FlexMatch):\n"
         "    def __init__(self, net, task, **more):\n"
-        "        super().__init__(net, task, CALL, **more)\n".replace("CALL", "tau=0.9")
+        "        super().__init__(net, task, tau=0.9, **more)\n"
     )
     assert main(["train", "--method", "mine.py:Mine", *WORDS.split(), "--out", "run"]) == 2
     [line] = capsys.readouterr().err.splitlines()
