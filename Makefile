@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all sanitize faults fuzz soak check fmt clean
+.PHONY: demo test test-all sanitize faults fuzz soak check fmt paper rows clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -42,6 +42,12 @@ soak: $(READY)  ## half an hour of training steps: memory and open files stay fl
 FUZZ_MINUTES ?= 10
 fuzz: $(READY)  ## random configuration, command lines, tables, images, run folders
 	OMP_NUM_THREADS=1 $(BIN)/python -W error -m tests.faults.fuzz $(FUZZ_MINUTES)
+
+paper: $(READY)  ## docs/reproduction.md and its figures, from results/
+	$(BIN)/python -m paper report --figures
+
+rows: $(READY)  ## rows, reference and golden files of methods that have none yet
+	$(BIN)/python -m tests.rows
 
 fmt: $(READY)
 	$(BIN)/ruff check --fix .

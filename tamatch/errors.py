@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 
 class TamatchError(Exception):
@@ -69,6 +69,12 @@ def perhaps(word: str, known: Iterable[str], most: int = 3) -> str:
     """A sentence with the names that a wrong word may have meant; empty if none is similar."""
     near = nearest(word, known, most)
     return f" Perhaps you meant {' or '.join(near)}." if near else ""
+
+
+def unknown_name(what: str, name: str, known: Collection[str], most: int = 3) -> UsageError:
+    """The error for an unknown name, with what it may have been meant to be."""
+    hint = perhaps(name, known, most) or f" Available: {', '.join(known)}."
+    return UsageError(f"{what} {name} is unknown.{hint}")
 
 
 def _folded(name: str) -> str:

@@ -1,4 +1,5 @@
-"""The paper's tables and figures, from one command each: `tamatch bench NAME`.
+"""Lists of runs, their tables, ranks and speed: `tamatch bench NAME`.
 
-Nothing here imports torch until a run is trained.
+Nothing here imports torch until a run is trained. What judges the paper is in `paper/`, which is
+not part of the package.
 """

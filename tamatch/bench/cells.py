@@ -11,12 +11,30 @@ from typing import Any
 from ..methods import METHODS
 from . import published
 from .scale import FULL, shortened
-from .settings import Setting
-from .variants import Variant
 
 RECIPE = 1  # raised by every change to the package that alters results; no table mixes two
 SEEDS = (0, 1, 2)
 MACHINE = ("root", "device", "weights")  # options of the machine that makes a run, not of the run
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One column of a table. All else comes from the data set's recipe."""
+
+    name: str
+    title: str
+    data: str
+    options: dict[str, Any] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One row of a table of causes. Its name is part of the names of its runs."""
+
+    name: str
+    title: str
+    options: dict[str, Any] = field(hash=False)
+    method: str = "tamatch"
 
 
 @dataclass(frozen=True)
@@ -97,7 +115,6 @@ class Plan:
     printed: published.Table | None = None
     notes: tuple[str, ...] = ()
     absent: frozenset[tuple[str, str]] = frozenset()  # (data, method)
-    figure: str = ""  # drawn from the results, by its name in `figures`
     variants: tuple[Variant, ...] = ()  # rows beside those of the methods
     against: str = ""  # row that the others are compared with
     pretrained: bool = False  # the nets are meant to start from a file of weights

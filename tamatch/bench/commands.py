@@ -6,7 +6,7 @@ import argparse
 from dataclasses import dataclass
 from importlib import import_module
 
-from .selection import near_miss
+from ..errors import unknown_name
 
 
 @dataclass(frozen=True)
@@ -25,14 +25,9 @@ BENCHES: dict[str, Bench] = {
     "ablation-lt": Bench("Table 5: TaMatch's parts on long-tailed CIFAR-10", "sweep"),
     "stand-in": Bench("EuroSAT from a small pre-trained ViT instead of the paper's", "sweep"),
     "causes": Bench("what affects TaMatch's error in Table 3, one option at a time", "sweep"),
-    "params": Bench("Tables 6 and 7: hyper-parameters next to the printed ones", "params"),
-    "toy": Bench("Figure 1: why small batches amplify bias", "toy"),
-    "bias": Bench("Figure 3: confirmation bias of TaMatch and FixMatch", "sweep"),
-    "clipping": Bench("Figure 4: TaMatch with and without clipping", "sweep"),
     "digits": Bench("all methods and ablations on the embedded digits", "sweep"),
     "trial": Bench("train every row of Table 1 briefly, with its real net on noise", "trial"),
     "augment": Bench("speed of augmentation on this machine, compared with Pillow", "augment"),
-    "report": Bench("the page of all results, from the results folder", "reproduction"),
     "speed": Bench("speed of a training step on this machine", "speed"),
 }
 
@@ -55,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
         sub.print_help()
         return 0
     if arguments.name not in BENCHES:
-        raise near_miss("bench", arguments.name, BENCHES)
+        raise unknown_name("bench", arguments.name, BENCHES)
     bench = BENCHES[arguments.name]
     module = import_module(f"{__package__}.{bench.module}")
     parser = type(sub)(

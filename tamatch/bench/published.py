@@ -110,35 +110,3 @@ tamatch_no_clipping   | 21.86±0.38       | 26.81±0.42       | 24.32±1.72     
 tamatch_no_ema_target | 22.52±0.21       | 26.40±0.48       | 27.44±1.71      | 32.38±2.21
 tamatch               | 21.84±0.60       | 26.30±0.32       | 24.56±0.51      | 32.08±0.57
 """)
-
-TABLE_6 = texts("""
-setting                 | CIFAR-100   | STL-10       | EuroSat
-Image Size              | 32          | 96           | 32
-Model                   | ViT-S-P2-32 | ViT-B-P16-96 | ViT-S-P2-32
-Weight Decay            | 5e-4
-Labeled Batch size      | 8
-Unlabeled Batch size    | 8
-Learning Rate           | 5e-4        | 1e-4         | 5e-5
-Layer Decay Rate        | 0.5         | 0.95         | 1.0
-Scheduler               | η = η0 cos(7πk/16K)
-Model EMA Momentum      | 0.0
-Prediction EMA Momentum | 0.999
-Weak Augmentation       | Random Crop, Random Horizontal Flip
-Strong Augmentation     | RandAugment
-""")
-
-TABLE_7 = texts("""
-setting                 | CIFAR-10-LT
-Image Size              | 32
-Model                   | Wide ResNet-28-2
-Weight Decay            | 0.03
-Labeled Batch size      | 64
-Unlabeled Batch size    | 128
-Learning Rate           | 5e-4
-Layer Decay Rate        | 1.0
-Scheduler               | η = η0 cos(7πk/16K)
-Model EMA Momentum      | 0.0
-Prediction EMA Momentum | 0.999
-Weak Augmentation       | Random Crop, Random Horizontal Flip
-Strong Augmentation     | RandAugment
-""")

@@ -10,13 +10,12 @@ from pathlib import Path
 from statistics import mean
 
 from ..methods import METHODS
-from .cells import SEEDS, Cell, Plan
+from .cells import SEEDS, Cell, Plan, Setting
 from .formats import FORMATS, Grid, Page
 from .plans import PLANS
 from .published import TABLE_1, TABLE_2
 from .record import Result
 from .selection import one_name, scale_of, with_rows
-from .settings import Setting
 from .store import Store
 from .tables import SCORES, about, other_lengths, refuse_two_starts, titled
 
@@ -208,7 +207,7 @@ def page(arguments: Namespace) -> Page:
 
 def one_table(text: str) -> str:
     """`--of BENCH`: a bench with a table of methods."""
-    tables = tuple(name for name, plan in PLANS.items() if not (plan.figure or plan.variants))
+    tables = tuple(name for name, plan in PLANS.items() if not plan.variants)
     return one_name("--of", text, tables)
 
 

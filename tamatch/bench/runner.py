@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import shutil
 import sys
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -13,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import NumericError, Stopped, StorageError, UsageError
-from ..machine.signals import StopSignals
+from ..machine.signals import StopSignals, ask_to_stop
 from ..methods import is_user_code
 from ..runs.jobs import Job, complete_all
 from ..runs.progress import Progress, Screen
@@ -24,10 +27,12 @@ from ..settings.config import Run
 from ..settings.configure import configure
 from ..storage.folder import RunFolder, removing_empty_folders
 from ..storage.lock import Locked, locked
-from .budget import Budget
 from .cells import MACHINE, Cell
 from .record import record, start
 from .store import Store
+
+TICK = 0.2  # seconds between two requests to stop, while no training listens yet
+LONGEST = threading.TIMEOUT_MAX  # centuries
 
 
 @dataclass(frozen=True)
@@ -184,3 +189,28 @@ def to_be_continued(cells: Sequence[Cell], stopped: Stopped) -> Stopped:
 
 def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
+
+
+class Budget:
+    """While active, asks a training to save itself and stop once the time is up."""
+
+    def __init__(self, minutes: float | None) -> None:
+        self.end = math.inf if minutes is None else time.monotonic() + 60 * minutes
+        self._over = threading.Event()
+        self._watch = threading.Thread(target=self._wait, daemon=True)
+
+    @property
+    def spent(self) -> bool:
+        return time.monotonic() >= self.end
+
+    def _wait(self) -> None:
+        while not self._over.wait(min(max(self.end - time.monotonic(), TICK), LONGEST)):
+            ask_to_stop()
+
+    def __enter__(self) -> Budget:
+        if self.end < math.inf:
+            self._watch.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._over.set()

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import hashlib
+import sys
 from argparse import Namespace
-from collections.abc import Collection
+from collections.abc import Iterator
+from contextlib import suppress
 from fractions import Fraction
+from importlib.util import resolve_name
+from pathlib import Path
+from types import ModuleType
 
-from ..errors import UsageError, perhaps
+from .. import methods, usercode
+from ..errors import UsageError, unknown_name
 from .cells import Cell, Plan
-from .own_method import own_methods
 from .plans import PLANS
 from .scale import FULL, checked, full_steps, parse_scale
 
 ALL = "all"
-
-
-def near_miss(what: str, name: str, known: Collection[str]) -> UsageError:
-    """The error for an unknown name, with what it may have been meant to be."""
-    hint = perhaps(name, known) or f" Available: {', '.join(known)}."
-    return UsageError(f"{what} {name} is unknown.{hint}")
+DIGITS = 12  # of a checksum
 
 
 def names(flag: str, text: str | None, known: tuple[str, ...]) -> tuple[str, ...]:
@@ -27,7 +29,7 @@ def names(flag: str, text: str | None, known: tuple[str, ...]) -> tuple[str, ...
     wanted = [word.strip() for word in (ALL if text is None else text).split(",")]
     for word in wanted:
         if word not in (*known, ALL):
-            raise near_miss(flag, word, known)
+            raise unknown_name(flag, word, known)
     return tuple(name for name in known if name in wanted or ALL in wanted)
 
 
@@ -59,27 +61,17 @@ def scale_of(plan: Plan, scale: str | None, steps: int | None) -> Fraction:
 
 
 def selected_plan(arguments: Namespace) -> Plan:
-    """The bench's plan with the rows and columns that were asked for.
-
-    A figure is drawn of one data set: the paper's, unless `--data` names another.
-    """
+    """The bench's plan with the rows and columns that were asked for."""
     plan = PLANS[arguments.bench]
-    if plan.figure:
-        known = {setting.data: setting for setting in plan.settings}
-        wanted = [one_name("--data", arguments.data or plan.settings[0].data, tuple(known))]
-    else:
-        known = {setting.name: setting for setting in plan.settings}
-        wanted = [*names("--settings", arguments.settings, tuple(known))]
+    known = {setting.name: setting for setting in plan.settings}
+    wanted = names("--settings", arguments.settings, tuple(known))
     settings = tuple(known[name] for name in wanted)
     return dataclasses.replace(with_rows(plan, arguments.methods), settings=settings)
 
 
 def with_rows(plan: Plan, listed: str | None) -> Plan:
-    """The plan with the rows that `--methods` lists, among them methods of the user's own.
-
-    A figure is drawn of the paper's methods alone.
-    """
-    codes = {} if plan.figure else own_methods(listed)
+    """The plan with the rows that `--methods` lists, among them methods of the user's own."""
+    codes = own_methods(listed)
     rows = names("--methods", listed, (*plan.rows, *codes))
     return dataclasses.replace(
         plan,
@@ -87,3 +79,44 @@ def with_rows(plan: Plan, listed: str | None) -> Plan:
         variants=tuple(variant for variant in plan.variants if variant.name in rows),
         codes=codes,
     )
+
+
+def own_methods(text: str | None) -> dict[str, str]:
+    """What `--methods` lists as FILE.py:CLASS, each with the checksum of its code."""
+    words = [word.strip() for word in (text or "").split(",")]
+    return {word: code_of(word) for word in words if ".py" in word}
+
+
+def code_of(name: str) -> str:
+    """The checksum of the code that a method consists of; an error if there is no such method."""
+    methods.entry(name)  # a file without a class is told so
+    methods.class_in_file(name)
+    module = usercode.imported(Path(name.rpartition(":")[0]).resolve())
+    joined = b"\0".join(sorted(set(sources(module))))
+    return hashlib.sha256(joined).hexdigest()[:DIGITS]
+
+
+def sources(module: ModuleType) -> Iterator[bytes]:
+    """The content of the user's files that a module is made of: its own, and those it imports."""
+    seen: set[str] = set()
+    waiting = [module]
+    while waiting:
+        module = waiting.pop()
+        file = getattr(module, "__file__", None) or ""
+        if file in seen or not (file.endswith(".py") and usercode.is_user_code(file)):
+            continue
+        seen.add(file)
+        content = Path(file).read_bytes()
+        yield content
+        waiting += [sys.modules[n] for n in imports(content, module) if n in sys.modules]
+
+
+def imports(content: bytes, module: ModuleType) -> Iterator[str]:
+    """The modules that a file may import, by name."""
+    for node in ast.walk(ast.parse(content)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            with suppress(ImportError):  # of a name that is relative, but to no package
+                base = resolve_name("." * node.level + (node.module or ""), module.__package__)
+                yield from (base, *(f"{base}.{alias.name}" for alias in node.names))

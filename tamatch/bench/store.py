@@ -14,8 +14,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from ..errors import DataError
 from ..storage.files import read_json, write_bytes
 from .cells import RECIPE, Cell, named_length
-from .curves import Curve, Vectors
-from .record import Result
+from .record import Curve, Result, Vectors
 
 FIELDS = {record: get_type_hints(record) for record in (Result, Curve, Vectors)}
 

@@ -1,10 +1,10 @@
-"""The benches that train: list their runs, make the missing ones, show the table or figure."""
+"""The benches that train: list their runs, make the missing ones, show the table."""
 
 from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,28 +12,23 @@ from typing import Any
 from ..errors import UsageError
 from ..methods import held
 from ..settings.options import read_seeds
-from . import figures
-from .cells import MACHINE, Cell, Plan
+from .cells import MACHINE, Cell
 from .formats import FORMATS
 from .plans import PLANS
 from .record import start
 from .scale import explain
 from .selection import scale_of, selected_plan, share
 from .store import Store
-from .tables import asked_by, fuller_lengths, table
+from .tables import fuller_lengths, table
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     plan = PLANS[parser.get_default("bench")]
     what = parser.add_argument_group("which runs")
-    own = "" if plan.figure else ", all, or FILE.py:CLASS"
-    what.add_argument("--methods", metavar="A,B", help=f"some of {', '.join(plan.rows)}{own}")
-    if plan.figure:
-        data = [setting.data for setting in plan.settings]
-        what.add_argument("--data", help=f"{' or '.join(data)} (default: {data[0]})")
-    else:
-        names = ", ".join(setting.name for setting in plan.settings)
-        what.add_argument("--settings", metavar="A,B", help=f"some of {names}")
+    rows = ", ".join(plan.rows)
+    what.add_argument("--methods", metavar="A,B", help=f"some of {rows}, all, or FILE.py:CLASS")
+    names = ", ".join(setting.name for setting in plan.settings)
+    what.add_argument("--settings", metavar="A,B", help=f"some of {names}")
     what.add_argument("--seeds", metavar="0,1", default="0,1,2", help="seeds (default: 0,1,2)")
     what.add_argument("--scale", help="shorten the runs, e.g. to 1/8; schedules shrink with them")
     what.add_argument("--steps", type=int, help="shorten the runs to this many steps")
@@ -59,10 +54,6 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     how.add_argument("--keep-runs", action="store_true", help="keep the folders of finished runs")
     how.add_argument("--format", choices=FORMATS, default="text", help="format of the table")
-    if plan.figure:
-        how.add_argument(
-            "--out", type=Path, default=Path("figures"), help="folder of figures (default: figures)"
-        )
 
 
 def run(arguments: Namespace) -> int:
@@ -79,15 +70,11 @@ def run(arguments: Namespace) -> int:
     if arguments.list:
         print("\n".join(listing(mine, store, machine)))
         return 0
-    if plan.figure:
-        figures.require()
     with held(plan.codes):  # an edit meanwhile would give one name to results of two methods
         status = 0 if arguments.show else make(mine, store, machine, arguments)
     page = table(plan, cells, store)
     page = replace(page, notes=[*page.notes, *fuller_lengths(cells, store)])
     sys.stdout.write(FORMATS[arguments.format](page))
-    if plan.figure:
-        draw(plan, cells, store, arguments)
     return status
 
 
@@ -131,25 +118,3 @@ def make(cells: Sequence[Cell], store: Store, machine: dict[str, Any], arguments
         store, arguments.runs, machine, keep=arguments.keep_runs, abreast=arguments.abreast
     )
     return runner.fill(cells, arguments.minutes)
-
-
-def draw(plan: Plan, cells: Sequence[Cell], store: Store, arguments: Namespace) -> None:
-    """The figure of what is in; a name for each data set, so that none is lost to another."""
-    results = list(store.results(cells).values())
-    if not results:
-        told = "".join(f" {there}." for there in elsewhere(cells, store))
-        print(f"No results yet: nothing to draw.{told}", file=sys.stderr)
-        return
-    name = f"{plan.figure}-{plan.settings[0].name}"
-    figures.save(figures.FIGURES[plan.figure], results, arguments.out, name)
-
-
-def elsewhere(cells: Sequence[Cell], store: Store) -> Iterator[str]:
-    """Of which other data and lengths there are runs of the same figure."""
-    asked = cells[0]
-    for setting in PLANS[asked.bench].settings:
-        others = [replace(cell, setting=setting) for cell in cells]
-        counts = {asked.scale: len(store.results(others)), **store.other_scales(others)}
-        told = [f"{asked_by(scale)} has {n}" for scale, n in counts.items() if n]
-        if told and setting != asked.setting:  # of which the table tells
-            yield f"With --data {setting.data}, {', '.join(told)}"

@@ -9,11 +9,10 @@ from fractions import Fraction
 from statistics import mean, stdev
 
 from ..errors import DataError
-from .cells import RECIPE, Cell, Plan
+from .cells import RECIPE, Cell, Plan, Setting
 from .formats import Grid, Page, Row
 from .record import Result, start
 from .scale import FULL, explain
-from .settings import Setting
 from .store import Store
 
 MISSING = "missing"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import resource
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from io import TextIOWrapper
 
-from ..errors import Stopped, TamatchError, UsageError
+from ..errors import DeviceError, Stopped, TamatchError, UsageError
 from ..machine import launch
+from ..machine.gpu_failure import gpu_failure, leave
 from .output import Output, safe_output
 
 TRAINING = ("train", "resume")  # may run in several processes, and read more options themselves
@@ -18,55 +20,69 @@ LEAST_MEMORY = 700_000_000  # bytes of addresses that torch takes when it is loa
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; errors a user can cause are one line, never a stack trace."""
-    with safe_output() as stdout:
-        return command(argv, stdout)
+    return guarded(partial(command, argv))
 
 
 def command(argv: Sequence[str] | None, stdout: Output | None) -> int:
     """The exit code of a command. What `train` shows is in its run folder, so it may be lost."""
+    from .commands import top_parser  # here: Ctrl-C while modules are loaded is no error either
+
+    parser = top_parser()
+    arguments, extra = parser.parse_known_args(argv)
+    if extra and arguments.command not in TRAINING:
+        raise getattr(arguments, "parser", parser).not_an_option(extra[0])
+    if arguments.command is None:
+        parser.print_help()
+        return 0
+    if launch.processes() > 1 and arguments.command not in TRAINING:
+        raise UsageError("torchrun works only with `tamatch train` and `tamatch resume`.")
+    if arguments.command in LOAD_TORCH:
+        refuse_little_memory()
+    arguments.extra = extra
+    if stdout is not None:
+        shown_only = arguments.command not in TRAINING or vars(arguments).get("print_config")
+        stdout.needed = bool(shown_only)
+    status: int = arguments.run(arguments)
+    sys.stdout.flush()
+    return status
+
+
+def guarded(run: Callable[[Output | None], int], program: str = "tamatch") -> int:
+    """Run a command; errors a user can cause are one line, never a stack trace."""
+    with safe_output() as stdout:
+        return told_in_one_line(partial(run, stdout), program, own_process=stdout is not None)
+
+
+def told_in_one_line(run: Callable[[], int], program: str, *, own_process: bool) -> int:
     # Before torch is loaded: threads that wait must not burn the cores of a busy machine.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if isinstance(sys.stdout, TextIOWrapper):  # its encoding may lack →, Π or a class's name
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        from .commands import top_parser  # here: Ctrl-C while modules are loaded is no error either
-
-        parser = top_parser()
-        arguments, extra = parser.parse_known_args(argv)
-        if extra and arguments.command not in TRAINING:
-            raise getattr(arguments, "parser", parser).not_an_option(extra[0])
-        if arguments.command is None:
-            parser.print_help()
-            return 0
-        if launch.processes() > 1 and arguments.command not in TRAINING:
-            raise UsageError("torchrun works only with `tamatch train` and `tamatch resume`.")
-        if arguments.command in LOAD_TORCH:
-            refuse_little_memory()
-        arguments.extra = extra
-        if stdout is not None:
-            shown_only = arguments.command not in TRAINING or vars(arguments).get("print_config")
-            stdout.needed = bool(shown_only)
-        status: int = arguments.run(arguments)
-        sys.stdout.flush()
-        return status
+        return run()
     except (TamatchError, Stopped) as error:
         if launch.local_rank() == 0 or not error.in_every_process:
-            print(f"tamatch: {error}", file=sys.stderr)
-        return error.exit_code
+            print(f"{program}: {error}", file=sys.stderr)
+        return leave(error.exit_code) if isinstance(error, DeviceError) else error.exit_code
     except KeyboardInterrupt:
-        print("tamatch: stopped.", file=sys.stderr)
+        print(f"{program}: stopped.", file=sys.stderr)
         return 130
+    except BrokenPipeError:  # the reader of our output has seen enough
+        return 0
     except (MemoryError, SystemError, ImportError) as error:
         if isinstance(error, ImportError) and "failed to map segment" not in str(error):
             raise
-        print("tamatch: out of memory: this process may not use enough of it.", file=sys.stderr)
-        if stdout is not None:
+        why = "out of memory: this process may not use enough of it."
+        print(f"{program}: {why}", file=sys.stderr)
+        if own_process:
             sys.stderr.flush()
             os._exit(2)  # half-loaded modules fail once more, at length, while they are taken down
         return 2
-    except BrokenPipeError:  # the reader of our output has seen enough
-        return 0
+    except RuntimeError as error:
+        if (failure := gpu_failure(error)) is None:
+            raise
+        print(f"{program}: {failure}", file=sys.stderr)
+        return leave(failure.exit_code)
 
 
 def refuse_little_memory() -> None:

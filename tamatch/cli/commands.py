@@ -34,7 +34,7 @@ COMMANDS = {
     "review": Command("label the most useful images in the browser", review),
     "export": Command("export a run's model for other programs, and verify it", export),
     "report": Command("write report.html for a run, or compare several", report),
-    "bench": Command("reproduce the paper's tables and figures", bench),
+    "bench": Command("make the runs of a table, rank methods, measure speed", bench),
     "methods": Command("list the methods, or the options of one", methods),
     "nets": Command("list the nets", nets),
 }

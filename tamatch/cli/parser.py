@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any, NoReturn
 
-from ..errors import UsageError, perhaps
+from ..errors import UsageError, perhaps, unknown_name
 
 REWORDED = {  # what argparse says, in our words
     r"argument ([^:/]+)(/[^:]+)?: expected (one|at least one) argument": r"\1 needs a value",
@@ -81,8 +81,7 @@ class Parser(argparse.ArgumentParser):
             return
         known = [*map(str, action.choices)]
         what = "command" if action.dest == "command" else action.option_strings[0]
-        hint = perhaps(str(value), known, most=1) or f" Available: {', '.join(known)}."
-        raise UsageError(f"{what} {value} is unknown.{hint}")
+        raise unknown_name(what, str(value), known, most=1)
 
 
 def unquoted_name(words: list[str], extra: list[str]) -> str | None:

@@ -6,7 +6,7 @@ A learner learns from arrays, predicts arrays, and turns into plain values and b
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from ..data import UNKNOWN, make_split
 from ..data.arrays import from_arrays
 from ..data.dataset import Indices
 from ..errors import NumericError
+from ..modules.shifted import tensors_of, unshifted, with_tensors
 from ..runs.build import engine_of
 from ..runs.inputs import normalised, split_plan
 from ..runs.model import Facts, Model
@@ -32,7 +33,6 @@ from .vectors import MLP, data_of, vector_engine
 if TYPE_CHECKING:
     from ..nets import AnyNet
 
-ItsNet = TypeVar("ItsNet", bound=nn.Module)
 History = list[dict[str, Any]]
 State = dict[str, Any]  # numbers, names and bytes
 HISTORY_LINES = 20
@@ -96,7 +96,7 @@ class VectorLearner:
     It predicts in double precision, so that a row's answer does not depend on the others beside it.
     """
 
-    def __init__(self, net: MLP, mean: npt.NDArray[Any], std: npt.NDArray[Any]) -> None:
+    def __init__(self, net: nn.Module, mean: npt.NDArray[Any], std: npt.NDArray[Any]) -> None:
         self.net, self.mean, self.std = net.double(), mean, std
 
     @classmethod
@@ -114,9 +114,7 @@ class VectorLearner:
         data = data_of(labels, classes)
         engine = vector_engine(run, rows, data, make_split(data, split_plan(run)), hidden)
         history = train(engine)
-        net = final_net(engine)
-        assert isinstance(net, MLP)
-        return cls(net, mean, std), history
+        return cls(final_net(engine), mean, std), history
 
     @torch.no_grad()
     def probabilities(self, samples: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
@@ -125,7 +123,9 @@ class VectorLearner:
         return found
 
     def state(self) -> State:
-        shape = (len(self.mean), self.net.width, self.net.classes)
+        net = unshifted(self.net)
+        assert isinstance(net, MLP)
+        shape = (len(self.mean), net.width, net.classes)
         scale = {"mean": self.mean.tolist(), "std": self.std.tolist()}
         return {"shape": shape, **scale, "weights": to_bytes(self.net)}
 
@@ -160,9 +160,8 @@ def final_net(engine: Engine) -> nn.Module:
 
 
 def to_bytes(net: nn.Module) -> bytes:
-    return write_weights({k: v.contiguous().clone() for k, v in net.state_dict().items()})
+    return write_weights({k: v.contiguous().clone() for k, v in tensors_of(net).items()})
 
 
-def from_bytes(net: ItsNet, weights: bytes) -> ItsNet:
-    net.load_state_dict(read_weights(weights))
-    return net.requires_grad_(False).eval()
+def from_bytes(net: nn.Module, weights: bytes) -> nn.Module:
+    return with_tensors(net, read_weights(weights)).requires_grad_(False).eval()

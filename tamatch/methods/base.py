@@ -88,7 +88,10 @@ class Method(nn.Module):
 
     @property
     def final(self) -> nn.Module:
-        """The net that is evaluated and exported: the average where there is one."""
+        """The net that is evaluated and exported: the average where there is one.
+
+        A method may return it as a `Shifted`, which adds a constant to each class's logit.
+        """
         return self.net if self.average is None else self.average
 
 

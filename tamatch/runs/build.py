@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -16,6 +17,7 @@ from ..data import DataSet, Split, shares
 from ..errors import DataError, UsageError
 from ..machine.out_of_memory import detecting_out_of_memory
 from ..methods.base import Method
+from ..modules.shifted import unshifted
 from ..modules.state import make_buffers_contiguous
 from ..nets.base import Net
 from ..nets.norm import set_momentum, share_norms
@@ -103,7 +105,7 @@ def method_of(run: Run, net: Net, task: Task, device: torch.device) -> Method:
         check_constructor(cls, what)
     fewer = f"{run.method} needs more with these options; use smaller ones, or a smaller --batch"
     with blaming(what, "building it") if own else nullcontext(), detecting_out_of_memory(fewer):
-        method = cls(net, task, ema=run.ema, **run.options)
+        method = constructed(cls, net, task, {"ema": run.ema, **run.options}, what)
     if own:
         check_built(method, what, tensors)
         make_buffers_contiguous(method)
@@ -114,6 +116,24 @@ def method_of(run: Run, net: Net, task: Task, device: torch.device) -> Method:
     if device.type == "cuda" and net.channels_last:
         method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return method
+
+
+def constructed(
+    cls: type[Method], net: Net, task: Task, options: dict[str, Any], what: str
+) -> Method:
+    """The method; an error in words where a class passes on what its `**` holds as well."""
+    try:
+        return cls(net, task, **options)
+    except TypeError as error:
+        twice = re.search(r"multiple values for keyword argument '(\w+)'", str(error))
+        if twice is None:
+            raise
+        name = twice[1]
+        raise UsageError(
+            f"{what}: {cls.__name__} or a parent fixes {name} and also passes on a {name} that it "
+            f"was given. A class that fixes what its parent leaves open names it: add `{name}=…` "
+            "after the `*` of its __init__, and pass that on."
+        ) from error
 
 
 def draw_of(run: Run, method: Method) -> Draw:
@@ -171,7 +191,7 @@ def load_from_run(path: Path, net: nn.Module, run: Run, data: DataSet) -> None:
             f"{data.name} has {', '.join(data.classes)}. Train without --from."
         )
     try:
-        net.load_state_dict(before.net.state_dict())
+        net.load_state_dict(unshifted(before.net).state_dict())
     except RuntimeError:
         raise UsageError(
             f"--from {path}: its net is {before.facts.net} at {before.facts.size} pixels, which "

@@ -16,6 +16,7 @@ from ..augment.views import VIEWS
 from ..errors import UsageError
 from ..machine.out_of_memory import OutOfMemory, detecting_out_of_memory
 from ..methods.base import Method
+from ..modules.shifted import Shifted, unshifted
 from ..modules.state import in_place
 from ..modules.tracking import restoring
 from ..modules.unsaved import all_saved, draws_from_torch, refuse_loose_weights
@@ -91,7 +92,7 @@ def first_step(
 @torch.no_grad()
 def after_update(method: Method, what: str) -> None:
     """Call `after_step` with other weights; refuse one that leaves their average as it was."""
-    tested = method.average is method.final and method.ema < 1
+    tested = method.average is unshifted(method.final) and method.ema < 1
     averaged = list(method.final.parameters()) if tested else []
     before = [weight.clone() for weight in averaged]
     for weight in method.net.parameters():
@@ -143,7 +144,13 @@ def check_built(method: Method, what: str, tensors: Collection[str]) -> None:
     check_net("net", method.net, what, tensors)
     with blaming(what, "its final"):
         final = method.final
-    check_net("final", final, what, tensors)
+    check_net("final", final.net if isinstance(final, Shifted) else final, what, tensors)
+    classes = (method.task.classes,)
+    if isinstance(final, Shifted) and final.logit_shift.shape != classes:
+        raise UsageError(
+            f"{what}: the shift of its final must have one number for each class, shape {classes}, "
+            f"not {tuple(final.logit_shift.shape)}."
+        )
     refuse_loose_weights(method, what, method.net, method.average)
 
 
@@ -155,7 +162,8 @@ def check_net(name: str, net: object, what: str, tensors: Collection[str]) -> No
     for tensor in (tensor for tensor in tensors if tensor not in now):
         raise UsageError(
             f"{what}: its {name} lacks {tensor}, which is exported under this name. Use the net "
-            "that the method was given, or a copy of it, without a module around it."
+            "that the method was given, or a copy of it, or tamatch.modules.shifted.Shifted(net, "
+            "shift), without another module around it."
         )
     for tensor in (tensor for tensor in now if tensor not in tensors):
         raise UsageError(

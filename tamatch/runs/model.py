@@ -19,6 +19,7 @@ from ..data.dataset import DataSet, Pixels
 from ..data.decode import Unreadable
 from ..errors import DataError, UsageError, one_line
 from ..machine.out_of_memory import Rows
+from ..modules.shifted import KEY, tensors_of, with_tensors
 from ..storage.files import read_bytes, write_bytes
 from ..storage.record import MODEL, read_sealed, write_sealed
 from .images import Images, described, one_by_one, pixels_of
@@ -81,7 +82,10 @@ def check_shapes(facts: Facts, tensors: dict[str, Tensor]) -> None:
         return  # code of the user's own need not work without memory
     with torch.device("meta"):
         planned = nets.build(facts.net, len(facts.classes), facts.size).state_dict()
-    if kinds_of(planned) != kinds_of(tensors):
+    kinds = kinds_of(planned)
+    if KEY in tensors:
+        kinds[KEY] = torch.Size([len(facts.classes)]), torch.float32
+    if kinds != kinds_of(tensors):
         raise ValueError(
             f"the weights are not those of {facts.net} for {len(facts.classes)} classes"
         )
@@ -91,12 +95,13 @@ def kinds_of(tensors: Mapping[str, Tensor]) -> dict[str, tuple[torch.Size, torch
     return {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
 
 
-def load_into(net: nn.Module, tensors: dict[str, Tensor], complaint: str) -> None:
-    """Put saved weights into a net, or say that they are those of another one."""
+def load_into(net: nn.Module, tensors: dict[str, Tensor], complaint: str) -> nn.Module:
+    """The net with saved weights, or an error that says that they are those of another one."""
     try:
-        net.load_state_dict(tensors)
-        if kinds_of(net.state_dict()) != kinds_of(tensors):
+        loaded = with_tensors(net, tensors)
+        if kinds_of(tensors_of(loaded)) != kinds_of(tensors):
             raise RuntimeError("numbers of another type")
+        return loaded
     except RuntimeError as error:
         raise UsageError(
             f"the weights in {complaint} as it is now ({one_line(error, REASON_LENGTH)}). "
@@ -113,7 +118,7 @@ class Model:
 
     def save(self, folder: Path) -> None:
         """Write weights and facts; auxiliary heads are not among them."""
-        state = self.net.state_dict()
+        state = tensors_of(self.net)
         # copies: where a net uses a tensor under two names, each is written
         tensors = {k: v.detach().cpu().contiguous().clone() for k, v in state.items()}
         content = save(tensors)
@@ -148,7 +153,7 @@ class Model:
                 raise ValueError("weights that are not finite")
             check_shapes(facts, tensors)
             built = nets.build(name, len(facts.classes), facts.size)
-            load_into(built, tensors, f"{folder} are not those of {nets.title(name)}")
+            loaded = load_into(built, tensors, f"{folder} are not those of {nets.title(name)}")
         except UsageError:
             raise
         except Exception as error:
@@ -156,7 +161,7 @@ class Model:
             raise DataError(
                 f"the model in {folder} is damaged ({reason}). Copy it again, or train again."
             ) from None
-        return cls(facts, built.eval())
+        return cls(facts, loaded.eval())
 
     @property
     def _batch_size(self) -> int:

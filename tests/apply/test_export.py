@@ -76,7 +76,6 @@ def test_the_onnx_file_takes_bytes_and_tells_of_itself(onnx_file: Path) -> None:
 
 
 def test_the_example_runs_without_torch(run: Path, onnx_file: Path, tmp_path: Path) -> None:
-    assert len(EXAMPLE.read_text().splitlines()) <= 20
     files = []
     for i, image in enumerate(digits()[:3]):
         files.append(tmp_path / f"{i}.png")

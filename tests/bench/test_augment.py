@@ -9,7 +9,7 @@ import torch
 
 from tamatch.augment import Augment, Policy
 from tamatch.bench import speed
-from tamatch.bench.pillow_loop import pillow_loop
+from tamatch.bench.augment import pillow_loop
 from tamatch.cli import main
 from tests.bench.made import strict_json
 

@@ -12,9 +12,8 @@ from torch import nn
 
 from tamatch.bench import plans, scale
 from tamatch.bench.cells import Cell
-from tamatch.bench.plans import PLANS
+from tamatch.bench.plans import DIGITS, LONG_TAIL, PLANS
 from tamatch.bench.selection import scale_of, selected_plan, share
-from tamatch.bench.settings import DIGITS, LONG_TAIL
 from tamatch.errors import UsageError
 from tamatch.methods import METHODS
 from tamatch.methods.dash import Dash
@@ -82,7 +81,6 @@ def test_benches_share_the_runs_they_have_in_common() -> None:
     table_3 = {c.name for c in PLANS["lt"].cells("lt") if c.method != "supervised"}
     table_5 = {c.name for c in PLANS["ablation-lt"].cells("ablation-lt")}
     assert len(table_3 & table_5) == 2 * 4 * 3  # FixMatch and TaMatch
-    assert {c.name for c in PLANS["clipping"].cells("clipping")} & table_5
 
 
 def test_a_cause_differs_from_tamatch_by_one_option() -> None:
@@ -178,10 +176,3 @@ def test_restrictions() -> None:
     assert [s.name for s in plan.settings] == ["lt-500-4000-100"]
     with pytest.raises(UsageError, match="Perhaps you meant fixmatch"):
         selected_plan(Namespace(bench="lt", methods="fixmach", settings=None))
-
-
-def test_a_figure_is_of_one_data_set() -> None:
-    paper = selected_plan(Namespace(bench="bias", methods=None, data=None))
-    assert [s.name for s in paper.settings] == ["stl10-40"]
-    other = selected_plan(Namespace(bench="bias", methods=None, data="eurosat"))
-    assert [s.data for s in other.settings] == ["eurosat"]

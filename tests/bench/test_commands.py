@@ -7,7 +7,6 @@ import json
 import shlex
 import subprocess
 import sys
-from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -16,15 +15,12 @@ from safetensors.torch import save_file
 
 from tamatch.bench.commands import BENCHES
 from tamatch.bench.plans import PLANS
-from tamatch.bench.scale import FULL
 from tamatch.bench.store import Store
 from tamatch.cli import main
 from tamatch.data import load
 from tamatch.methods import METHODS
 from tamatch.nets import build
 from tests.bench.made import NET, noise, result, small_recipes
-
-pytest.importorskip("matplotlib")
 
 
 @pytest.fixture(autouse=True)
@@ -65,74 +61,17 @@ def test_tables(words: str, title: str, capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.usefixtures("small")
-@pytest.mark.parametrize(
-    "words", ["bias --data digits", "bias --data stl10", "clipping --data digits"]
-)
-def test_figures(words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", *words.split(), "--seeds", "0", "--steps", "2"]) == 0
-    assert "2 of 2 cells done" in capsys.readouterr().out
-    svg, png = sorted(Path("figures").iterdir(), key=lambda p: p.suffix, reverse=True)
-    assert "<svg" in svg.read_text()[:1000] and png.read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.usefixtures("small")
 def test_the_truth_of_an_unknown_pool_is_uniform() -> None:
-    words = ["bench", "bias", "--data", "stl10", "--seeds", "0", "--methods", "tamatch"]
-    assert main([*words, "--steps", "2"]) == 0
+    words = "bench usb --settings stl10-40 --seeds 0 --methods tamatch --steps 2"
+    assert main(words.split()) == 0
     path = next(Path("results").rglob("*.json"))
     assert '"truth": "uniform"' in path.read_text()
 
 
-def test_figures_of_full_results(capsys: pytest.CaptureFixture[str]) -> None:
-    """Three seeds with curves, and the same file again from the same results."""
-    store = Store(Path("results"))
-    for bench in ("bias", "clipping"):
-        for cell in PLANS[bench].cells(bench):
-            store.write(cell, result(cell))
-        assert main(["bench", bench, "--show"]) == 0
-    assert {p.name for p in Path("figures").iterdir()} == {
-        "bias-stl10-40.svg", "bias-stl10-40.png",
-        "clipping-lt-500-4000-150.svg", "clipping-lt-500-4000-150.png",
-    }  # fmt: skip
-    first = Path("figures/bias-stl10-40.svg").read_bytes()
-    main(["bench", "bias", "--show"])
-    assert Path("figures/bias-stl10-40.svg").read_bytes() == first
-
-
-def test_nothing_to_draw(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "clipping", "--show"]) == 0
-    assert capsys.readouterr().err == "No results yet: nothing to draw.\n"
-    for scale in (FULL, Fraction(1, 8)):
-        cells = PLANS["clipping"].cells("clipping", scale=scale)
-        for cell in cells if scale != FULL else cells[-1:]:
-            Store(Path("results")).write(cell, result(cell))
-    assert main(["bench", "clipping", "--show"]) == 0
-    told = "With --data digits, the full length has 1, --scale 1/8 has 6."
-    assert capsys.readouterr().err == f"No results yet: nothing to draw. {told}\n"
-    assert not Path("figures").exists()
-
-
-def test_without_matplotlib(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    assert main(["bench", "toy"]) == 2
-    assert "figures need matplotlib: `pip install matplotlib`." in capsys.readouterr().err
-
-
-def test_toy(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "toy", "--trajectories", "20", "--steps", "20", "--out", "f"]) == 0
-    shown = capsys.readouterr().out
-    assert "20 starts × 20 trajectories × 20 steps" in shown and "Claim 1" in shown
-    assert {p.name for p in Path("f").iterdir()} == {"toy.svg", "toy.png"}
-
-
 @pytest.mark.parametrize("form", ["text", "markdown", "latex", "html"])
-def test_rank_and_params_in_every_format(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rank_in_every_format(form: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "rank", "--format", form]) == 0
     assert "10.33" in capsys.readouterr().out
-    assert main(["bench", "params", "--format", form]) == 0
-    assert "0.65" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("small")
@@ -187,8 +126,7 @@ def test_rank_of_own_results(capsys: pytest.CaptureFixture[str]) -> None:
     ("words", "count"),
     [
         ("usb", 348), ("lt", 48), ("ablation-usb", 30), ("ablation-lt", 72),
-        ("digits", 3 * len(METHODS)), ("causes", 36), ("stand-in", 48), ("bias", 6),
-        ("clipping", 6),
+        ("digits", 3 * len(METHODS)), ("causes", 36), ("stand-in", 48),
         ("lt --methods tamatch --seeds 0,1,2,3,4", 20),
         ("usb --settings eurosat-20", 60), ("usb --cell 2/100", 4),
     ],
@@ -243,14 +181,30 @@ def test_help_of_a_bench(capsys: pytest.CaptureFixture[str]) -> None:
     assert "lt-500-4000-150" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    "words",
-    ["usb --list --scale 1/8", "lt --show", "rank", "params", "toy --steps 2", "bias --show"],
-)
-def test_what_prints_or_draws_does_not_import_torch(words: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", ["usb --list --scale 1/8", "lt --show", "rank"])
+def test_what_prints_does_not_import_torch(words: str, tmp_path: Path) -> None:
     code = (
         f"import sys; from tamatch.cli import main; assert main(['bench', *{words.split()}]) == 0\n"
         "assert 'torch' not in sys.modules, 'torch was imported'"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "loaded"),
+    [
+        ("methods", {"commands"}),
+        ("bench", {"commands"}),
+        ("bench augment --sizes 4", {"commands", "augment"}),
+        ("bench speed --steps 0", {"commands", "speed"}),
+    ],
+)
+def test_a_command_loads_the_benches_it_uses(words: str, loaded: set[str]) -> None:
+    code = (
+        f"import sys; from tamatch.cli import main; main({words.split()})\n"
+        "print(*(name for name in sys.modules if name.startswith('tamatch.bench.')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    names = done.stdout.splitlines()[-1].split()
+    assert {name.removeprefix("tamatch.bench.") for name in names} == loaded, done.stderr

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tamatch.bench.own_method import code_of
+from paper.__main__ import main as paper
 from tamatch.bench.plans import PLANS
-from tamatch.bench.selection import with_rows
+from tamatch.bench.selection import code_of, with_rows
 from tamatch.bench.store import Store
 from tamatch.cli import main
 from tamatch.methods import METHODS
@@ -115,10 +115,10 @@ def test_the_page_of_results_has_no_such_rows() -> None:
     plan, store = with_rows(PLANS["lt"], "fixmatch,mine.py:Mine"), Store(Path("results"))
     own, builtin, *_ = plan.cells("lt", (0,))
     store.write(builtin, result(builtin))
-    assert main(["bench", "report", "--out", "before.md"]) == 0
+    assert paper(["report", "--out", "before.md"]) == 0
     store.write(own, result(own, method=own.method_name))
     assert store.results([own])
-    assert main(["bench", "report", "--out", "after.md"]) == 0
+    assert paper(["report", "--out", "after.md"]) == 0
     page = Path("before.md").read_text()
     assert builtin.name in page and page == Path("after.md").read_text()
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tamatch.bench import reference, speed
+from tamatch.bench import speed
 from tamatch.bench.speed import covered
 from tamatch.cli import main
 from tamatch.errors import UsageError
@@ -31,7 +31,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
         return SimpleNamespace(returncode=0, stdout="")
 
     monkeypatch.setattr(subprocess, "run", run)
-    monkeypatch.setattr(reference.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(speed.time, "perf_counter", lambda: now[0])
     return calls
 
 
@@ -39,7 +39,7 @@ def test_what_comes_before_the_steps_does_not_count(
     clock: list[dict[str, str]], tmp_path: Path
 ) -> None:
     (tmp_path / "train.py").touch()
-    ms = reference.measure(tmp_path, "wrn_28_2 64+448", Path("data"), 200)
+    ms = speed.reference_ms(tmp_path, "wrn_28_2 64+448", Path("data"), 200)
     assert ms == pytest.approx(25)
     assert [call["--num_train_iter"] for call in clock] == ["40", "240"]
     for call in clock:  # never a test or a log line in between
@@ -50,8 +50,8 @@ def test_what_comes_before_the_steps_does_not_count(
 
 
 def test_every_work_of_theirs_is_one_of_ours() -> None:
-    assert set(reference.WORKS) < set(speed.WORKS)
-    for name, options in reference.WORKS.items():
+    assert set(speed.REFERENCE_WORKS) < set(speed.WORKS)
+    for name, options in speed.REFERENCE_WORKS.items():
         batch, unlabelled = map(int, name.split()[1].split("+"))
         assert (options["batch_size"], options["uratio"]) == (batch, unlabelled // batch)
         assert options["img_size"] == speed.WORKS[name].size
@@ -61,7 +61,7 @@ def test_every_work_of_theirs_is_one_of_ours() -> None:
 def test_a_program_that_fails_is_quoted(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("raise SystemExit('no module named semilearn')")
     with pytest.raises(UsageError, match=r"exit code 1:\n    no module named semilearn\nIt needs"):
-        reference.measure(tmp_path, "wrn_28_2 64+128", tmp_path, 5)
+        speed.reference_ms(tmp_path, "wrn_28_2 64+128", tmp_path, 5)
 
 
 def test_a_real_program_beside_ours(
@@ -95,5 +95,5 @@ def test_the_python_is_this_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
     monkeypatch.setattr(subprocess, "run", run)
     (tmp_path / "train.py").touch()
-    reference.measure(tmp_path, "wrn_28_2 64+128", tmp_path, 5)
+    speed.reference_ms(tmp_path, "wrn_28_2 64+128", tmp_path, 5)
     assert seen == [sys.executable] * 2

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from tamatch.bench import store as module
-from tamatch.bench.curves import Curve, Vectors, course
 from tamatch.bench.plans import PLANS
-from tamatch.bench.record import Result, commit, source_digest
+from tamatch.bench.record import Curve, Result, Vectors, commit, course, source_digest
 from tamatch.bench.store import Store, parsed
 from tamatch.errors import DataError, StorageError
 from tamatch.storage.files import read_json

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tamatch.bench import params, rank
-from tamatch.bench.curves import Curve
+from tamatch.bench import rank
 from tamatch.bench.formats import FORMATS, Grid, Page
 from tamatch.bench.plans import PLANS
+from tamatch.bench.record import Curve
 from tamatch.bench.store import Store
 from tamatch.bench.tables import fuller_lengths, spread, table
 from tamatch.errors import DataError
@@ -203,14 +203,13 @@ def test_latex_prints_the_notes_below_the_last_table() -> None:
     assert code.count(r"r1 & \textendash{} \\") == 2
 
 
-@pytest.mark.parametrize("bench", [name for name, plan in PLANS.items() if not plan.figure])
+@pytest.mark.parametrize("bench", PLANS)
 def test_the_latex_of_every_table_is_plain(bench: str, tmp_path: Path) -> None:
     plan = PLANS[bench]
     code = latex_code(table(plan, plan.cells(bench, scale=Fraction(1, 8)), Store(tmp_path)))
     captions = [line for line in code if line.startswith(r"\caption")]
     assert len(captions) == len(plan.settings)
     assert all("runs of 1/8 of the full length" in caption for caption in captions)
-    latex_code(params.page())
 
 
 def test_markdown_escapes_its_bars() -> None:

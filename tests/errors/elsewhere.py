@@ -23,10 +23,13 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     ", but runs in one process have the same": (
         "runs/test_seeds.py::test_runs_that_need_other_switches_of_torch_are_not_mixed"
     ),
-    "figures need matplotlib": "bench/test_commands.py::test_without_matplotlib",
     "was started with different settings": (
         "bench/test_runner.py::test_a_run_begun_with_other_settings_is_refused"
     ),
+    "the shift of its final must": (
+        "methods/test_shifted.py::test_a_shift_of_another_length_is_refused"
+    ),
+    "or a parent fixes": ("methods/test_shifted.py::test_what_a_class_fixes_and_passes_on_is_told"),
     "was started from": "bench/test_runner.py::test_a_run_begun_from_other_weights_is_refused",
     "but this command starts from \0. Use different --results": (
         "bench/test_commands.py::test_results_from_other_weights_are_refused"

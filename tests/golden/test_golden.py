@@ -8,7 +8,7 @@ CPUs, and a rounding that moves one pseudo-label over its threshold moves all la
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,6 +20,10 @@ from tests.tiny import tiny_engine
 
 FOLDER = Path(__file__).parent
 STEPS = 20
+
+
+def path(name: str) -> Path:
+    return FOLDER / f"{name}.json"
 
 
 @contextmanager
@@ -46,7 +50,7 @@ def trajectory(name: str) -> list[float]:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_trajectory(name: str) -> None:
-    want = json.loads((FOLDER / f"{name}.json").read_text())
+    want = json.loads(path(name).read_text())
     torch.testing.assert_close(trajectory(name), want, rtol=1e-5, atol=1e-5)
 
 
@@ -54,7 +58,11 @@ def test_no_golden_file_is_left_over() -> None:
     assert {p.stem for p in FOLDER.glob("*.json")} == set(METHODS)
 
 
-if __name__ == "__main__":
-    for name in METHODS:
+def write(names: Iterable[str]) -> None:
+    for name in names:
         text = json.dumps([round(loss, 6) for loss in trajectory(name)])
-        (FOLDER / f"{name}.json").write_text(text + "\n")
+        path(name).write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    write(METHODS)

@@ -262,3 +262,4 @@ CASES = [
         for row, hyper in ABLATIONS.items()
     ),
 ]  # fmt: skip
+CASES += [Case(name) for name in REFERENCES if name not in {case.reference for case in CASES}]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tamatch.bench.params import DATA, DELIBERATE, OURS, differences, page
-from tamatch.bench.published import TABLE_6, TABLE_7
+from paper.params import DATA, DELIBERATE, OURS, TABLE_6, TABLE_7, differences, page
 from tamatch.rules.recipes import PROTOCOLS
 
 
@@ -55,3 +54,7 @@ def test_lengths_that_the_text_gives() -> None:
     for data in ("cifar100", "stl10", "eurosat"):
         assert (PROTOCOLS[data]["steps"], PROTOCOLS[data]["warmup"]) == (204_800, 5_120)
     assert (PROTOCOLS["cifar10-lt"]["steps"], PROTOCOLS["cifar10-lt"]["warmup"]) == (262_144, 0)
+
+
+def test_a_cell_of_its_own_spans_the_row() -> None:
+    assert TABLE_6["Weight Decay"] == dict.fromkeys(("CIFAR-100", "STL-10", "EuroSat"), "5e-4")

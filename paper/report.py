@@ -1,4 +1,4 @@
-"""`tamatch bench report`: the page of results, written from the results folder alone."""
+"""`python -m paper report`: the page of results, written from the results folder alone."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
-from ..errors import UsageError
-from ..storage.files import write_bytes
+from tamatch.bench.cells import RECIPE, Cell
+from tamatch.bench.formats import Grid, Page, markdown
+from tamatch.bench.plans import LONG_TAIL, PLANS
+from tamatch.bench.record import Result
+from tamatch.bench.scale import FULL
+from tamatch.bench.store import Store
+from tamatch.bench.tables import UNEQUAL, length, short, table
+from tamatch.errors import UsageError
+from tamatch.storage.files import write_bytes
+
 from . import figures, toy
-from .cells import RECIPE, Cell
 from .eighths import in_eighths
-from .formats import Grid, Page, markdown
-from .plans import PLANS
-from .record import Result
-from .scale import FULL
-from .settings import LONG_TAIL
-from .store import Store
-from .tables import UNEQUAL, length, short, table
 from .verdicts import EIGHTH, claims, stand_in
 
 LENGTHS = (FULL, *(Fraction(1, 2**k) for k in range(1, 8)))  # the longest that is in is shown
@@ -31,10 +31,10 @@ TABLES = {
     "usb": (FULL,), "ablation-usb": (FULL,),
 }  # fmt: skip
 STAND_IN, LONG = "stand-in", ("lt", "ablation-lt")
-BIAS, CLIPPING = LONG_TAIL[2], LONG_TAIL[3]
+LONG_TAIL_DATA = "cifar10-lt"
 HEAD = """# Results
 
-`tamatch bench report` writes this page from the files in `results/`, and a test compares the two.
+`python -m paper report` writes this page from the files in `results/`, and a test compares the two.
 [Reproducing the paper](benchmark.md) explains how to make the runs and how to read the tables.
 
 No table mixes two lengths or two versions of the recipe. Missing runs are shown as missing. The
@@ -124,12 +124,13 @@ def pictures(store: Store, folder: Path) -> Iterable[str]:
     yield "## Figures\n"
     shown = {
         "toy": "Figure 1: how often a distribution that learns from its own samples becomes more "
-        f"biased (`bench toy`), by both readings of the paper's words.\n\n{toy_claims(store)}",
-        f"bias-{BIAS.name}": "Figure 3 on long-tailed CIFAR-10 (`bench bias --data cifar10-lt "
-        f"--scale 1/8`): {count(store, 'bias', BIAS.data)}. The paper shows STL-10, whose "
+        "biased (`python -m paper toy`), by both readings of the paper's words.\n\n"
+        f"{toy_claims(store)}",
+        f"bias-{LONG_TAIL[2].name}": "Figure 3 on long-tailed CIFAR-10 (`python -m paper bias "
+        f"--data cifar10-lt --scale 1/8`): {count(store, 'bias')}. The paper shows STL-10, whose "
         "pre-trained weights are not included.",
-        f"clipping-{CLIPPING.name}": "Figure 4 (`bench clipping --scale 1/8`): "
-        f"{count(store, 'clipping', CLIPPING.data)}.",
+        f"clipping-{LONG_TAIL[3].name}": "Figure 4 (`python -m paper clipping --scale 1/8`): "
+        f"{count(store, 'clipping')}.",
     }
     for name, text in shown.items():
         yield f"{shown_picture(name, folder)}\n\n{text}\n"
@@ -149,21 +150,16 @@ def toy_claims(store: Store) -> str:
     return "\n".join(f"- {line.strip()}" for line in lines)
 
 
-def count(store: Store, bench: str, data: str) -> str:
-    cells = figure_cells(bench, data)
+def count(store: Store, name: str) -> str:
+    cells = figures.FIGURES[name].cells(LONG_TAIL_DATA, EIGHTH)
     return f"{len(store.results(cells))} of {len(cells)} runs are done"
 
 
-def figure_cells(bench: str, data: str) -> list[Cell]:
-    cells = PLANS[bench].cells(bench, scale=EIGHTH)
-    return [cell for cell in cells if cell.setting.data == data]
-
-
 def draw(store: Store, folder: Path) -> None:
-    for bench, setting in (("bias", BIAS), ("clipping", CLIPPING)):
-        found = list(store.results(figure_cells(bench, setting.data)).values())
-        if found:
-            figures.save(figures.FIGURES[bench], found, folder, f"{bench}-{setting.name}")
+    for name, figure in figures.FIGURES.items():
+        cells = figure.cells(LONG_TAIL_DATA, EIGHTH)
+        if found := list(store.results(cells).values()):
+            figures.save(figure.draw, found, folder, f"{name}-{cells[0].setting.name}")
     by_setting: dict[str, list[Result]] = {}
     for cell, result in long_runs(store).items():
         by_setting.setdefault(cell.setting.name, []).append(result)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tamatch.bench.toy import BATCHES, Amplification, claims, simulate, verdict
+from paper.toy import BATCHES, Amplification, claims, simulate, verdict
 
 
 @pytest.mark.parametrize("batch", [1, 4, 16])

@@ -1,21 +1,31 @@
-"""The paper's figures, drawn from stored results with matplotlib, which is an optional extra."""
+"""Figures 3 and 4, drawn from stored results with matplotlib, which is an optional extra.
+
+`tamatch bench` makes the runs; the figures share them with the tables.
+"""
 
 from __future__ import annotations
 
+import shlex
 import sys
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..errors import UsageError
-from ..methods import METHODS
-from ..storage.files import writing
-from ..storage.folder import make_folder
-from . import published
-from .curves import Curve
-from .record import Result
-from .settings import TITLES
+from tamatch.bench import published
+from tamatch.bench.cells import SEEDS, Cell, Setting
+from tamatch.bench.plans import DIGITS, EUROSAT, LONG_TAIL, STL10, TITLES
+from tamatch.bench.record import Curve, Result
+from tamatch.bench.scale import FULL, parse_scale
+from tamatch.bench.selection import one_name
+from tamatch.bench.store import Store
+from tamatch.errors import DataError, UsageError
+from tamatch.methods import METHODS
+from tamatch.storage.files import writing
+from tamatch.storage.folder import make_folder
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -160,4 +170,66 @@ def curves(panel: Axes, found: Sequence[Curve], colour: str, label: str, style: 
     panel.locator_params(axis="x", nbins=5)  # longer numbers than usual
 
 
-FIGURES: dict[str, Callable[[Sequence[Result]], Figure]] = {"bias": bias, "clipping": clipping}
+@dataclass(frozen=True)
+class Comparison:
+    """What a figure compares, and which bench makes its runs on each data set."""
+
+    draw: Callable[[Sequence[Result]], Figure]
+    methods: tuple[str, ...]
+    benches: dict[str, tuple[str, Setting]]  # by data set, the paper's first
+
+    def cells(self, data: str, scale: Fraction) -> list[Cell]:
+        bench, setting = self.benches[data]
+        return [Cell(bench, setting, m, seed, scale) for seed in SEEDS for m in self.methods]
+
+    def command(self, data: str, scale: Fraction) -> str:
+        """What makes the runs."""
+        bench, setting = self.benches[data]
+        length = "" if scale == FULL else f" --scale {scale}"
+        rows = f"--settings {setting.name} --methods {','.join(self.methods)}"
+        return f"tamatch bench {bench} {rows}{length}"
+
+
+FIGURES = {
+    "bias": Comparison(
+        bias,
+        ("fixmatch", "tamatch"),
+        {
+            "stl10": ("usb", STL10[0]), "eurosat": ("usb", EUROSAT[0]),
+            "cifar10-lt": ("lt", LONG_TAIL[2]), "digits": ("digits", DIGITS),
+        },
+    ),
+    "clipping": Comparison(
+        clipping,
+        ("tamatch_no_clipping", "tamatch"),
+        {"cifar10-lt": ("ablation-lt", LONG_TAIL[3]), "digits": ("digits", DIGITS)},
+    ),
+}  # fmt: skip
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    data = [*FIGURES[parser.get_default("command")].benches]
+    parser.add_argument("--data", default=data[0], help=f"one of {', '.join(data)}")
+    parser.add_argument("--scale", default="1", help="length of the runs, e.g. 1/8")
+    parser.add_argument("--results", type=Path, default=Path("results"), help="folder of results")
+    parser.add_argument("--out", type=Path, default=Path("figures"), help="folder of the figure")
+
+
+def run(arguments: Namespace) -> int:
+    require()
+    name, scale = arguments.command, parse_scale(arguments.scale)
+    figure = FIGURES[name]
+    data = one_name("--data", arguments.data, tuple(figure.benches))
+    cells, store = figure.cells(data, scale), Store(arguments.results)
+    found = list(store.results(cells).values())
+    if len(found) < len(cells):
+        results = shlex.join(["--results", str(store.folder)])
+        lacking = (
+            f"{len(found)} of the {len(cells)} runs of this figure are in {store.folder}. "
+            f"`{figure.command(data, scale)} {results}` makes the others."
+        )
+        if not found:
+            raise DataError(lacking)
+        print(lacking, file=sys.stderr)
+    save(figure.draw, found, arguments.out, f"{name}-{cells[0].setting.name}")
+    return 0

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..methods import METHODS
+from tamatch.methods import METHODS
+
 from .evidence import Judge
 from .judges import (
+    best_of_table_1,
     better_worst_class,
     costs_more,
     larger_swings,
@@ -14,9 +16,9 @@ from .judges import (
     ratio_near_one,
     same_utilization,
     smaller_deviation,
+    smaller_deviations_of_table_1,
     throughout,
 )
-from .table_1_judges import best_of_table_1, smaller_deviations_of_table_1
 
 
 @dataclass(frozen=True)

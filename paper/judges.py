@@ -8,13 +8,28 @@ from itertools import pairwise
 from operator import gt, lt
 from statistics import mean, stdev
 
-from .cells import SEEDS
-from .curves import Curve
-from .eighths import EIGHTHS, parts
-from .evidence import ANY_SCORE, Evidence, Figures, Judge, Verdict, few, short
-from .record import Result
-from .tables import spread
+from tamatch.bench import published
+from tamatch.bench.cells import SEEDS, Cell, Setting
+from tamatch.bench.plans import PLANS
+from tamatch.bench.rank import by_seed, own_errors, standings
+from tamatch.bench.record import Curve, Result
+from tamatch.bench.scale import FULL
+from tamatch.bench.store import Store
+from tamatch.bench.tables import spread
 
+from .eighths import EIGHTHS, parts
+from .evidence import (
+    ANY_SCORE,
+    Evidence,
+    Figures,
+    Judge,
+    Verdict,
+    few,
+    in_settings,
+    short,
+)
+
+NOISE = 0.9  # points by which the errors of two runs of one seed differ (docs/log.md)
 ALIKE = 5.0  # utilizations that differ by fewer points are "roughly the same"
 NEAR_ONE = 1.1  # scaling factors below this change little
 OURS_AND_FIXMATCH = ("tamatch", "fixmatch")
@@ -48,39 +63,60 @@ def by_both_scores(judge_by: Callable[[Score], Judge]) -> Judge:
     return judge
 
 
+def decided(holds: bool, difference: float, noise: float) -> bool | None:
+    """None where a difference is within the noise."""
+    return None if noise and abs(difference) <= noise else holds
+
+
+def in_words(held: bool | None, noise: float) -> str:
+    if held is None:
+        return f"open (within the noise of {noise:.2f})"
+    return f"{'holds' if held else 'does not hold'} (noise {noise:.2f})"
+
+
+def noise_of_deviations(runs: int) -> float:
+    """By how much two standard deviations over this many runs differ by chance alone."""
+    return NOISE / math.sqrt(runs - 1)
+
+
 def compared(
     value: Callable[[Result], float],
     shown: str,
     holds: Callable[[float, float], bool],
     ours: str = "tamatch",
     theirs: str = "fixmatch",
+    noise: float = 0.0,
 ) -> Judge:
-    """How the means of two methods stand to each other.
+    """How the means of two methods stand to each other: open where they differ within the noise.
 
-    `shown` is the text around both means and, where it has a third place, their difference.
+    `shown` is the text around both means and, where it has more places, their difference and its
+    noise; `noise` is that of a pair of single runs.
     """
 
-    def figure(found: list[tuple[Result, ...]]) -> tuple[str, bool]:
+    def figure(found: list[tuple[Result, ...]]) -> tuple[str, bool | None]:
         pairs = [(value(a), value(b)) for a, b in found]
         a, b = (mean(values) for values in zip(*pairs, strict=True))
-        return shown.format(a, b, spread([x - y for x, y in pairs], "+.2f")), holds(a, b)
+        of_mean = noise / math.sqrt(len(pairs))
+        text = shown.format(a, b, spread([x - y for x, y in pairs], "+.2f"), of_mean)
+        return text, decided(holds(a, b), a - b, of_mean)
 
     return lambda evidence: evidence.judge((ours, theirs), figure)
 
 
 def lower_error(ours: str, theirs: str) -> Judge:
     """The first method's mean error is below the second's."""
-    shown = "{:.2f} against {:.2f}, {}"
-    return by_both_scores(lambda score: compared(score, shown, lt, ours, theirs))
+    shown = "{:.2f} against {:.2f}, {}, noise {:.2f}"
+    return by_both_scores(lambda score: compared(score, shown, lt, ours, theirs, NOISE))
 
 
 def smaller_deviation_by(score: Score) -> Judge:
     """TaMatch's error varies less over seeds than FixMatch's and FreeMatch's."""
 
-    def figure(found: list[tuple[Result, ...]]) -> tuple[str, bool]:
+    def figure(found: list[tuple[Result, ...]]) -> tuple[str, bool | None]:
         ours, *others = (stdev(map(score, results)) for results in zip(*found, strict=True))
-        text = f"{ours:.2f} against {' and '.join(f'{o:.2f}' for o in others)}"
-        return text, ours < min(others)
+        noise = noise_of_deviations(len(found))
+        text = f"{ours:.2f} against {' and '.join(f'{o:.2f}' for o in others)}, noise {noise:.2f}"
+        return text, decided(ours < min(others), ours - min(others), noise)
 
     methods = ("tamatch", "fixmatch", "freematch")
     return lambda evidence: evidence.judge(methods, figure, least=len(SEEDS))
@@ -142,22 +178,29 @@ def costs_more(ablation: str, option: str, at: float) -> Judge:
     def judge_by(score: Score) -> Judge:
         def judge(evidence: Evidence) -> Verdict:
             shown: Figures = {}
-            here: list[float] = []
-            there: list[float] = []
+            costs: dict[bool, list[tuple[float, int]]] = {True: [], False: []}
             for setting in evidence.settings:
                 if pairs := evidence.by_seed((ablation, "tamatch"), setting):
                     gaps = [score(a) - score(b) for a, b in pairs]
                     shown[short(setting)] = f"{spread(gaps, '+.2f')}{few(pairs)}"
-                    (here if setting.options[option] == at else there).append(mean(gaps))
+                    costs[setting.options[option] == at].append((mean(gaps), len(gaps)))
             finding = None
-            if here and there:
-                finding = "holds" if mean(here) > mean(there) else "does not hold"
+            if costs[True] and costs[False]:
+                here, there = (mean(gap for gap, _ in costs[side]) for side in (True, False))
+                noise = NOISE * math.hypot(*(x for side in costs.values() for x in shares(side)))
+                held = decided(here > there, here - there, noise)
+                finding = in_words(held, noise)
             said = evidence.so_far(finding, (ablation, "tamatch"))
             return Verdict(said, {ANY_SCORE: shown} if shown else {})
 
         return judge
 
     return by_both_scores(judge_by)
+
+
+def shares(costs: list[tuple[float, int]]) -> list[float]:
+    """How much of a pair's noise each setting adds to the mean over settings."""
+    return [1 / (len(costs) * math.sqrt(pairs)) for _, pairs in costs]
 
 
 def ratio_near_one(evidence: Evidence) -> Verdict:
@@ -174,3 +217,52 @@ def ratio_near_one(evidence: Evidence) -> Verdict:
         return result.largest_ratio is not None and result.r_max is not None
 
     return evidence.judge(("tamatch",), figure, has_curves)
+
+
+def best_of_table_1(evidence: Evidence) -> Verdict:
+    """TaMatch has the best Friedman rank and the lowest mean error, by the best tests."""
+    plan = PLANS["usb"]
+    cells = plan.cells("usb", scale=FULL)
+    found = evidence.store.results(cells)
+    if len(found) < len(cells):
+        return Verdict(f"open: {len(cells) - len(found)} of {len(cells)} cells missing")
+    places = standings(own_errors(by_seed(plan, found, "error_best")))
+    ours, others = places["tamatch"], [p for name, p in places.items() if name != "tamatch"]
+    rank, error = min(p.rank for p in others), min(p.error for p in others)
+    noise = NOISE / math.sqrt(len(plan.settings) * len(SEEDS))
+    best = ours.rank < rank and ours.error < error
+    return Verdict(
+        f"{in_words(decided(best, ours.error - error, noise), noise)}: rank {ours.rank:.2f}, "
+        f"the best other {rank:.2f}; mean error {ours.error:.2f}, the lowest other {error:.2f}"
+    )
+
+
+def smaller_deviations_of_table_1(evidence: Evidence) -> Verdict:
+    """TaMatch's deviation is below FixMatch's: by our runs, and by the print itself."""
+    plan = PLANS["usb"]
+    printed: list[tuple[bool, str]] = []
+    held: list[bool | None] = []
+    there = 0
+    for setting in plan.settings:
+        print_pair = [published.TABLE_1[m][setting.name].std for m in OURS_AND_FIXMATCH]
+        a, b = (std if std is not None else math.inf for std in print_pair)
+        printed.append((a < b, f"{setting.name} ({a} against {b})"))
+        errors = [best_errors(evidence.store, m, setting) for m in OURS_AND_FIXMATCH]
+        there += sum(map(len, errors))
+        if min(map(len, errors)) == len(SEEDS):
+            a, b = map(stdev, errors)
+            held.append(decided(a < b, a - b, noise_of_deviations(len(SEEDS))))
+    total = len(OURS_AND_FIXMATCH) * len(plan.settings) * len(SEEDS)
+    ours = f"; our runs: {in_settings(held)}" if held else ""
+    lacks = "" if there == total else f"; open: {total - there} of {total} cells missing"
+    right = sum(holds for holds, _ in printed)
+    wrong = " and ".join(text for holds, text in printed if not holds)
+    return Verdict(
+        f"holds in print in {right} of {len(printed)} settings, not in {wrong}{ours}{lacks}"
+    )
+
+
+def best_errors(store: Store, method: str, setting: Setting) -> list[float]:
+    """The errors of all seeds of full length in Table 1, at their best tests."""
+    cells = [Cell("usb", setting, method, seed, FULL) for seed in SEEDS]
+    return [best_error(result) for result in store.results(cells).values()]

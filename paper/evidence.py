@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from .cells import SEEDS, Cell
-from .plans import PLANS
-from .record import Result
-from .settings import Setting
-from .store import Store
+from tamatch.bench.cells import SEEDS, Cell, Setting
+from tamatch.bench.plans import PLANS
+from tamatch.bench.record import Result
+from tamatch.bench.store import Store
 
 ANY_SCORE = ""  # of figures that are not errors
 Figures = dict[str, str]  # by setting, as `short` names it
@@ -24,7 +23,7 @@ class Verdict:
     figures: dict[str, Figures] = field(default_factory=dict)
 
 
-Figure = Callable[[list[tuple[Result, ...]]], tuple[str, bool]]
+Figure = Callable[[list[tuple[Result, ...]]], tuple[str, bool | None]]
 Which = Callable[[Result], bool]
 
 
@@ -57,12 +56,13 @@ class Evidence:
     def judge(
         self, methods: Sequence[str], figure: Figure, usable: Which = every, least: int = 1
     ) -> Verdict:
-        """A figure of each setting and whether the claim holds there; open while cells are missing.
+        """A figure of each setting and whether the claim holds there (None: within the noise).
 
-        Settings in which fewer than `least` seeds are there show nothing yet.
+        It is open while cells are missing. Settings in which fewer than `least` seeds are there
+        show nothing yet.
         """
         shown: Figures = {}
-        held = []
+        held: list[bool | None] = []
         for setting in self.settings:
             found = self.by_seed(methods, setting, usable)
             if len(found) < least:
@@ -70,7 +70,7 @@ class Evidence:
             text, holds = figure(found)
             shown[short(setting)] = f"{text}{few(found)}"
             held.append(holds)
-        finding = f"holds in {sum(held)} of {len(held)} settings" if held else None
+        finding = in_settings(held) if held else None
         return Verdict(self.so_far(finding, methods, usable), {ANY_SCORE: shown} if shown else {})
 
     def so_far(self, finding: str | None, methods: Sequence[str], usable: Which = every) -> str:
@@ -89,6 +89,12 @@ class Evidence:
 
 
 Judge = Callable[[Evidence], Verdict]
+
+
+def in_settings(held: Sequence[bool | None]) -> str:
+    """In how many settings a claim holds, and in how many nothing can be said."""
+    within = f", open in {held.count(None)}: within the noise" if None in held else ""
+    return f"holds in {held.count(True)} of {len(held)} settings{within}"
 
 
 def few(found: Sequence[object]) -> str:

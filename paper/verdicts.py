@@ -7,15 +7,16 @@ from fractions import Fraction
 from itertools import combinations
 from statistics import mean
 
-from ..methods import METHODS
+from tamatch.bench.cells import Setting
+from tamatch.bench.plans import PLANS
+from tamatch.bench.scale import FULL
+from tamatch.bench.store import Store
+from tamatch.bench.tables import length
+from tamatch.methods import METHODS
+
 from .claims import CLAIMS, STAND_IN_CLAIMS, Claim
 from .evidence import Evidence, short
-from .judges import SCORES
-from .plans import PLANS
-from .scale import FULL
-from .settings import Setting
-from .store import Store
-from .tables import length
+from .judges import NOISE, SCORES
 
 EIGHTH = Fraction(1, 8)
 CLAIMS_HEAD = """## The paper's claims
@@ -24,7 +25,11 @@ Every claim of the paper that results can decide, judged by {runs} on
 long-tailed CIFAR-10, even if the paper shows it on other data; claims of Table 1 by its own runs.
 The paper does not say how it scores, so errors are compared both at the last step and at the best
 test; where both agree, there is one verdict. All figures are means over the seeds that the methods
-have in common. A verdict is open until all its runs are done. How the paper's words are read:
+have in common. A verdict is open until all its runs are done, and where errors differ within their
+noise. On a GPU, the errors of two runs of one seed differ by up to {noise} points ([log](log.md),
+measured at 1/8 of the length); the difference of two means over n seeds has this noise divided by
+√n, that of two deviations divided by √(n − 1). Figures that are not errors are compared as they
+are, since their noise has not been measured. How the paper's words are read:
 
 - "throughout": in every eighth of a run but the first, in which p_model leaves its uniform start;
 - "large oscillations": larger than TaMatch's, from point to point of the curve after that;
@@ -36,9 +41,9 @@ have in common. A verdict is open until all its runs are done. How the paper's w
 FIGURES_HEAD = """### The figures behind the verdicts
 
 TaMatch's figures come first, or the ablation's where the claim does not name TaMatch. Two errors
-(%) are followed by their difference: mean ± standard deviation over pairs of runs with the same
-seed, and so with the same labels. For "matters more" it is the ablation's error minus TaMatch's. n
-is given if it is not three.
+(%) are followed by their difference, mean ± standard deviation over pairs of runs with the same
+seed, and so with the same labels, and by the noise of that mean. For "matters more" it is the
+ablation's error minus TaMatch's. n is given if it is not three.
 """
 
 TOLD_BELOW = """Runs of full length may contradict: [what those so far
@@ -70,7 +75,7 @@ def claims(store: Store) -> str:
     if long and scale != FULL:
         verdicts, figures = judged(CLAIMS, Evidence(store, "lt", FULL), begun=True)
         parts = [TOLD_BELOW, *parts, FULL_HEAD, *verdicts, "", *figures, ""]
-    return "\n".join([CLAIMS_HEAD.format(runs=length(scale)), *parts])
+    return "\n".join([CLAIMS_HEAD.format(runs=length(scale), noise=NOISE), *parts])
 
 
 def stand_in(store: Store, scale: Fraction) -> str:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from statistics import mean, median
 
-from .cells import Cell
-from .curves import Curve
-from .formats import Grid, Page, Row
-from .record import Result
+from tamatch.bench.cells import Cell
+from tamatch.bench.formats import Grid, Page, Row
+from tamatch.bench.record import Curve, Result
 
 EIGHTHS = 8
 NOTES = [

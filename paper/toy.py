@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import UsageError
-from ..kinds import AT_LEAST_ONE, AT_LEAST_ZERO, Between
-from ..storage.files import write_json
+from tamatch.bench.formats import FORMATS, Grid, Page
+from tamatch.bench.record import commit, source_digest
+from tamatch.errors import UsageError
+from tamatch.kinds import AT_LEAST_ONE, AT_LEAST_ZERO, Between
+from tamatch.storage.files import write_json
+
 from . import figures
-from .formats import FORMATS, Grid, Page
-from .record import commit, source_digest
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

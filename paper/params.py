@@ -6,12 +6,44 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 
-from ..augment.policy import Policy
-from ..nets import NETS
-from ..rules.recipes import PROTOCOLS
-from .formats import FORMATS, Grid, Page
-from .published import TABLE_6, TABLE_7, Texts
-from .scale import LAMBDA_MODEL
+from tamatch.augment.policy import Policy
+from tamatch.bench.formats import FORMATS, Grid, Page
+from tamatch.bench.published import Texts, texts
+from tamatch.bench.scale import LAMBDA_MODEL
+from tamatch.nets import NETS
+from tamatch.rules.recipes import PROTOCOLS
+
+TABLE_6 = texts("""
+setting                 | CIFAR-100   | STL-10       | EuroSat
+Image Size              | 32          | 96           | 32
+Model                   | ViT-S-P2-32 | ViT-B-P16-96 | ViT-S-P2-32
+Weight Decay            | 5e-4
+Labeled Batch size      | 8
+Unlabeled Batch size    | 8
+Learning Rate           | 5e-4        | 1e-4         | 5e-5
+Layer Decay Rate        | 0.5         | 0.95         | 1.0
+Scheduler               | η = η0 cos(7πk/16K)
+Model EMA Momentum      | 0.0
+Prediction EMA Momentum | 0.999
+Weak Augmentation       | Random Crop, Random Horizontal Flip
+Strong Augmentation     | RandAugment
+""")
+
+TABLE_7 = texts("""
+setting                 | CIFAR-10-LT
+Image Size              | 32
+Model                   | Wide ResNet-28-2
+Weight Decay            | 0.03
+Labeled Batch size      | 64
+Unlabeled Batch size    | 128
+Learning Rate           | 5e-4
+Layer Decay Rate        | 1.0
+Scheduler               | η = η0 cos(7πk/16K)
+Model EMA Momentum      | 0.0
+Prediction EMA Momentum | 0.999
+Weak Augmentation       | Random Crop, Random Horizontal Flip
+Strong Augmentation     | RandAugment
+""")
 
 DATA = {
     "CIFAR-100": "cifar100", "STL-10": "stl10", "EuroSat": "eurosat", "CIFAR-10-LT": "cifar10-lt",

@@ -1,0 +1,135 @@
+"""`python -m paper`: from the command line, and from a checkout alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from setuptools import find_packages
+
+from paper.__main__ import COMMANDS, main
+from paper.figures import FIGURES
+from tamatch.bench.scale import FULL
+from tamatch.bench.store import Store
+from tests.bench.made import result
+
+pytest.importorskip("matplotlib")
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def own_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_the_paper_is_not_in_the_wheel() -> None:
+    found = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    packed = find_packages(str(ROOT), **found["find"])
+    assert "tamatch.bench" in packed and (ROOT / "paper/__init__.py").exists()
+    assert {name.partition(".")[0] for name in packed} == {"tamatch"}
+
+
+def test_figures_of_full_results() -> None:
+    """Three seeds with curves, and the same file again from the same results."""
+    store = Store(Path("results"))
+    for name, figure in FIGURES.items():
+        for cell in figure.cells(next(iter(figure.benches)), FULL):
+            store.write(cell, result(cell))
+        assert main([name]) == 0
+    assert {p.name for p in Path("figures").iterdir()} == {
+        "bias-stl10-40.svg", "bias-stl10-40.png",
+        "clipping-lt-500-4000-150.svg", "clipping-lt-500-4000-150.png",
+    }  # fmt: skip
+    first = Path("figures/bias-stl10-40.svg").read_bytes()
+    assert b"<svg" in first[:1000]
+    assert Path("figures/bias-stl10-40.png").read_bytes().startswith(b"\x89PNG")
+    main(["bias"])
+    assert Path("figures/bias-stl10-40.svg").read_bytes() == first
+
+
+@pytest.mark.parametrize(
+    ("name", "data"), [(name, data) for name, figure in FIGURES.items() for data in figure.benches]
+)
+def test_the_runs_of_a_figure_are_those_of_the_bench_it_names(
+    name: str, data: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [name, "--data", data, "--scale", "1/8"]
+    assert main(words) == 3
+    told = capsys.readouterr().err
+    assert told.startswith("paper: 0 of the 6 runs of this figure are in results. `tamatch bench ")
+    assert not Path("figures").exists()
+    from tamatch.cli import main as tamatch
+
+    command = told.split("`")[1].split()
+    assert tamatch([*command[1:], "--list"]) == 0
+    listed = capsys.readouterr().out
+    cells = FIGURES[name].cells(data, Fraction(1, 8))
+    assert all(cell.command({}) in listed for cell in cells) and "6 runs, 0 of" in listed
+    Store(Path("results")).write(cells[0], result(cells[0]))
+    assert main(words) == 0
+    assert capsys.readouterr().err.startswith("1 of the 6 runs of this figure are in results.")
+
+
+def test_toy(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["toy", "--trajectories", "20", "--steps", "20", "--out", "f"]) == 0
+    shown = capsys.readouterr().out
+    assert "20 starts × 20 trajectories × 20 steps" in shown and "Claim 1" in shown
+    assert {p.name for p in Path("f").iterdir()} == {"toy.svg", "toy.png"}
+
+
+def test_without_matplotlib(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert main(["toy"]) == 2
+    assert "figures need matplotlib: `pip install matplotlib`." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "latex", "html"])
+def test_params_in_every_format(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["params", "--format", form]) == 0
+    assert "0.65" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("report --results resluts", "--results resluts is not a folder. The page was not"),
+        ("bias --data digits,stl10", "--data takes one name, got 'digits,stl10'."),
+        ("clipping --data stl11", "--data stl11 is unknown."),
+        ("toy --trajectories 1000000000", "--trajectories must lie in [1, 1000000]"),
+        ("toy --steps 0", "--steps must be at least 1, got 0."),
+        ("toy --seed -1", "--seed must be at least 0, got -1."),
+        ("reprot", "command reprot is unknown. Perhaps you meant report."),
+        ("report --otu x", "--otu is not an option. See `python -m paper"),
+        ("", "NAME is missing."),
+    ],
+)
+def test_mistakes_are_one_line(words: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words.split()) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"paper: {told}")
+
+
+@pytest.mark.parametrize("words", ["params", "toy --steps 2", "--help", "report --help"])
+def test_no_command_imports_torch(words: str) -> None:
+    code = (
+        f"import sys; from paper.__main__ import main\ntry: assert main({words.split()}) == 0\n"
+        "except SystemExit as end: assert end.code == 0\n"
+        "assert 'torch' not in sys.modules, 'torch was imported'"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONPATH": str(ROOT)}
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in COMMANDS)

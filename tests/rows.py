@@ -1,0 +1,81 @@
+"""Writes what the repository says about each method: `make rows`.
+
+Rows of README.md and docs/methods.md, a first section there, docs/reference.md, and a golden file
+for a method that has none. What people wrote stays; rows follow the order of the table of methods.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from tamatch.methods import METHODS, get
+from tamatch.settings.config import method_options
+from tamatch.settings.options import as_text
+from tests import reference_page
+from tests.golden import test_golden as golden
+
+ROOT = Path(__file__).parents[1]
+README, PAGE = ROOT / "README.md", ROOT / "docs" / "methods.md"
+ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
+
+
+def with_rows(text: str, row: Callable[[str, list[str]], list[str]]) -> str:
+    """A page whose table of methods has one row for each; `row` has the cells that are there."""
+    lines = text.splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("| `fixmatch` |"))
+    first = last = at
+    while lines[first - 1].startswith("| `"):
+        first -= 1
+    while lines[last + 1].startswith("| `"):
+        last += 1
+    cells = [[c.strip() for c in line.strip("|").split("|")] for line in lines[first : last + 1]]
+    there = {own[0].strip("`"): own[1:] for own in cells}
+    made = [" | ".join([f"| `{name}`", *row(name, there.get(name, []))]) + " |" for name in METHODS]
+    return "\n".join([*lines[:first], *made, *lines[last + 1 :]]) + "\n"
+
+
+def row_of_readme(name: str, there: list[str]) -> list[str]:
+    return [METHODS[name].title, METHODS[name].summary, there[2] if there else paper(name)]
+
+
+def paper(name: str) -> str:
+    """A link to the paper that the first line of the method's file names."""
+    found = ARXIV.search(inspect.getdoc(sys.modules[get(name).__module__]) or "")
+    return f"[{found[1]}](https://arxiv.org/abs/{found[1]})" if found else "–"
+
+
+def row_of_page(name: str, there: list[str]) -> list[str]:
+    return there or [", ".join(get(name).views.u) or "–", *["see its section"] * 4]
+
+
+def section(name: str) -> str:
+    """A first text about a method: its docstring and its options, for somebody to improve."""
+    entry, told = METHODS[name], inspect.cleandoc(get(name).__doc__ or "")
+    options = {k: o for k, o in method_options(name).items() if k != "parity"}
+    listed = [o for k, o in options.items() if not entry.options or k in entry.options]
+    words = " ".join(f"`{o.flag} {as_text(o.default)}`" for o in listed)
+    file = f"{get(name).__module__.rpartition('.')[2]}.py"
+    head = f"`{name}` · {paper(name)} · [source](../tamatch/methods/{file})"
+    kind = "Fixes:" if entry.options else "Options:"
+    return f"## {entry.title}\n\n{head}\n\n{told}\n\n{kind} {words or 'none'}\n"
+
+
+def methods_page(text: str) -> str:
+    headings = {*re.findall(r"^#+ (.+)$", text, re.MULTILINE)}
+    missing = [section(name) for name, row in METHODS.items() if row.title not in headings]
+    return "\n".join([with_rows(text, row_of_page), *missing])
+
+
+def main() -> None:
+    README.write_text(with_rows(README.read_text(), row_of_readme))
+    PAGE.write_text(methods_page(PAGE.read_text()))
+    reference_page.PAGE.write_text(reference_page.page())
+    golden.write(name for name in METHODS if not golden.path(name).exists())
+
+
+if __name__ == "__main__":
+    main()
