@@ -7,8 +7,9 @@ import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
 
-from ..errors import Stopped, TamatchError, UsageError
+from ..errors import DeviceError, Stopped, TamatchError, UsageError
 from ..machine import launch
+from ..machine.gpu_failure import gpu_failure, leave
 
 TRAINING = ("train", "resume")  # may run in several processes, and read more options themselves
 
@@ -37,7 +38,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (TamatchError, Stopped) as error:
         if launch.local_rank() == 0 or not error.in_every_process:
             print(f"tamatch: {error}", file=sys.stderr)
-        return error.exit_code
+        return leave(error.exit_code) if isinstance(error, DeviceError) else error.exit_code
+    except RuntimeError as error:
+        if (failure := gpu_failure(error)) is None:
+            raise
+        print(f"tamatch: {failure}", file=sys.stderr)
+        return leave(failure.exit_code)
     except KeyboardInterrupt:
         print("tamatch: stopped.", file=sys.stderr)
         return 130
