@@ -38,9 +38,13 @@ class Net(nn.Module):
         """Classify (N, 3, H, W) images."""
         raise NotImplementedError
 
-    def accelerate(self) -> None:
-        """Become as fast as possible on a GPU; changes no state and no result but by rounding."""
-        self.compile()
+    def accelerate(self, *, compiling: bool = True) -> None:
+        """Become as fast as possible on a GPU; changes no state and no result but by rounding.
+
+        Without `compiling`, only by what is ready within seconds.
+        """
+        if compiling:
+            self.compile()
 
     def depth_of(self, parameter: str) -> tuple[int, int]:
         """The layer a parameter belongs to, counted from the stem (0), and the head's layer."""

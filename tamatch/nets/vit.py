@@ -66,14 +66,16 @@ class ViT(Net):
         features = self.norm(x[:, 0])
         return self.finish(features, features)
 
-    def accelerate(self) -> None:
+    def accelerate(self, *, compiling: bool = True) -> None:
         """Compile; kernels that do many small things at once pay where the weights are small."""
         from .kernels.attention import attention, fits
 
         for layer in (m for m in self.modules() if isinstance(m, Attention)):
             if fits(self.width // layer.heads, self.pos_embed.shape[1]):
                 layer.attention = attention
-        self.compile(dynamic=False, options={"combo_kernels": self.width < SHAPES["base"][0]})
+        if compiling:
+            combined = self.width < SHAPES["base"][0]
+            self.compile(dynamic=False, options={"combo_kernels": combined})
 
     def depth_of(self, parameter: str) -> tuple[int, int]:
         """Tokens and patches 0, then a layer per block; the last norm goes with the last block."""

@@ -102,11 +102,11 @@ class WideResNet(Net):
         _, last = do.norm(self.norm, flow)
         return self.finish(do.pool(last, self.head.weight.dtype), last)
 
-    def accelerate(self) -> None:
+    def accelerate(self, *, compiling: bool = True) -> None:
         """Train by hand-written kernels where they fit, else compile."""
         widths = {m.num_features for m in self.modules() if isinstance(m, nn.BatchNorm2d)}
         if not dist.alone() or any(width & (width - 1) for width in widths):
-            super().accelerate()  # they want powers of two, and know of one process alone
+            super().accelerate(compiling=compiling)  # they want powers of two, and know of one process alone
             return
         from .kernels import Fused, prepare
 

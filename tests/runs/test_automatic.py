@@ -52,7 +52,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine of a known speed."""
-    monkeypatch.setattr(speed, "speed_of", lambda run, data, split: Speed(1, 0.02, 0.1))
+    monkeypatch.setattr(speed, "speed_of", lambda *_: Speed(1, 0.02, 0.1))
     monkeypatch.setattr(automatic, "native_bf16", lambda: True)
 
 
@@ -74,7 +74,7 @@ def test_a_folder_needs_no_options(photos: Path, quick: None) -> None:
 def test_threads_are_measured_where_time_matters(
     photos: Path, quick: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def speed_of(run: Run, data: object, split: object) -> Speed:
+    def speed_of(run: Run, *_: object) -> Speed:
         return Speed(1, 0.04 / (run.threads or 1), 0.1)
 
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
@@ -306,7 +306,7 @@ def test_the_speed_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(speed, "MEASURED_SECONDS", 0.1)
     data, split = digits()
     run = configure({"steps": 10})
-    both = speed.speeds_of(run, data, split)
+    both = speed.Speeds(data, split).with_baseline(run)
     assert len(both) == 2 and both[1].step < both[0].step  # a baseline has fewer images a step
     assert all(0 < value < 30 for one in both for value in (one.start, one.step, one.test))
 
@@ -326,7 +326,7 @@ def test_a_run_says_what_was_chosen_and_why(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(speed, "speed_of", lambda run, data, split: Speed(0, 0.3, 0))
+    monkeypatch.setattr(speed, "speed_of", lambda *_: Speed(0, 0.3, 0))
     out = tmp_path / "run"
     options = {"net": "wrn_10_1_clean", "size": 16, "batch": 2}
     tamatch.train(data=str(photos), out=out, time="60s", **options)
