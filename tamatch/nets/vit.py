@@ -73,6 +73,7 @@ class ViT(Net):
         for layer in (m for m in self.modules() if isinstance(m, Attention)):
             if fits(self.width // layer.heads, self.pos_embed.shape[1]):
                 layer.attention = attention
+        self.rehearsable = not compiling
         if compiling:
             combined = self.width < SHAPES["base"][0]
             self.compile(dynamic=False, options={"combo_kernels": combined})

@@ -110,7 +110,7 @@ class WideResNet(Net):
             return
         from .kernels import Fused, prepare
 
-        self.parts, self.has_cuda_code = Fused, True
+        self.parts, self.has_cuda_code, self.rehearsable = Fused, True, True
         prepare(self.stem.weight.device)
 
     def depth_of(self, parameter: str) -> tuple[int, int]:

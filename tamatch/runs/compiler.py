@@ -22,7 +22,6 @@ CACHE_FOLDERS = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "tri
 
 def accelerate(net: Net, method: Method, steps: int, say: Callable[[str], None]) -> None:
     """Compile each of the two where that is possible, and the run long enough to repay it."""
-    keep_compiled()
     why = why_no_triton()
     so = "Steps are not compiled and take longer. --no-compile silences this message."
     if why is None:
