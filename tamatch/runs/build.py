@@ -16,7 +16,7 @@ from ..augment.views import LARGEST, QUICK
 from ..data import DataSet, Split, shares
 from ..errors import DataError, UsageError
 from ..machine.gpucode import why_no_triton
-from ..machine.out_of_memory import OutOfMemory, detecting_out_of_memory, without_autotuning
+from ..machine.out_of_memory import OutOfMemory, detecting_out_of_memory
 from ..machine.rehearsal import rehearsing
 from ..methods.base import Method
 from ..modules.state import make_buffers_contiguous
@@ -180,7 +180,7 @@ def rehearse(engine: Engine) -> None:
         engine.source.prepare(engine.steps_done)
         batch = engine.batch(engine.device_step)
         if net.rehearsable:
-            with restoring(net), without_autotuning():
+            with restoring(net):  # cuDNN's search stays on: torch would keep a choice made without
                 with engine.precision():
                     out = net(torch.cat([*batch.x, *batch.u]))
                 out.logits.sum().backward()
