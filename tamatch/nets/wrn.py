@@ -106,7 +106,8 @@ class WideResNet(Net):
         """Train by hand-written kernels where they fit, else compile."""
         widths = {m.num_features for m in self.modules() if isinstance(m, nn.BatchNorm2d)}
         if not dist.alone() or any(width & (width - 1) for width in widths):
-            super().accelerate(compiling=compiling)  # they want powers of two, and know of one process alone
+            # they want powers of two, and know of one process alone
+            super().accelerate(compiling=compiling)
             return
         from .kernels import Fused, prepare
 

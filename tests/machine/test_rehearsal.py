@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch._dynamo  # now: it would look into the stand-in for Triton
 
 from tamatch.machine import rehearsal
 from tamatch.machine.rehearsal import rehearsing
@@ -43,7 +44,8 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> tuple[Callable[..., Any], Log]:
         def run(self, name: str, *, grid: int, warmup: bool) -> None:
             log.append((name, warmup))
 
-    triton, runtime, jit = (ModuleType(n) for n in ("triton", "triton.runtime", "triton.runtime.jit"))
+    names = ("triton", "triton.runtime", "triton.runtime.jit")
+    triton, runtime, jit = map(ModuleType, names)
     triton.AsyncCompileMode, jit.JITFunction = Mode, JITFunction  # type: ignore[attr-defined]
     for module in (triton, runtime, jit):
         monkeypatch.setitem(sys.modules, module.__name__, module)
