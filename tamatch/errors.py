@@ -36,6 +36,12 @@ class NumericError(TamatchError):
     exit_code = 4
 
 
+class DeviceError(TamatchError):
+    """The GPU failed, or a program on it: what is in its memory is lost, the files are not."""
+
+    exit_code = 5
+
+
 class Stopped(KeyboardInterrupt):
     """A run that was asked to stop, by Ctrl-C, SIGTERM or SIGHUP, and saved itself first.
 

@@ -129,7 +129,7 @@ def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             earlier.mkdir(parents=True, exist_ok=True)
             (earlier / "run.json").write_text('{"config": {}}')
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(speed, "speed_of", lambda run, data, split: Speed(1, 0.1, 1))
+    monkeypatch.setattr(speed, "speed_of", lambda *_: Speed(1, 0.1, 1))
     return tmp_path
 
 

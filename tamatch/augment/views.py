@@ -17,6 +17,7 @@ from .weak import Crop
 
 VIEWS = ("plain", "weak", "strong")
 LARGEST = 256  # side that the kernel has views of: for larger ones it takes minutes to compile
+QUICK = 96  # side of the largest views whose kernel is compiled within seconds
 
 
 class _Render(Protocol):
@@ -47,9 +48,12 @@ class Augment(nn.Module):
     scale: Tensor
     shift: Tensor
 
-    def __init__(self, policy: Policy, seed: int, *, kernels: bool = True) -> None:
+    def __init__(
+        self, policy: Policy, seed: int, *, kernels: bool = True, largest: int = LARGEST
+    ) -> None:
         super().__init__()
         self.policy = policy
+        self.largest = largest
         self.seed = seed
         self.kernels = own_kernels(kernels)  # whether a GPU makes a view by one kernel
         self.crop = Crop(policy)
@@ -71,7 +75,7 @@ class Augment(nn.Module):
         if view == "plain":
             return self._normalise(images)
         address = len(VIEWS) * stream + VIEWS.index(view)
-        fits = self.kernels and images.is_cuda and self.policy.size <= LARGEST
+        fits = self.kernels and images.is_cuda and self.policy.size <= self.largest
         if fits and (render := _kernel()) is not None:
             return render(self, images, step, slot, address, strong=view == "strong")
         return self.by_modules(images, step, slot, address, strong=view == "strong")

@@ -15,7 +15,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from ..errors import NumericError, Stopped, StorageError, UsageError
+from ..errors import DeviceError, NumericError, Stopped, StorageError, UsageError
+from ..machine.gpu_failure import gpu_failure
 from ..machine.signals import StopSignals, ask_to_stop
 from ..methods import is_user_code
 from ..runs.jobs import Job, complete_all
@@ -127,6 +128,10 @@ class Runner:
             raise StorageError(
                 f"{error} When there is space again, the same command continues."
             ) from error
+        except RuntimeError as error:
+            if failure := gpu_failure(error):
+                raise DeviceError(f"{failure} The same command continues.") from error
+            raise
 
 
 def grouped(cells: Sequence[Cell], size: int) -> Iterator[Sequence[Cell]]:

@@ -18,6 +18,7 @@ from typing import Any
 
 from ..data import DataSet, make_split
 from ..errors import TamatchError
+from ..machine.gpu_failure import gpu_failure
 from ..settings.config import RUN_OPTIONS, Run
 from ..settings.configure import configure
 from ..step.timing import wait
@@ -109,6 +110,8 @@ def attempt(cell: Cell, switches: dict[str, Any]) -> Trial:
         losses, ms = train(cell, run)
         fault = None if all(map(math.isfinite, losses)) else "the loss is not finite"
     except (TamatchError, RuntimeError, ValueError) as error:
+        if gpu_failure(error):  # the rows after it would fail as well
+            raise
         fault = f"{type(error).__name__}: {error}"
     few = max(1, min(FEWEST, len(losses) // 2))
     return Trial(

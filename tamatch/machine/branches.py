@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from ..errors import UsageError
+from .gpu_failure import gpu_failure
 from .out_of_memory import is_out_of_memory, without_autotuning
 
 Result = TypeVar("Result")
@@ -42,7 +43,7 @@ def recorded(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream | None) -> I
         with without_autotuning(), torch.cuda.graph(graph, stream=stream):
             yield
     except RuntimeError as error:
-        if is_out_of_memory(error):
+        if is_out_of_memory(error) or gpu_failure(error):
             raise
         raise UsageError(
             f"a training step cannot be captured as a CUDA graph: {first_cause(error)}. Train with "

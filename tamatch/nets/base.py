@@ -26,6 +26,7 @@ class Net(nn.Module):
     headless = False  # whether `loadable` is the net without its head
     independent = False  # whether what it says about an image depends on no other one of the batch
     has_cuda_code = False  # whether some of it, once accelerated, is compiled by NVRTC
+    rehearsable = False  # whether it has kernels of our own, which are compiled when first started
     sync_point: str | None = None  # where it makes the host wait for the device: no CUDA graph then
 
     def __init__(self, *, classes: int, width: int, map_width: int) -> None:
@@ -38,12 +39,14 @@ class Net(nn.Module):
         """Classify (N, 3, H, W) images."""
         raise NotImplementedError
 
-    def accelerate(self, *, kernels: bool = True) -> None:
+    def accelerate(self, *, compiling: bool = True, kernels: bool = True) -> None:
         """Become as fast as possible on a GPU; changes no state and no result but by rounding.
 
-        Without `kernels`, by torch's compiler alone.
+        Without `compiling`, only by what is ready within seconds; without `kernels`, by torch's
+        compiler alone.
         """
-        self.compile()
+        if compiling:
+            self.compile()
 
     def depth_of(self, parameter: str) -> tuple[int, int]:
         """The layer a parameter belongs to, counted from the stem (0), and the head's layer."""

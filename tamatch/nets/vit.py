@@ -68,7 +68,7 @@ class ViT(Net):
         features = self.norm(x[:, 0])
         return self.finish(features, features)
 
-    def accelerate(self, *, kernels: bool = True) -> None:
+    def accelerate(self, *, compiling: bool = True, kernels: bool = True) -> None:
         """Compile; combined kernels, which do many small things, pay where weights are small."""
         if own_kernels(kernels):
             from .kernels.attention import attention, fits
@@ -76,7 +76,10 @@ class ViT(Net):
             for layer in (m for m in self.modules() if isinstance(m, Attention)):
                 if fits(self.width // layer.heads, self.pos_embed.shape[1]):
                     layer.attention = attention
-        self.compile(dynamic=False, options={"combo_kernels": self.width < SHAPES["base"][0]})
+        self.rehearsable = not compiling
+        if compiling:
+            combined = self.width < SHAPES["base"][0]
+            self.compile(dynamic=False, options={"combo_kernels": combined})
 
     def depth_of(self, parameter: str) -> tuple[int, int]:
         """Tokens and patches 0, then a layer per block; the last norm goes with the last block."""

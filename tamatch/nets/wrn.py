@@ -103,16 +103,17 @@ class WideResNet(Net):
         _, last = do.norm(self.norm, flow)
         return self.finish(do.pool(last, self.head.weight.dtype), last)
 
-    def accelerate(self, *, kernels: bool = True) -> None:
+    def accelerate(self, *, compiling: bool = True, kernels: bool = True) -> None:
         """Train by hand-written kernels where they fit, else compile."""
         widths = {m.num_features for m in self.modules() if isinstance(m, nn.BatchNorm2d)}
         fit = dist.alone() and not any(width & (width - 1) for width in widths)
         if not (fit and own_kernels(kernels)):
-            super().accelerate()  # they want powers of two, and know of one process alone
+            # they want powers of two, and know of one process alone
+            super().accelerate(compiling=compiling)
             return
         from .kernels import Fused, prepare
 
-        self.parts, self.has_cuda_code = Fused, True
+        self.parts, self.has_cuda_code, self.rehearsable = Fused, True, True
         prepare(self.stem.weight.device)
 
     def depth_of(self, parameter: str) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..errors import UsageError
-from .choose import Chosen, choice
+from .choose import NOTHING, Chosen, choice
 
 USUAL_STEPS = 10_000  # for a small folder
 ENOUGH_STEPS = 10_000  # from about here on, pseudo-labels of a net that began at random were of use
@@ -19,6 +19,9 @@ POOL_PASSES = 20  # a large pool is seen this often
 LONGEST_FACTOR = 4  # but no run is longer than this many times the usual one
 CPU_SECONDS = 12 * 60  # without a GPU, a run that was given no time ends after this
 LEAST_STEPS = 50
+FEWEST_STEPS = 10  # within a time limit that has no room for more
+GPU_SECONDS = 20  # of a time limit, at least, that a run on a GPU needs: its kernels are compiled
+UNCOMPILED_SECONDS = 75  # a shorter time limit does not repay compiling a net or its kernels
 
 TESTS, LOGS = 15, 60  # tests and log lines in a run, at most
 TEST_SHARE = 0.2  # of the time, at most, unless a single test takes longer
@@ -92,20 +95,44 @@ def seconds_for(count: int, speeds: Sequence[Speed], tests: int) -> float:
     return sum(speed.start + tests * speed.test + count * speed.step for speed in speeds)
 
 
+def refuse_too_short(text: str, seconds: float, *, gpu: bool) -> None:
+    """Before anything is compiled: an error if `seconds`, what is left of `--time`, cannot do."""
+    least = GPU_SECONDS if gpu else 1
+    if seconds < least:
+        raise too_short(text, parse_time(text) - seconds + least, "too little is left for training")
+
+
+def compiling(text: str, *, gpu: bool) -> Chosen:
+    """Whether a run within a time limit compiles: in a short one, more steps fit without it."""
+    if not gpu or parse_time(text) >= UNCOMPILED_SECONDS:
+        return NOTHING
+    return choice("compile", False, "off", f"does not pay within {text}")
+
+
+def baseline_in_time(text: str, seconds: float, speeds: Sequence[Speed]) -> Chosen:
+    """The baseline is left out where a time limit has room for the run alone."""
+    if len(speeds) == 1 or steps_within(seconds, speeds) >= LEAST_STEPS:
+        return NOTHING
+    return choice("baseline", "none", "none", f"no time for one within {text}")
+
+
 def steps_in_time(text: str, seconds: float, speeds: Sequence[Speed]) -> Chosen:
     """As many steps as `--time` allows; `seconds` is what is left of it."""
     count = steps_within(seconds, speeds)
-    if count < LEAST_STEPS:
+    if count < FEWEST_STEPS:
         gone = parse_time(text) - seconds  # spent before the first step
         need = (gone + seconds_for(LEAST_STEPS, speeds, tests=1)) / (USABLE_SHARE - TEST_SHARE)
-        enough = duration_in_words(10 * math.ceil(need / 10))
-        raise UsageError(
-            f"--time {text} is too short for this run on this machine: {count} steps fit, but at "
-            f"least {LEAST_STEPS} are needed. Give {enough} or more."
-        )
+        raise too_short(text, need, f"{steps_in_words(count)} would fit")
     why = f"as many as fit into {text}; {speed_in_words(speeds)}"
     found = choice("steps", count, f"{count:,}", why)
     return found | test_interval(count, tests_within(seconds, speeds))
+
+
+def too_short(text: str, need: float, why: str) -> UsageError:
+    enough = duration_in_words(10 * math.ceil(need / 10))
+    return UsageError(
+        f"--time {text} is too short for this run on this machine: {why}. Give {enough} or more."
+    )
 
 
 def steps_at_most(seconds: float, wanted: Chosen, speeds: Sequence[Speed]) -> Chosen:

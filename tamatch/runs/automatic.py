@@ -23,10 +23,10 @@ from ..settings.configure import TARGET, configure, user_settings, with_inherite
 from ..settings.hardware import native_bf16, pick_device, pick_precision
 from ..settings.target import target_follows
 from ..storage.folder import RunFolder
-from . import speed
 from .inputs import data_of
 from .lineage import split_of
 from .progress import Progress, counting
+from .speed import Speeds
 from .start import fine_tunes, side_of, start_of
 
 OVERHEAD = 10.0  # seconds for what comes before and after the training: imports, the report
@@ -36,7 +36,7 @@ PACE_SETTINGS = (  # what follows from the number of steps
 )  # fmt: skip
 SHOWN_SETTINGS = (
     "size", "flips", "net", "normalise", "optimizer", "lr", "batch", "unlabelled", "steps",
-    "lambda_target", "precision", "threads",
+    "lambda_target", "baseline", "compile", "precision", "threads",
 )  # fmt: skip
 
 
@@ -102,6 +102,9 @@ def decide(
         return Decided(draft.run, remarks=remarks_on_average(draft.run))
 
     fixed, device = fixed_by(user, limit), pick_device(draft.run.device)
+    gpu = device.type == "cuda"
+    if limit is not None:
+        pace.refuse_too_short(limit, pace.parse_time(limit) - OVERHEAD, gpu=gpu)
     if own:
         draft.take(size_and_net(draft.run, fixed, device))
     with counting("reading images") as count:
@@ -109,19 +112,51 @@ def decide(
     split = split_of(draft.run, data)
     if own:
         fit_to_data(draft, split, device)
-        if "threads" not in fixed and (limit is not None or "steps" not in fixed):
-            draft.take(threads_of(draft.run, data, split, device))
     if limit is not None:
-        speeds = speed.speeds_of(draft.run, data, split, runs)
-        left = pace.parse_time(limit) - OVERHEAD - (time.perf_counter() - began)
-        draft.take(pace.steps_in_time(limit, left, speeds))
-    elif "steps" not in fixed:
-        draft.take(steps_of(draft.run, data, split, device, runs))
+        fit_to_time(draft, Speeds(data, split, pace.parse_time(limit)), fixed, limit, began, runs)
+    elif own:
+        fit_to_machine(draft, Speeds(data, split), fixed, len(split.unlabelled), runs)
     set_pace(draft, fixed, own=own)
     told = {name: why for name, why in draft.chosen.reasons.items() if name not in fixed}
     run, occasion = draft.run, f"{len(data.images):,} images on {machine(device, draft.run)}"
     remarks = remarks_on(run, user, data, split) if own else ()
     return Decided(run, told, occasion, (*remarks, *remarks_on_average(run)))
+
+
+def fit_to_time(
+    draft: Draft, speeds: Speeds, fixed: Container[str], limit: str, began: float, runs: int
+) -> None:
+    """The steps that fit, and what gives way to them; `began` is when the time began to run."""
+    device = pick_device(draft.run.device)
+
+    def left() -> float:
+        return pace.parse_time(limit) - OVERHEAD - (time.perf_counter() - began)
+
+    pace.refuse_too_short(limit, left(), gpu=device.type == "cuda")
+    if "compile" not in fixed:
+        draft.take(pace.compiling(limit, gpu=device.type == "cuda"))
+    if "threads" not in fixed and draft.run.data not in DATASETS:
+        draft.take(threads_of(draft.run, speeds, device))
+    found = speeds.with_baseline(draft.run, runs)
+    if "baseline" not in fixed:
+        draft.take(pace.baseline_in_time(limit, left(), found))
+        found = found[: 1 + (draft.run.baseline == "supervised")]
+    draft.take(pace.steps_in_time(limit, left(), found))
+
+
+def fit_to_machine(
+    draft: Draft, speeds: Speeds, fixed: Container[str], pool: int, runs: int
+) -> None:
+    """The steps by the data; without a GPU, no more than end in a quarter of an hour."""
+    if "steps" in fixed:
+        return
+    device, wanted = pick_device(draft.run.device), pace.steps(pool, draft.run.unlabelled)
+    if device.type != "cuda":
+        if "threads" not in fixed:
+            draft.take(threads_of(draft.run, speeds, device))
+        found = speeds.with_baseline(draft.run, runs)
+        wanted = pace.steps_at_most(pace.CPU_SECONDS - OVERHEAD, wanted, found)
+    draft.take(wanted)
 
 
 def fixed_by(user: dict[str, Any], limit: str | None) -> set[str]:
@@ -195,23 +230,12 @@ def pool_batch(run: Run, *, gpu: bool) -> Chosen:
     return found if methods.get(run.method).views.u else Chosen(found.settings, {})
 
 
-def steps_of(run: Run, data: DataSet, split: Split, device: torch.device, runs: int) -> Chosen:
-    """By the data; without a GPU, no more than end in a quarter of an hour."""
-    wanted = pace.steps(len(split.unlabelled), run.unlabelled)
-    if device.type == "cuda":
-        return wanted
-    speeds = speed.speeds_of(run, data, split, runs)
-    return pace.steps_at_most(pace.CPU_SECONDS - OVERHEAD, wanted, speeds)
-
-
-def threads_of(run: Run, data: DataSet, split: Split, device: torch.device) -> Chosen:
+def threads_of(run: Run, speeds: Speeds, device: torch.device) -> Chosen:
     """One thread or all of them on a CPU, by doing some real steps with each."""
     available = torch.get_num_threads()
     if device.type != "cpu" or available == 1:
         return NOTHING
-    alone, together = (
-        speed.speed_of(replace(run, threads=count), data, split).step for count in (1, available)
-    )
+    alone, together = (speeds.of(replace(run, threads=count)).step for count in (1, available))
     return choose.threads(available, alone, together)
 
 

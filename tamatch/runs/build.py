@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,12 +13,16 @@ from torch import nn
 
 from .. import methods, nets
 from ..augment import Augment, Policy
+from ..augment.views import LARGEST, QUICK
 from ..data import DataSet, Split, shares
 from ..errors import DataError, UsageError
-from ..machine.out_of_memory import detecting_out_of_memory
+from ..machine.gpucode import why_no_triton
+from ..machine.out_of_memory import OutOfMemory, detecting_out_of_memory
+from ..machine.rehearsal import rehearsing
 from ..methods.base import Method
 from ..modules.shifted import unshifted
 from ..modules.state import make_buffers_contiguous
+from ..modules.tracking import restoring
 from ..nets.base import Net
 from ..nets.norm import set_momentum, share_norms
 from ..nets.user_net import dry_run_net
@@ -32,7 +36,7 @@ from ..step.sampler import stream_key
 from ..step.source import Draw, Resident, Source, Streamed
 from ..types import Task
 from ..usercode import blaming
-from .compiler import accelerate
+from .compiler import accelerate, keep_compiled
 from .dry_run import check_built, check_constructor, dry_run_method
 from .model import Model
 
@@ -59,8 +63,8 @@ def engine_of(run: Run, data: DataSet, split: Split, say: Say = silent) -> Engin
         horizontal_flip=run.flips != "none", vertical_flip=run.flips == "both",
     )  # fmt: skip
     source = source_of(run, data, split, draw_of(run, method), device, say)
-    seed = stream_key(run.seed, SEEDS["views"])
-    views = Augment(policy, seed, kernels=run.kernels).to(device)
+    seed, largest = stream_key(run.seed, SEEDS["views"]), LARGEST if run.compile else QUICK
+    views = Augment(policy, seed, kernels=run.kernels, largest=largest).to(device)
     engine = assemble(run, method, source, views, autocast, say)
     if nets.is_user_code(run.net):
         with engine.precision():
@@ -176,10 +180,32 @@ def try_and_accelerate(run: Run, engine: Engine, say: Say = silent) -> Engine:
             say(f"The method waits for the device ({place}), so on a GPU its steps run without a "
                 "CUDA graph, which is slower.")  # fmt: skip
             engine.use_graph = False
-    if run.compile and engine.device.type == "cuda":
-        net = cast(Net, engine.method.net)
-        accelerate(net, engine.method, run.steps, say, kernels=run.kernels)
+    if engine.device.type == "cuda":
+        keep_compiled()
+        if run.compile:
+            net = cast(Net, engine.method.net)
+            accelerate(net, engine.method, run.steps, say, kernels=run.kernels)
+        if why_no_triton() is None:
+            rehearse(engine)
     return engine
+
+
+def rehearse(engine: Engine) -> None:
+    """Compile the kernels of our own that a step needs, side by side; it changes no state."""
+    net = cast(Net, engine.method.net)
+    devices = [] if engine.stream is None else [engine.device]
+    with (
+        suppress(OutOfMemory), detecting_out_of_memory(), torch.random.fork_rng(devices),
+        engine.on_stream(), rehearsing(),
+    ):  # fmt: skip
+        engine.source.prepare(engine.steps_done)
+        batch = engine.batch(engine.device_step)
+        if net.rehearsable:
+            with restoring(net):  # cuDNN's search stays on: torch would keep a choice made without
+                with engine.precision():
+                    out = net(torch.cat([*batch.x, *batch.u]))
+                out.logits.sum().backward()
+    engine.optimizer.zero_grad()
 
 
 def load_from_run(path: Path, net: nn.Module, run: Run, data: DataSet) -> None:

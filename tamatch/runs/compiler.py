@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ..nets.base import Net
 
 COMPILED_RUNS = 1024  # kept side by side; with torch's default of 8, the ninth is not compiled
+REPAID = 25_000  # steps that repay compiling a net: some 35 s once, for 1.4 to 2.6 ms of each step
 LONG = 100_000  # steps that repay compiling a method: some 15 s once, for 0.15 ms of each step
 CACHE_FOLDERS = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
 
@@ -22,12 +23,11 @@ CACHE_FOLDERS = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "tri
 def accelerate(
     net: Net, method: Method, steps: int, say: Callable[[str], None], *, kernels: bool = True
 ) -> None:
-    """Compile both, where that is possible; the method only if the run is long enough."""
-    keep_compiled()
+    """Compile each of the two where that is possible, and the run long enough to repay it."""
     why = why_no_triton()
     so = "Steps are not compiled and take longer. --no-compile silences this message."
     if why is None:
-        net.accelerate(kernels=kernels)
+        net.accelerate(compiling=steps >= REPAID, kernels=kernels)
         if steps >= LONG:
             method.accelerate()
         why = why_no_nvrtc() if net.has_cuda_code else None

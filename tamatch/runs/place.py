@@ -12,7 +12,9 @@ from pathlib import Path
 from .. import usercode
 from ..data import DATASETS
 from ..data.layout import TABLES
-from ..errors import Stopped, StorageError, UsageError
+from ..errors import DeviceError, Stopped, StorageError, UsageError
+from ..machine.gpu_failure import gpu_failure
+from ..machine.out_of_memory import OutOfMemory
 from ..settings.config import Run
 from ..storage import checkpoint
 from ..storage.folder import RunFolder
@@ -48,15 +50,30 @@ def resume_command(folders: Sequence[RunFolder], home: SeedFolder | None = None)
 
 @contextmanager
 def advising_resume(folders: Sequence[RunFolder], home: SeedFolder | None = None) -> Iterator[None]:
-    """Where a file cannot be written, say what is safe and how to go on with these runs."""
-    try:
-        yield
-    except StorageError as error:
+    """Where a file cannot be written, or the GPU fails or lacks memory in the midst of a run, say
+    what is safe and how to go on with these runs.
+    """
+
+    def advice(when: str) -> str:
         saved = checkpoint.saved_in(folders[0].checkpoints) if len(folders) == 1 else []
         kept = f"The checkpoint {saved[-1].name} is intact. " if saved else ""
         begun = all(folder.record.exists() for folder in folders)
         then = f"{resume_command(folders, home)} continues" if begun else "try again"
-        raise StorageError(f"{error} {kept}When there is space again, {then}.") from error
+        return kept + (f"{when}, {then}." if when else f"{then[0].upper()}{then[1:]}.")
+
+    try:
+        yield
+    except StorageError as error:
+        raise StorageError(f"{error} {advice('When there is space again')}") from error
+    except OutOfMemory as error:
+        if not any(checkpoint.saved_in(folder.checkpoints) for folder in folders):
+            raise  # the batch was too large from the start
+        raise OutOfMemory(f"{error} {advice('When there is more memory')}") from error
+    except RuntimeError as error:
+        failure = gpu_failure(error)
+        if failure is None:
+            raise
+        raise DeviceError(f"{failure} {advice('')}") from error
 
 
 @contextmanager

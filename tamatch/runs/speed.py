@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
+from dataclasses import replace
 
 from ..data import DataSet, Split
 from ..rules.pace import Speed
@@ -11,37 +13,69 @@ from ..step.engine import WARM_STEPS, Engine
 from ..step.subset import Subset
 from ..step.timing import timed, wait
 from .build import engine_of
+from .compiler import REPAID
 from .variants import baseline_config
 
-MEASURED_SECONDS = 2.0  # of steps
+MEASURED_SECONDS = 2.0  # of steps, at most
+MEASURED_SHARE = 1 / 40  # of a time limit, at most
 TESTED_IMAGES = 512  # that a test is timed with
 
 
-def speeds_of(run: Run, data: DataSet, split: Split, runs: int = 1) -> list[Speed]:
-    """The speed of the run and, where it has one, of its baseline.
-
-    For several runs, as if the device did a step of each in turn; in parallel they are no slower.
+class Speeds:
+    """Measures runs on some data, none of them twice. What is compiled for it is kept in this
+    process, so that the training that follows does not compile it again.
     """
-    kinds = [run, baseline_config(run)] if run.baseline == "supervised" else [run]
-    found = [speed_of(one, data, split) for one in kinds]
-    return [Speed(runs * one.start, runs * one.step, runs * one.test) for one in found]
+
+    def __init__(self, data: DataSet, split: Split, limit: float = math.inf) -> None:
+        self.data, self.split = data, split
+        self.seconds = min(MEASURED_SECONDS, MEASURED_SHARE * limit)
+        self.found: list[tuple[Run, Speed]] = []
+
+    def of(self, run: Run) -> Speed:
+        """As a short run, whose net is not compiled: a longer one that repays it is faster."""
+        short = replace(run, steps=min(run.steps, REPAID - 1))
+        for measured, known in self.found:
+            if measured == short:
+                return known
+        self.found.append((short, speed_of(short, self.data, self.split, self.seconds)))
+        return self.found[-1][1]
+
+    def with_baseline(self, run: Run, runs: int = 1) -> list[Speed]:
+        """The speed of the run and, where it has one, of its baseline.
+
+        For several runs, as if the device did a step of each in turn; in parallel they are no
+        slower.
+        """
+        kinds = [run, baseline_config(run)] if run.baseline == "supervised" else [run]
+        found = map(self.of, kinds)
+        return [Speed(runs * one.start, runs * one.step, runs * one.test) for one in found]
 
 
-def speed_of(run: Run, data: DataSet, split: Split) -> Speed:
-    """Time the start, some steps and a part of a test; nothing of it is kept."""
+def speed_of(run: Run, data: DataSet, split: Split, measured: float = MEASURED_SECONDS) -> Speed:
+    """Time the start, some steps and a part of a test; no result of it is kept."""
     began = time.perf_counter()
     engine = engine_of(run, data, split)
+    cuda = engine.device.type == "cuda"
     with engine.running():
-        timed(engine, WARM_STEPS + 2 if engine.use_graph else 1)
         start = time.perf_counter() - began
+        first = timed(engine, WARM_STEPS + 2 if cuda else 1)  # kernels are compiled
+        start += seconds_to_begin_again(engine) if cuda else first
         steps, seconds, block = 0, 0.0, 1
-        while seconds < MEASURED_SECONDS:
+        while seconds < measured:
             seconds += timed(engine, block)
             steps, block = steps + block, 2 * block
         image = seconds_to_predict(engine, data, split)
     at_the_end = image * len(split.unlabelled) if engine.method.views.u else 0.0
     held_out = len(split.validation) + len(split.test)
     return Speed(start + at_the_end, seconds / steps, image * held_out)
+
+
+def seconds_to_begin_again(engine: Engine) -> float:
+    """Of the first steps of another engine like this one, for which all is compiled."""
+    began = time.perf_counter()
+    engine.load_state_dict(engine.state_dict())
+    timed(engine, WARM_STEPS + 2)
+    return time.perf_counter() - began
 
 
 def seconds_to_predict(engine: Engine, data: DataSet, split: Split) -> float:

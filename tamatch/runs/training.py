@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError, NumericError
+from ..machine.gpu_failure import gpu_failure
 from ..machine.out_of_memory import OutOfMemory, free_memory
 from ..settings.conditions import changes_since, conditions
 from ..settings.config import Run
@@ -66,6 +67,8 @@ class Training:
                 self.seconds = state["seconds"]
                 self.bad_steps = int(self.engine.guard.count)
             except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:
+                if gpu_failure(error):
+                    raise
                 raise DataError(
                     f"the checkpoints in {self.folder.path} do not match this version of tamatch, "
                     "or the code of your own net or method. Resume with the version and code that "

@@ -21,6 +21,7 @@ FAULTS = [  # (file, part of the test's name, what goes wrong); the first that f
     ("ranks", "", "one of several processes dies or is stopped"),
     ("conditions", "", "resumed under other conditions"),
     ("numbers", "", "NaN and infinity"),
+    ("gpu_failure", "", "the GPU fails"),
     ("memory", "", "too little memory"),
     ("degenerate", "", "degenerate data"),
     ("folders", "", "folders that change, are slow or have odd names"),

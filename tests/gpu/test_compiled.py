@@ -56,7 +56,7 @@ def test_kernels_that_do_not_work_are_done_without_and_told(
 
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
     monkeypatch.setattr(cuda, "loaded", broken)
-    cuda.usable.cache_clear()
+    cuda.compiles.cache_clear()
     with pytest.warns(UserWarning, match="steps take longer: no kernel image"):
         assert not cuda.usable(torch.device("cuda", 0))
-    cuda.usable.cache_clear()
+    cuda.compiles.cache_clear()

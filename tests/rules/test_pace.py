@@ -84,7 +84,7 @@ def test_a_time_that_is_too_short_is_told_which_would_do(
         if more < 3600 * 24:  # longer ones are told to the minute
             assert pace.steps_in_time(enough, more + 60 - 0.5, speeds).settings["steps"] >= 50
     else:
-        assert found.settings["steps"] >= pace.LEAST_STEPS
+        assert found.settings["steps"] >= pace.FEWEST_STEPS
 
 
 def test_a_slow_machine_does_fewer_steps() -> None:

@@ -16,7 +16,14 @@ import torch._dynamo
 from tamatch.augment import views
 from tamatch.machine.gpucode import why_no_nvrtc, why_no_triton
 from tamatch.nets import build
-from tamatch.runs.compiler import CACHE_FOLDERS, COMPILED_RUNS, LONG, accelerate, keep_compiled
+from tamatch.runs.compiler import (
+    CACHE_FOLDERS,
+    COMPILED_RUNS,
+    LONG,
+    REPAID,
+    accelerate,
+    keep_compiled,
+)
 from tests.tiny import tiny_method
 
 
@@ -130,13 +137,23 @@ def test_without_nvrtc_it_is_said_where_that_costs_time(
         assert not said or re.search(words or "", said[0])
 
 
-@pytest.mark.parametrize(("steps", "expected"), [(LONG - 1, ["net"]), (LONG, ["net", "method"])])
-def test_a_short_run_does_not_wait_for_its_method_to_be_compiled(
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        (REPAID - 1, ["net by kernels alone"]), (REPAID, ["net compiled"]),
+        (LONG - 1, ["net compiled"]), (LONG, ["net compiled", "method"]),
+    ],
+)  # fmt: skip
+def test_a_short_run_compiles_nothing_that_does_not_pay(
     steps: int, expected: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tamatch.runs.compiler.why_no_triton", lambda: None)
     net, method, asked = build("vit_tiny_p2_8", 10, 8), tiny_method("fixmatch"), list[str]()
-    monkeypatch.setattr(net, "accelerate", lambda **_: asked.append("net"))
+
+    def of_net(*, compiling: bool, kernels: bool) -> None:
+        asked.append("net compiled" if compiling else "net by kernels alone")
+
+    monkeypatch.setattr(net, "accelerate", of_net)
     monkeypatch.setattr(method, "accelerate", lambda: asked.append("method"))
     accelerate(net, method, steps, lambda _: None)
     assert asked == expected

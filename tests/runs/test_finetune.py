@@ -43,7 +43,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine of a known speed."""
-    monkeypatch.setattr(speed, "speed_of", lambda run, data, split: Speed(1, 0.4, 0.1))
+    monkeypatch.setattr(speed, "speed_of", lambda *_: Speed(1, 0.4, 0.1))
     monkeypatch.setattr(automatic, "native_bf16", lambda: True)
 
 

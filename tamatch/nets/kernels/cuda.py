@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from triton.runtime.cache import get_cache_manager
 
+from ...machine import rehearsal
 from ...machine.gpucode import AMPERE, why_no_nvrtc
 from ...machine.out_of_memory import is_out_of_memory
 from ..parts import SLOPE
@@ -52,13 +53,15 @@ def capable(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.get_device_capability(device) >= AMPERE
 
 
-@cache
 def usable(device: torch.device) -> bool:
-    """Whether it has, and they can be compiled here."""
-    if not capable(device):
-        return False
-    if why_no_nvrtc() is not None:  # which was told before
-        return False
+    """Whether it has, and they can be compiled here; a rehearsal does not wait for that."""
+    there = capable(device) and why_no_nvrtc() is None  # which was told before
+    return there and (rehearsal.under_way() or compiles(device))
+
+
+@cache
+def compiles(device: torch.device) -> bool:
+    """Whether NVRTC compiles them, once it is asked."""
     try:
         loaded(device)
     except (OSError, RuntimeError) as error:
@@ -82,6 +85,8 @@ def start(
 
     `early`: it may begin before the one before it has ended, as it waits for that itself.
     """
+    if rehearsal.under_way():
+        return
     from cuda.bindings import driver
 
     values = tuple(a.data_ptr() if isinstance(a, Tensor) else a or 0 for a in arguments)
