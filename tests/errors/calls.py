@@ -109,7 +109,7 @@ CALLS: list[tuple[Callable[[], object], str]] = [
      "--format takes onnx, pt2, safetensors; got 'tflite'."),
     (lambda: export.export("runs/photos", "ONNX"),
      "--format takes onnx, pt2, safetensors; got 'ONNX'. Perhaps you meant onnx."),
-    (lambda: RunFolder(Path("runs/half")).cut_metrics(10**6),
+    (lambda: RunFolder(Path("runs/half")).cut_metrics({"bytes": 10**6}),
      "runs/half/metrics.jsonl is shorter than its checkpoint says: lines are missing. Restore "
      "the file, or restart the run."),
     (lambda: list_images(Path("gone")),

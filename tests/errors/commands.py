@@ -103,8 +103,8 @@ COMMANDS = [
      "--out seeds already contains the seeds 4, 5. Choose a different --out."),
     ("resume seeds", 2, "seeds/s4 is not a folder. Give a run folder, such as runs/demo."),
     ("resume no-seeds", 3,
-     "no-seeds/seeds.json is damaged: it does not list the seeds. Restore it, or give the run "
-     "folders next to it."),
+     "no-seeds/seeds.json is damaged: seeds is missing. Restore it, or give the run folders next "
+     "to it."),
     ("label seeds --out new.csv", 2,
      "seeds contains several runs, one per seed. Give one of them, such as seeds/s0."),
     ("train --steps ten", 2, "--steps takes a whole number, got 'ten'."),

@@ -196,6 +196,19 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     "checksum does not match": (
         "storage/test_checkpoint.py::test_every_torn_or_changed_byte_is_noticed"
     ),
+    "is not as the run wrote it.": "faults/test_record.py::test_flipped_bits",
+    "which the run there has not written": (
+        "faults/test_record.py::test_a_bare_start_makes_no_file_beside_it_the_run_s"
+    ),
+    "and a run is not written through links": (
+        "faults/test_record.py::test_a_folder_that_is_a_link_is_not_written_through"
+    ),
+    "\0 has been changed: \0. \0.": (
+        "faults/test_record.py::test_a_changed_record_is_refused_by_name"
+    ),
+    "is a symbolic link. Give the folder": (
+        "faults/test_record.py::test_the_record_of_several_seeds_is_checked_too"
+    ),
     "\0 is damaged: \0.": "storage/test_checkpoint.py::test_every_torn_or_changed_byte_is_noticed",
     "needs the package": "apply/test_export.py::test_a_missing_package_is_named",
     "torch cannot export the net": (

@@ -23,6 +23,7 @@ from tamatch.runs.progress import Progress
 from tamatch.storage import checkpoint
 from tamatch.storage.folder import RunFolder
 from tamatch.storage.record import FILES, OWN, files_in
+from tamatch.storage.seedfolder import SeedFolder
 from tests.faults.runs import DOZEN, Crash, crash_at, unseal
 
 WORDS = [w for k, v in DOZEN.items() for w in (f"--{k.replace('_', '-')}", str(v))]
@@ -346,6 +347,18 @@ def test_a_folder_that_is_a_link_is_not_written_through(
     with pytest.raises(UsageError, match=f"{name} is a symbolic link"):
         tamatch.resume(run, quiet=True)
     assert sorted(mine.rglob("*")) == before
+
+
+def test_the_record_of_several_seeds_is_checked_too(tmp_path: Path) -> None:
+    home = SeedFolder(tmp_path / "home")
+    home.claim([0, 1])
+    (tmp_path / "mine").mkdir()
+    (home.path / "s1").symlink_to(tmp_path / "mine")
+    with pytest.raises(UsageError, match="s1 is a symbolic link"):
+        tamatch.resume_seeds(home.path, quiet=True)
+    home.record.write_text(home.record.read_text().replace("1", "2", 1))
+    with pytest.raises(DataError, match=r"seeds\.json has been changed: seeds is \[0, 2\]"):
+        tamatch.resume_seeds(home.path, quiet=True)
 
 
 def test_reasons_are_written_with_the_start(
