@@ -38,8 +38,10 @@ def rehearsing() -> Iterator[None]:
         return start(kernel, *arguments, warmup=True, **options)
 
     here = torch.autograd.set_multithreading_enabled(False)  # the mode is of this thread alone
-    with ThreadPoolExecutor(os.cpu_count()) as pool, here, AsyncCompileMode(
-        pool, ignore_errors=True
+    with (
+        ThreadPoolExecutor(os.cpu_count()) as pool,
+        here,
+        AsyncCompileMode(pool, ignore_errors=True),
     ):
         JITFunction.run, _under_way = compile_only, True
         try:

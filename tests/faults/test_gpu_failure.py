@@ -83,7 +83,7 @@ def test_a_benchmark_goes_on_by_the_same_command(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(runner, "complete_all", fails)
     made = Runner.__new__(Runner)
-    with pytest.raises(DeviceError, match="illegal memory access.*The same command continues"):
+    with pytest.raises(DeviceError, match=r"illegal memory access.*The same command continues"):
         made.ends([object()], StopSignals())  # type: ignore[list-item]
 
 
