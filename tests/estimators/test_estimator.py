@@ -254,7 +254,7 @@ def test_options_neither_contradict_the_parameters_nor_hide_labels(
 
 
 def test_the_page_names_the_options_of_a_run() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "scikit-learn.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "python.md").read_text()
     listed = page.partition("`options` takes ")[2].partition(". The")[0]
     assert re.findall(r"`(\w+)`", listed) == [*IN_OPTIONS]
 
