@@ -49,7 +49,7 @@ def desk(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "labels.csv").write_text("file_name,label\nunlabelled/0.png,cat\n")
     (tmp_path / "examples").symlink_to(DOCS.parent / "examples")
     (tmp_path / "vit_tiny.safetensors").symlink_to(made / "vit_tiny.safetensors")
-    own = next(b for b in blocks(DOCS / "composition.md", "python") if "class Margin" in b)
+    own = next(b for b in blocks(DOCS / "methods.md", "python") if "class Margin" in b)
     (tmp_path / "margin.py").write_text(own)
     monkeypatch.chdir(tmp_path)
     return tmp_path
