@@ -141,7 +141,7 @@ def fit_to_time(
     if "baseline" not in fixed:
         draft.take(pace.baseline_in_time(limit, left(), found))
         found = found[: 1 + (draft.run.baseline == "supervised")]
-    draft.take(pace.steps_in_time(limit, left(), found))
+    draft.take(pace.steps_in_time(limit, left(), found, device.type))
 
 
 def fit_to_machine(
