@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,7 @@ def locate(weights: str) -> Located:
     if weights.startswith(HUB):
         return _from_repo(weights)
     if weights in PRETRAINED:
-        return _published(weights, PRETRAINED[weights])
+        return _published(weights)
     path = Path(weights)
     if FILE_NAME.fullmatch(weights) or path.exists():
         return Located(path, path.name)
@@ -107,11 +108,14 @@ def locate(weights: str) -> Located:
     )
 
 
-def _published(name: str, row: Published) -> Located:
+@cache  # a command asks more than once, and a large file takes a second to check
+def _published(name: str) -> Located:
+    row = PRETRAINED[name]
     path, source = _fetch(row.repo, row.file, row.revision, row.size)
     return Located(path, name, f"{name}: {row.repo}, {row.licence}, {row.size}, {source}.")
 
 
+@cache
 def _from_repo(weights: str) -> Located:
     """Weights that are not in the table; timm's `config.json`, if there is one, tells of them."""
     place = weights.removeprefix(HUB)

@@ -58,8 +58,8 @@ class Recognised:
 
 
 def colours_of(net: str) -> str:
-    """How colours are normalised for the published weights of a net of ours."""
-    return STYLES[net.partition("_")[0]].normalise if is_transformer(net) else "own"
+    """How colours are normalised for published weights of a net of ours, as far as it tells."""
+    return STYLES[net.partition("_")[0]].normalise if is_transformer(net) else "imagenet"
 
 
 def recognise(path: Path) -> Recognised:
