@@ -62,7 +62,7 @@ class Frozen:
         places = getattr(self.net, "tokens", (self.size // PLACE) ** 2)
         batch = max(1, PLACES[self.device.type] // max(1, places))
         with torch.inference_mode(), uncompiled(self.device):
-            return torch.cat([self._batch(part) for part in images.split(batch)])
+            return torch.cat([self._batch(part) for part in torch.split(images, batch)])
 
     def __call__(self, images: npt.NDArray[np.uint8]) -> Floats:
         """The same for arrays."""

@@ -126,11 +126,15 @@ def plain_name(name: str) -> str:
 
 
 def resize_positions(embedding: Tensor, tokens: int) -> Tensor:
-    """Bicubic resampling of the grid of positions, as timm does it; a class token's is kept."""
+    """Bicubic resampling of the grid of positions; that of a class token, if it has one, is kept.
+
+    Where it has none, as beside registers, the grid is smoothed first: DINOv2's authors do so there
+    and only there, and ViT-Tiny's features are no better for it (see the log).
+    """
     old, new = (math.isqrt(n) for n in (embedding.shape[1], tokens))
     rest = embedding.shape[1] - old**2
     grid = embedding[:, rest:].transpose(1, 2).reshape(1, -1, old, old)
-    grid = F.interpolate(grid, size=(new, new), mode="bicubic", antialias=True)
+    grid = F.interpolate(grid, size=(new, new), mode="bicubic", antialias=not rest)
     return torch.cat([embedding[:, :rest], grid.flatten(2).transpose(1, 2)], dim=1)
 
 

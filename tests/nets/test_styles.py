@@ -192,34 +192,44 @@ def test_clip_as_openai_names_it(tmp_path: Path) -> None:
     torch.testing.assert_close(got.double(), want, rtol=1e-3, atol=1e-3)
 
 
-def cubic(x: float) -> float:
-    """Keys' kernel with a = -0.5, as Pillow and antialiasing torch have it."""
+def cubic(x: float, a: float) -> float:
+    """Keys' kernel."""
     x = abs(x)
     if x < 1:
-        return (1.5 * x - 2.5) * x * x + 1
-    return ((-0.5 * x + 2.5) * x - 4) * x + 2 if x < 2 else 0.0
+        return ((a + 2) * x - (a + 3)) * x * x + 1
+    return (((x - 5) * x + 8) * x - 4) * a if x < 2 else 0.0
 
 
-def resampling(old: int, new: int) -> Array:
+def smoothing(old: int, new: int) -> Array:
     """A row of weights for each new place; the kernel is stretched where places become fewer."""
     stretch = max(1.0, old / new)
     rows = np.array([
-        [cubic((j + 0.5 - (i + 0.5) * old / new) / stretch) for j in range(old)]
+        [cubic((j + 0.5 - (i + 0.5) * old / new) / stretch, -0.5) for j in range(old)]
         for i in range(new)
     ])  # fmt: skip
     return rows / rows.sum(1, keepdims=True)
 
 
+def plain(old: int, new: int) -> Array:
+    """The four nearest places, those beyond the border being the last before it."""
+    rows = np.zeros((new, old))
+    for i in range(new):
+        at = (i + 0.5) * old / new - 0.5
+        for j in range(math.floor(at) - 1, math.floor(at) + 3):
+            rows[i, min(max(j, 0), old - 1)] += cubic(at - j, -0.75)
+    return rows
+
+
 @pytest.mark.parametrize(("old", "new"), [(14, 8), (37, 16), (7, 14), (14, 4)])
-@pytest.mark.parametrize("beside", [0, 1])
-def test_positions_are_resampled_as_by_timm(old: int, new: int, beside: int) -> None:
-    given = torch.randn(1, beside + old**2, 5)
-    got = resize_positions(given, beside + new**2)
-    assert torch.equal(got[:, :beside], given[:, :beside])
-    matrix = resampling(old, new)
-    grid = given[0, beside:].double().numpy().reshape(old, old, 5)
+@pytest.mark.parametrize("class_token", [False, True])
+def test_positions_are_resampled(old: int, new: int, class_token: bool) -> None:
+    given = torch.randn(1, class_token + old**2, 5)
+    got = resize_positions(given, class_token + new**2)
+    assert torch.equal(got[:, :class_token], given[:, :class_token])
+    matrix = (plain if class_token else smoothing)(old, new)
+    grid = given[0, class_token:].double().numpy().reshape(old, old, 5)
     want = np.einsum("ia,jb,abc->ijc", matrix, matrix, grid).reshape(-1, 5)
-    np.testing.assert_allclose(got[0, beside:], want, atol=1e-4)
+    np.testing.assert_allclose(got[0, class_token:], want, atol=1e-4)
 
 
 def test_positions_of_registers_fit_another_size(tmp_path: Path) -> None:
