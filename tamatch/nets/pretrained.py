@@ -172,11 +172,23 @@ def _fetch(repo: str, file: str | None, revision: str | None, size: str) -> tupl
 
 def _download(repo: str, file: str, revision: str | None) -> tuple[Path, str]:
     """From the cache without asking anybody, else from the hub."""
-    from huggingface_hub import hf_hub_download, try_to_load_from_cache
+    from huggingface_hub import (
+        get_hf_file_metadata,
+        hf_hub_download,
+        hf_hub_url,
+        try_to_load_from_cache,
+    )
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     cached = try_to_load_from_cache(repo, file, revision=revision)
     if isinstance(cached, str):
         return Path(cached), f"from the hub's cache ({cached})"
+    try:  # once: without a network, the download would try for half a minute
+        get_hf_file_metadata(hf_hub_url(repo, file, revision=revision))
+    except HfHubHTTPError:
+        raise
+    except Exception as error:
+        raise LocalEntryNotFoundError(one_line(error)) from error
     return Path(hf_hub_download(repo, file, revision=revision)), "downloaded from the hub"
 
 

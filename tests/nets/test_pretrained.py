@@ -68,6 +68,7 @@ def begun(weights: str, **environ: str) -> subprocess.Popen[str]:
 def told(process: subprocess.Popen[str]) -> list[str]:
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
+    assert "Retrying" not in err, "it waits where there is no network"
     answer: list[str] = json.loads(out.splitlines()[-1])
     return answer
 
