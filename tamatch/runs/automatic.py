@@ -15,12 +15,13 @@ import torch
 from .. import methods
 from ..data import DATASETS, DataSet, Split, own_path
 from ..errors import UsageError
+from ..machine.precision import native_bf16
 from ..machine.threads import restoring_threads
 from ..rules import choose, finetune, pace
 from ..rules.choose import NOTHING, Chosen
 from ..settings.config import Run
 from ..settings.configure import TARGET, configure, user_settings, with_inherited
-from ..settings.hardware import native_bf16, pick_device, pick_precision
+from ..settings.hardware import pick_device, pick_precision
 from ..settings.target import target_follows
 from ..storage.folder import RunFolder
 from .inputs import data_of

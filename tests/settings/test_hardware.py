@@ -8,7 +8,8 @@ import torch
 from tamatch.data import SplitPlan, load, make_split
 from tamatch.runs.build import engine_of
 from tamatch.settings.configure import configure
-from tamatch.settings.hardware import available_memory, native_bf16, pick_precision, set_up_torch
+from tamatch.machine.precision import native_bf16
+from tamatch.settings.hardware import available_memory, pick_precision, set_up_torch
 
 
 @pytest.fixture(autouse=True)
