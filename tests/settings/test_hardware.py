@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from tamatch.data import SplitPlan, load, make_split
+from tamatch.machine.precision import native_bf16
 from tamatch.runs.build import engine_of
 from tamatch.settings.configure import configure
-from tamatch.machine.precision import native_bf16
 from tamatch.settings.hardware import available_memory, pick_precision, set_up_torch
 
 
