@@ -144,13 +144,15 @@ def test_train_commands_are_complete(
     if "photos/labels.csv" in command.words:
         rows = [f"{name}/{i}.png,{name}" for name in ("cat", "dog") for i in range(3)]
         Path("photos/labels.csv").write_text("\n".join(["file_name,label", *rows]))
-    if "vit_tiny.safetensors" in command.words:
+    # no network here: a file stands for the weights that a name would fetch
+    words = ["vit_tiny.safetensors" if w == "vit_tiny" else w for w in command.words]
+    if "vit_tiny.safetensors" in words:
         with torch.device("meta"):
             net = nets.build("vit_tiny_p16_224", 1000, 224)
         made = {k: torch.zeros(v.shape, dtype=torch.half) for k, v in net.state_dict().items()}
         save_file(made, "vit_tiny.safetensors")
-    if "--help" not in command.words:
-        assert cli.main([*command.words[1:], "--print-config"]) == 0, capsys.readouterr().err
+    if "--help" not in words:
+        assert cli.main([*words[1:], "--print-config"]) == 0, capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ours(), ids=lambda command: command.id)

@@ -9,7 +9,7 @@ from typing import Any
 from ..settings.options import Option
 
 PLACEHOLDERS = {  # placeholders in the help, where the type of an option says too little
-    "data": "NAME|DIR", "root": "DIR", "labels": "FILE", "weights": "FILE", "from_": "RUN",
+    "data": "NAME|DIR", "root": "DIR", "labels": "FILE", "weights": "NAME|FILE", "from_": "RUN",
     "method": "NAME", "net": "NAME", "fold": "K/N", "device": "NAME",
 }  # fmt: skip
 KIND_PLACEHOLDERS = {int: "N", float: "X", str: "TEXT", tuple: "A,B,…"}

@@ -1,4 +1,4 @@
-"""Full precision for parts of a run that otherwise uses bfloat16 or TF32."""
+"""Where bfloat16 is fast, and full precision for parts of a run that otherwise uses it or TF32."""
 
 from __future__ import annotations
 
@@ -6,6 +6,12 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
+
+
+def native_bf16() -> bool:
+    """Whether this CPU multiplies bfloat16 itself; older versions of torch cannot tell."""
+    able: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
+    return any(able.get(name) for name in ("avx512_bf16", "amx_bf16"))
 
 
 def without_autocast(device: torch.device) -> AbstractContextManager[object]:

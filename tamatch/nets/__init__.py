@@ -61,9 +61,23 @@ FAMILIES: dict[str, tuple[str, NetEntry]] = {
             "any wide residual net of depth 10, 16, 22, …", 32, WRN, "depends on depth and width"
         ),
     ),
-    "vit_tiny|small|base_pPATCH_SIZE": (
-        r"vit_(tiny|small|base)_p\d+_\d+",
-        NetEntry("any transformer of these widths", 32, VIT, "depends on width and patch"),
+    "vit_SHAPE_pPATCH_SIZE": (
+        r"vit_(tiny|small|base|\d+x\d+)_p\d+_\d+",
+        NetEntry(
+            "any transformer; SHAPE is tiny, small, base or WIDTHxDEPTH",
+            32,
+            VIT,
+            "depends on shape and patch",
+        ),
+    ),
+    "dinov2|dinov2reg|clip_SHAPE_pPATCH_SIZE": (
+        r"(dinov2|dinov2reg|clip)_(tiny|small|base|\d+x\d+)_p\d+_\d+",
+        NetEntry(
+            "the transformers of DINOv2, without and with registers, and of CLIP",
+            224,
+            VIT,
+            "depends on shape; start from weights",
+        ),
     ),
     "timm/NAME": (
         r"timm/.+",

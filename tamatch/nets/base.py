@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -38,6 +39,10 @@ class Net(nn.Module):
     def forward(self, images: Tensor) -> Out:
         """Classify (N, 3, H, W) images."""
         raise NotImplementedError
+
+    def frozen_features(self, images: Tensor) -> Tensor:
+        """What is worth knowing of (N, 3, H, W) images where the net is not trained."""
+        return cast(Out, self(images)).features.float()
 
     def accelerate(self, *, compiling: bool = True, kernels: bool = True) -> None:
         """Become as fast as possible on a GPU; changes no state and no result but by rounding.

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from ..errors import UsageError
-from . import build, find
-from .vit import SHAPES
+from . import build, find, is_transformer
+from .vit import HEAD, SHAPES, STYLES
 from .weight_file import read_tensors
 from .weight_names import to_timm_names
 from .weights import fit, plain_name
@@ -24,6 +24,12 @@ ADVICE = (
 )
 BODY_PART = re.compile(r"(blocks|patch_embed|norm_pre|stages)\.|(reg|dist)_token")
 MAY_LACK = re.compile(r"head\.|stem\.bias$|.*\.num_batches_tracked$")
+MOST_WIDTH = 1024  # wider transformers have wider heads
+STYLE_SIGNS = {  # tensors that only the nets of one style have
+    "reg_token": "dinov2reg",
+    "blocks.0.ls1.gamma": "dinov2",
+    "norm_pre.weight": "clip",
+}
 SHOWN = 4  # tensors of a file that is not recognised
 
 
@@ -37,7 +43,7 @@ class Recognised:
 
     @property
     def is_transformer(self) -> bool:
-        return self.net.startswith("vit_")
+        return is_transformer(self.net)
 
     @property
     def grid(self) -> int:
@@ -51,11 +57,16 @@ class Recognised:
         )
 
 
+def colours_of(net: str) -> str:
+    """How colours are normalised for published weights of a net of ours, as far as it tells."""
+    return STYLES[net.partition("_")[0]].normalise if is_transformer(net) else "imagenet"
+
+
 def recognise(path: Path) -> Recognised:
     """The net of this package that all of a file's tensors fit, or an error that says what it saw.
 
-    The heads of a transformer's attention leave no trace in shapes: they are taken to be 64 wide,
-    as in all of the published nets of these widths.
+    Two things leave no trace in shapes. The heads of a transformer's attention are taken to be 64
+    wide, as in all of the published nets of these widths, and CLIP's activation to be OpenAI's.
     """
     tensors = read_tensors(path)
     shapes = {plain_name(k): tuple(v.shape) for k, v in to_timm_names(tensors).items()}
@@ -74,17 +85,18 @@ def transformer(shapes: Mapping[str, tuple[int, ...]], path: Path) -> Recognised
     """From the width, the number of blocks, the patch and the number of positions."""
     depth = blocks_in(shapes, "blocks")
     width, patch = (shapes["patch_embed.proj.weight"][i] for i in (0, -1))
-    name = next((k for k, shape in SHAPES.items() if shape[:2] == (width, depth)), None)
-    positions = shapes["pos_embed"][1] - 1 if len(shapes["pos_embed"]) == 3 else -1
-    grid = math.isqrt(max(0, positions))
-    if name is None or grid < 1 or grid**2 != positions:
-        known = ", ".join(f"{k} {w} and {d}" for k, (w, d, _) in SHAPES.items())
+    style = next((v for k, v in STYLE_SIGNS.items() if k in shapes), "vit")
+    shape = next((k for k, s in SHAPES.items() if s[:2] == (width, depth)), f"{width}x{depth}")
+    positions = shapes["pos_embed"][1] if len(shapes["pos_embed"]) == 3 else 0
+    patches = positions if STYLES[style].registers else positions - 1  # without the class token
+    grid = math.isqrt(max(0, patches))
+    if width % HEAD or width > MOST_WIDTH or not depth or grid < 1 or grid**2 != patches:
         raise UsageError(
-            f"{path} contains a transformer of width {width}, depth {depth} and {positions + 1} "
-            f"positions. Supported widths and depths: {known}, with a class token and a square "
-            f"grid of patches. {ADVICE}"
+            f"{path} contains a transformer of width {width}, depth {depth} and {positions} "
+            f"positions. Supported are widths up to {MOST_WIDTH} that are multiples of {HEAD}, "
+            f"with a class token and a square grid of patches. {ADVICE}"
         )
-    return Recognised(f"vit_{name}_p{patch}_{grid * patch}", grid * patch, patch)
+    return Recognised(f"{style}_{shape}_p{patch}_{grid * patch}", grid * patch, patch)
 
 
 def residual(tensors: Mapping[str, Tensor]) -> Recognised:

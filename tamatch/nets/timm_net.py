@@ -16,6 +16,7 @@ from ..errors import UsageError, perhaps
 from ..types import Out
 from ..usercode import blaming
 from .base import Wrapped
+from .pretrained import MEANS
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,8 @@ def published(name: str) -> Published:
     patch = int(named[1]) if named else 32
     if found is None:
         return Published(224, patch, "imagenet")
-    return Published(found.input_size[-1], patch, "half" if found.mean[0] == 0.5 else "imagenet")
+    normalise = MEANS.get(found.mean[0], "imagenet")
+    return Published(found.input_size[-1], patch, normalise)
 
 
 def find(name: str) -> tuple[Any, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import cast
 
 import torch
@@ -17,21 +18,50 @@ from .base import Net
 from .recompute import Recomputing
 
 SHAPES = {"tiny": (192, 12, 3), "small": (384, 12, 6), "base": (768, 12, 12)}
+HEAD = 64  # numbers of a head in all of these, and in others named WIDTHxDEPTH
 MAX_DROP = 0.2  # rate of stochastic depth in the last block; 0 in the first, linear between;
 # USB has 0.1 for its ViT-Tiny, which no recipe of the paper uses, and 0.2 for the others
+SCALE = 1e-5  # of a branch before training, where there is a LayerScale
+
+
+@dataclass(frozen=True)
+class Style:
+    """What the nets of a publisher compute differently from Google's transformers."""
+
+    layer_scale: bool = False  # each branch of a block is multiplied by learnt factors
+    registers: int = 0  # more tokens like the class token; with them, none of these has a position
+    pre_norm: bool = False  # a norm before the first block, and patches without a bias
+    quick_gelu: bool = False  # x · sigmoid(1.702 x) as the activation
+    eps: float = 1e-6  # of every norm
+    normalise: str = "half"  # the colours that the published weights expect
+
+
+STYLES = {
+    "vit": Style(),
+    "dinov2": Style(layer_scale=True, normalise="imagenet"),
+    "dinov2reg": Style(layer_scale=True, registers=4, normalise="imagenet"),
+    "clip": Style(pre_norm=True, quick_gelu=True, eps=1e-5, normalise="clip"),
+}
 
 
 def build(name: str, classes: int, size: int) -> ViT:
-    """Build `vit_SHAPE_pPATCH_SIZE` for images of `size`, the one in its name or another."""
-    _, shape, side, _ = name.split("_")
+    """Build `STYLE_SHAPE_pPATCH_SIZE` for images of `size`, the one in its name or another."""
+    style, shape, side, _ = name.split("_")
     patch = int(side.removeprefix("p"))
     if patch < 1 or size % patch:
         raise UsageError(
             f"{name} splits images into patches of {patch} × {patch} pixels, which do not divide "
             f"{size} × {size} evenly. Choose an image size that is a multiple of {patch}."
         )
-    width, depth, heads = SHAPES[shape]
-    return ViT(classes, size=size, patch=patch, width=width, depth=depth, heads=heads)
+    if shape in SHAPES:
+        width, depth, heads = SHAPES[shape]
+    else:
+        width, depth = map(int, shape.split("x"))
+        heads = width // HEAD
+        if not (heads and depth and width % HEAD == 0):
+            raise UsageError(f"{name}: the width must be a multiple of {HEAD}, and the depth ≥ 1.")
+    of = STYLES[style]
+    return ViT(classes, size=size, patch=patch, width=width, depth=depth, heads=heads, style=of)
 
 
 class ViT(Net):
@@ -40,18 +70,33 @@ class ViT(Net):
     independent = True
 
     def __init__(
-        self, classes: int, *, size: int, patch: int, width: int, depth: int, heads: int
+        self,
+        classes: int,
+        *,
+        size: int,
+        patch: int,
+        width: int,
+        depth: int,
+        heads: int,
+        style: Style = STYLES["vit"],
     ) -> None:
         super().__init__(classes=classes, width=width, map_width=width)
-        tokens = (size // patch) ** 2 + 1
+        self.style = style
+        patches = (size // patch) ** 2
         self.cls_token = nn.Parameter(torch.empty(1, 1, width))
-        self.pos_embed = nn.Parameter(torch.empty(1, tokens, width))
-        self.patch_embed = PatchEmbed(patch, width)
+        if style.registers:
+            self.reg_token = nn.Parameter(torch.empty(1, style.registers, width))
+            nn.init.trunc_normal_(self.reg_token, std=0.02)
+        self.pos_embed = nn.Parameter(torch.empty(1, patches + (not style.registers), width))
+        self.patch_embed = PatchEmbed(patch, width, bias=not style.pre_norm)
+        if style.pre_norm:
+            self.norm_pre = nn.LayerNorm(width, eps=style.eps)
         self.blocks = nn.ModuleList(
-            Block(width, heads, drop=MAX_DROP * i / max(depth - 1, 1)) for i in range(depth)
+            Block(width, heads, MAX_DROP * i / max(depth - 1, 1), style) for i in range(depth)
         )
-        self.norm = nn.LayerNorm(width, eps=1e-6)
+        self.norm = nn.LayerNorm(width, eps=style.eps)
         self.head = nn.Linear(width, classes)
+        self.tokens = 1 + style.registers + patches
         # The reference leaves both at 0, where the first LayerNorm has a slope of 1000 for the
         # class token: harmless under loaded weights, which replace them, but not without.
         nn.init.trunc_normal_(self.cls_token, std=0.02)
@@ -59,14 +104,31 @@ class ViT(Net):
 
     def forward(self, images: Tensor) -> Out:
         """Classify (N, 3, size, size) images."""
-        patches = self.patch_embed(images)
-        x = torch.cat([self.cls_token.expand(images.shape[0], -1, -1), patches], dim=1)
-        x = x + self.pos_embed
+        x = self._embed(images)
         for block in self.blocks[:-1]:
             x = block(x)
         x = self.blocks[-1](x, 1)  # of the last block only the class token is read
         features = self.norm(x[:, 0])
         return self.finish(features, features)
+
+    def frozen_features(self, images: Tensor) -> Tensor:
+        """The class token and, beside it, the mean of the patches' tokens."""
+        x = self._embed(images)
+        for block in self.blocks:
+            x = block(x)
+        x = self.norm(x).float()
+        return torch.cat([x[:, 0], x[:, 1 + self.style.registers :].mean(1)], dim=1)
+
+    def _embed(self, images: Tensor) -> Tensor:
+        """The tokens that enter the first block: class, registers, patches."""
+        x = self.patch_embed(images)
+        first = self.cls_token.expand(images.shape[0], -1, -1)
+        if self.style.registers:
+            registers = self.reg_token.expand(images.shape[0], -1, -1)
+            x = torch.cat([first, registers, x + self.pos_embed], dim=1)
+        else:
+            x = torch.cat([first, x], dim=1) + self.pos_embed
+        return self.norm_pre(x) if self.style.pre_norm else x
 
     def accelerate(self, *, compiling: bool = True, kernels: bool = True) -> None:
         """Compile; combined kernels, which do many small things, pay where weights are small."""
@@ -74,7 +136,7 @@ class ViT(Net):
             from .kernels.attention import attention, fits
 
             for layer in (m for m in self.modules() if isinstance(m, Attention)):
-                if fits(self.width // layer.heads, self.pos_embed.shape[1]):
+                if fits(self.width // layer.heads, self.tokens):
                     layer.attention = attention
         self.rehearsable = not compiling
         if compiling:
@@ -85,7 +147,8 @@ class ViT(Net):
         """Tokens and patches 0, then a layer per block; the last norm goes with the last block."""
         blocks = len(self.blocks)
         part, *rest = parameter.split(".")
-        stem = dict.fromkeys(("cls_token", "pos_embed", "patch_embed"), 0)
+        names = ("cls_token", "reg_token", "pos_embed", "patch_embed", "norm_pre")
+        stem = dict.fromkeys(names, 0)
         layer = {**stem, "norm": blocks}.get(part, blocks + 1)
         if part == "blocks":
             layer = 1 + int(rest[0])
@@ -95,9 +158,9 @@ class ViT(Net):
 class PatchEmbed(nn.Module):
     """One token per patch, a linear function of its pixels."""
 
-    def __init__(self, patch: int, width: int) -> None:
+    def __init__(self, patch: int, width: int, *, bias: bool = True) -> None:
         super().__init__()
-        self.proj = nn.Conv2d(3, width, patch, stride=patch)
+        self.proj = nn.Conv2d(3, width, patch, stride=patch, bias=bias)
 
     def forward(self, images: Tensor) -> Tensor:
         """Map (N, 3, H, W) to (N, patches, width)."""
@@ -112,13 +175,15 @@ class PatchEmbed(nn.Module):
 class Block(Recomputing):
     """x + attention, then x + MLP; in training either may be dropped for a whole sample."""
 
-    def __init__(self, width: int, heads: int, drop: float) -> None:
+    def __init__(self, width: int, heads: int, drop: float, style: Style = STYLES["vit"]) -> None:
         super().__init__()
         self.drop = drop
-        self.norm1 = nn.LayerNorm(width, eps=1e-6)
+        self.norm1 = nn.LayerNorm(width, eps=style.eps)
         self.attn = Attention(width, heads)
-        self.norm2 = nn.LayerNorm(width, eps=1e-6)
-        self.mlp = Mlp(width)
+        self.ls1 = LayerScale(width) if style.layer_scale else nn.Identity()
+        self.norm2 = nn.LayerNorm(width, eps=style.eps)
+        self.mlp = Mlp(width, quick_gelu=style.quick_gelu)
+        self.ls2 = LayerScale(width) if style.layer_scale else nn.Identity()
 
     def forward(self, x: Tensor, first: int | None = None) -> Tensor:
         """Map (N, tokens, width) to the same, or to the `first` tokens alone."""
@@ -126,10 +191,10 @@ class Block(Recomputing):
         return x + self._maybe_drop(self.keep_or_recompute(self._feed_forward, x))
 
     def _attend(self, x: Tensor, first: int | None) -> Tensor:
-        return cast(Tensor, self.attn(self.norm1(x), first))
+        return cast(Tensor, self.ls1(self.attn(self.norm1(x), first)))
 
     def _feed_forward(self, x: Tensor) -> Tensor:
-        return cast(Tensor, self.mlp(self.norm2(x)))
+        return cast(Tensor, self.ls2(self.mlp(self.norm2(x))))
 
     def _maybe_drop(self, branch: Tensor) -> Tensor:
         if not self.training or self.drop == 0:
@@ -160,14 +225,29 @@ class Attention(nn.Module):
         return cast(Tensor, self.proj(seen.transpose(1, 2).flatten(2)))
 
 
-class Mlp(nn.Module):
-    """Two linear layers with four times the width between them."""
+class LayerScale(nn.Module):
+    """A learnt factor for each number of a token."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
+        self.gamma = nn.Parameter(torch.full((width,), SCALE))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (..., width) to the same shape."""
+        return x * self.gamma
+
+
+class Mlp(nn.Module):
+    """Two linear layers with four times the width between them."""
+
+    def __init__(self, width: int, *, quick_gelu: bool = False) -> None:
+        super().__init__()
+        self.quick_gelu = quick_gelu
         self.fc1 = nn.Linear(width, 4 * width)
         self.fc2 = nn.Linear(4 * width, width)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (..., width) to the same shape."""
-        return cast(Tensor, self.fc2(F.gelu(self.fc1(x))))
+        h = self.fc1(x)
+        h = h * torch.sigmoid(1.702 * h) if self.quick_gelu else F.gelu(h)
+        return cast(Tensor, self.fc2(h))

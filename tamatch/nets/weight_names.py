@@ -1,7 +1,7 @@
 """Tensor names of vision transformers from other libraries, translated to timm's, which are ours.
 
 Google publishes `.npz` files of its JAX nets, the Hugging Face hub has those of the `transformers`
-package, and torchvision has a third kind. The computation is the same.
+package, torchvision has a third kind, and CLIP a fourth. The computation is the same.
 """
 
 from __future__ import annotations
@@ -60,11 +60,26 @@ TORCHVISION: Names = (
     (r"\.mlp\.(linear_1|0)\.", ".mlp.fc1."),
     (r"\.mlp\.(linear_2|3)\.", ".mlp.fc2."),
 )
+CLIP: Names = (  # of OpenAI and OpenCLIP; the image tower alone
+    (r"^visual\.class_embedding$", "cls_token"),
+    (r"^visual\.positional_embedding$", "pos_embed"),
+    (r"^visual\.proj$", "head.weight"),
+    (r"^visual\.conv1\.", "patch_embed.proj."),
+    (r"^visual\.ln_pre\.", "norm_pre."),
+    (r"^visual\.ln_post\.", "norm."),
+    (r"^visual\.transformer\.resblocks\.(\d+)\.", r"blocks.\1."),
+    (r"\.ln_([12])\.", r".norm\1."),
+    (r"\.attn\.in_proj_", ".attn.qkv."),
+    (r"\.attn\.out_proj\.", ".attn.proj."),
+    (r"\.mlp\.c_fc\.", ".mlp.fc1."),
+    (r"\.mlp\.c_proj\.", ".mlp.fc2."),
+)
 FORMATS = {  # by a tensor name that only this format has
     "embedding/kernel": GOOGLE,
     "embeddings.cls_token": TRANSFORMERS,
     "vit.embeddings.cls_token": TRANSFORMERS,
     "conv_proj.weight": TORCHVISION,
+    "visual.class_embedding": CLIP,
 }
 PARTS = ("query", "key", "value")
 
@@ -74,6 +89,9 @@ def to_timm_names(tensors: Mapping[str, Tensor]) -> Tensors:
     names = next((names for key, names in FORMATS.items() if key in tensors), None)
     if names is None:
         return dict(tensors)
+    if names is CLIP:
+        tower = {k: v for k, v in tensors.items() if k.startswith("visual.")}
+        return {renamed(k, names): with_batch(k, v) for k, v in tower.items()}
     layout = to_torch_layout if names is GOOGLE else lambda _, tensor: tensor
     return fused_qkv({renamed(k, names): layout(k, v) for k, v in tensors.items()})
 
@@ -82,6 +100,13 @@ def renamed(name: str, names: Names) -> str:
     for pattern, ours in names:
         name = re.sub(pattern, ours, name)
     return name
+
+
+def with_batch(name: str, tensor: Tensor) -> Tensor:
+    """Of CLIP's tensors, tokens and positions lack the axes that timm's have in front."""
+    if name.endswith("_embedding"):
+        return tensor.reshape(1, -1, tensor.shape[-1])
+    return tensor
 
 
 def to_torch_layout(name: str, tensor: Tensor) -> Tensor:

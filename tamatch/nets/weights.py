@@ -126,11 +126,16 @@ def plain_name(name: str) -> str:
 
 
 def resize_positions(embedding: Tensor, tokens: int) -> Tensor:
-    """Bicubic resampling of the (1, 1 + g², width) grid of positions; the class token is kept."""
-    old, new = (math.isqrt(n - 1) for n in (embedding.shape[1], tokens))
-    grid = embedding[:, 1:].transpose(1, 2).reshape(1, -1, old, old)
-    grid = F.interpolate(grid, size=(new, new), mode="bicubic", align_corners=False)
-    return torch.cat([embedding[:, :1], grid.flatten(2).transpose(1, 2)], dim=1)
+    """Bicubic resampling of the grid of positions; that of a class token, if it has one, is kept.
+
+    Where it has none, as beside registers, the grid is smoothed first: DINOv2's authors do so there
+    and only there, and ViT-Tiny's features are no better for it (see the log).
+    """
+    old, new = (math.isqrt(n) for n in (embedding.shape[1], tokens))
+    rest = embedding.shape[1] - old**2
+    grid = embedding[:, rest:].transpose(1, 2).reshape(1, -1, old, old)
+    grid = F.interpolate(grid, size=(new, new), mode="bicubic", antialias=not rest)
+    return torch.cat([embedding[:, :rest], grid.flatten(2).transpose(1, 2)], dim=1)
 
 
 def resize_patches(kernel: Tensor, patch: int) -> Tensor:
@@ -183,16 +188,19 @@ def _fit(name: str, tensor: Tensor, shape: Shape) -> Tensor | None:
     given = tuple(tensor.shape)
     if given == shape:
         return tensor
-    if name == "pos_embed" and _is_grid(given) and _is_grid(shape) and given[2] == shape[2]:
+    if name == "pos_embed" and _same_but_for_grid(given, shape):
         return resize_positions(tensor.float(), shape[1])
     if name == "patch_embed.proj.weight" and len(given) == 4 and given[:2] == shape[:2]:
         return resize_patches(tensor.float(), shape[-1])
     return None
 
 
-def _is_grid(shape: Shape) -> bool:
-    """Whether it is (1, 1 + g², width): a class token and a square of positions."""
-    return len(shape) == 3 and shape[1] > 1 and math.isqrt(shape[1] - 1) ** 2 == shape[1] - 1
+def _same_but_for_grid(one: Shape, two: Shape) -> bool:
+    """Whether both are (1, g², width) or both (1, 1 + g², width): the latter with a class token."""
+    if not len(one) == len(two) == 3 or one[2] != two[2]:
+        return False
+    beside = [shape[1] - math.isqrt(shape[1]) ** 2 for shape in (one, two)]
+    return beside in ([0, 0], [1, 1])
 
 
 def _shapes(tensors: Mapping[str, tuple[Shape, Shape]]) -> list[str]:

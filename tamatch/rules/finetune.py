@@ -6,21 +6,42 @@ As in `choose`, plain facts come in, and settings with their reasons go out.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from .choose import SIZES, Chosen, choice
 
 CPU_SIZE, GPU_SIZE = 128, 256  # pixels, at most, of a net whose patches cannot be made smaller
-CPU_GRID = 8  # patches in a row: a step takes as long as there are patches
+CPU_GRID, GPU_GRID = 8, 16  # patches in a row: a step takes as long as there are patches
 USER_NET_LR = 1e-4  # of all layers: their order is unknown
 LR, LAYER_DECAY = 1e-3, 0.65  # of the head, and from each layer to the one below
 WARMUP_SHARE = 0.1
 NORMALISE = "half"  # as Google's and most of timm's transformers are trained
-COLOURS = {"half": "colours from -1 to 1", "imagenet": "ImageNet's mean and deviation"}
+
+
+class Colours(NamedTuple):
+    """What published weights are trained with: the mean and the deviation of colours up to 1."""
+
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+    words: str
+
+
+COLOURS = {
+    "half": Colours((0.5, 0.5, 0.5), (0.5, 0.5, 0.5), "colours from -1 to 1"),
+    "imagenet": Colours(
+        (0.485, 0.456, 0.406), (0.229, 0.224, 0.225), "ImageNet's mean and deviation"
+    ),
+    "clip": Colours(
+        (0.48145466, 0.4578275, 0.40821073),
+        (0.26862954, 0.26130258, 0.27577711),
+        "CLIP's mean and deviation",
+    ),
+}
 
 
 def grid(own: int, *, gpu: bool) -> int:
-    """Patches in a row of an image: as many as the net is used to, or fewer without a GPU."""
-    return own if gpu else min(own, CPU_GRID)
+    """Patches in a row of an image: as many as the net is used to, but not too many to wait for."""
+    return min(own, GPU_GRID if gpu else CPU_GRID)
 
 
 def image_size(side: float | None, patch: int, own: int, *, gpu: bool) -> int:
@@ -56,8 +77,9 @@ def recipe(normalise: str = NORMALISE) -> Chosen:
 
     A last layer that begins at 0 is not sure of anything before it has learnt something.
     """
+    words = COLOURS[normalise].words
     return (
-        choice("normalise", normalise, normalise, f"{COLOURS[normalise]}, as such weights expect")
+        choice("normalise", normalise, normalise, f"{words}, as such weights expect")
         | choice("optimizer", "adamw", "adamw", "usual for pre-trained nets")
         | choice("lr", LR, f"{LR:g}", "for the last layer; lower for each layer below it")
         | Chosen({"layer_decay": LAYER_DECAY, "head": "zero"}, {})
@@ -73,10 +95,10 @@ def user_net_recipe() -> Chosen:
     )
 
 
-def net(name: str, original: str, file: str, row: int = 0) -> Chosen:
-    """The net of a file, as it is or in another number of patches."""
+def net(name: str, original: str, weights: str, row: int = 0) -> Chosen:
+    """The net of the weights, as it is or in another number of patches."""
     other = f", here in {row} × {row} patches" if name != original else ""
-    return choice("net", name, name, f"{file} holds a {original}{other}")
+    return choice("net", name, name, f"{weights} holds a {original}{other}")
 
 
 def warmup(steps: int) -> int:

@@ -21,6 +21,7 @@ CPU_SECONDS = 12 * 60  # without a GPU, a run that was given no time ends after 
 LEAST_STEPS = 50
 FEWEST_STEPS = 10  # within a time limit that has no room for more
 GPU_SECONDS = 20  # of a time limit, at least, that a run on a GPU needs: its kernels are compiled
+TRAINS = {"cuda": 45, "cpu": 30}  # a time limit of so many seconds is never refused
 UNCOMPILED_SECONDS = 75  # a shorter time limit does not repay compiling a net or its kernels
 
 TESTS, LOGS = 15, 60  # tests and log lines in a run, at most
@@ -116,9 +117,14 @@ def baseline_in_time(text: str, seconds: float, speeds: Sequence[Speed]) -> Chos
     return choice("baseline", "none", "none", f"no time for one within {text}")
 
 
-def steps_in_time(text: str, seconds: float, speeds: Sequence[Speed]) -> Chosen:
+def steps_in_time(text: str, seconds: float, speeds: Sequence[Speed], device: str) -> Chosen:
     """As many steps as `--time` allows; `seconds` is what is left of it."""
     count = steps_within(seconds, speeds)
+    if count < FEWEST_STEPS and parse_time(text) >= TRAINS[device]:
+        takes = duration_in_words(parse_time(text) - seconds + seconds_for(FEWEST_STEPS, speeds, 1))
+        why = f"the fewest that train: fewer fit into {text}, and these take about {takes}"
+        found = choice("steps", FEWEST_STEPS, f"{FEWEST_STEPS}", why)
+        return found | test_interval(FEWEST_STEPS, 1)
     if count < FEWEST_STEPS:
         gone = parse_time(text) - seconds  # spent before the first step
         need = (gone + seconds_for(LEAST_STEPS, speeds, tests=1)) / (USABLE_SHARE - TEST_SHARE)

@@ -15,12 +15,13 @@ import torch
 from .. import methods
 from ..data import DATASETS, DataSet, Split, own_path
 from ..errors import UsageError
+from ..machine.precision import native_bf16
 from ..machine.threads import restoring_threads
 from ..rules import choose, finetune, pace
 from ..rules.choose import NOTHING, Chosen
 from ..settings.config import Run
 from ..settings.configure import TARGET, configure, user_settings, with_inherited
-from ..settings.hardware import native_bf16, pick_device, pick_precision
+from ..settings.hardware import pick_device, pick_precision
 from ..settings.target import target_follows
 from ..storage.folder import RunFolder
 from .inputs import data_of
@@ -141,7 +142,7 @@ def fit_to_time(
     if "baseline" not in fixed:
         draft.take(pace.baseline_in_time(limit, left(), found))
         found = found[: 1 + (draft.run.baseline == "supervised")]
-    draft.take(pace.steps_in_time(limit, left(), found))
+    draft.take(pace.steps_in_time(limit, left(), found, device.type))
 
 
 def fit_to_machine(

@@ -25,6 +25,7 @@ from ..modules.state import make_buffers_contiguous
 from ..modules.tracking import restoring
 from ..nets.base import Net
 from ..nets.norm import set_momentum, share_norms
+from ..nets.pretrained import locate
 from ..nets.user_net import dry_run_net
 from ..nets.weights import load_weights, zero_head
 from ..settings.config import Run
@@ -92,7 +93,10 @@ def net_of(run: Run, data: DataSet, say: Say) -> Net:
     """The net with the weights that it starts from: of a file, of another run, or random ones."""
     net = nets.build(run.net, len(data.classes), data.size)
     if run.weights is not None:
-        say(str(load_weights(net, Path(run.weights))))
+        found = locate(run.weights)
+        if found.origin:
+            say(f"Weights {found.origin}")
+        say(str(load_weights(net, found.path)))
     if run.head == "zero":
         zero_head(net)
     if run.from_ is not None:

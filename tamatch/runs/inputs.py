@@ -8,12 +8,8 @@ from pathlib import Path
 from .. import methods
 from ..data import DataSet, OnProgress, SplitPlan, load
 from ..data.splits import read_fold
+from ..rules.finetune import COLOURS
 from ..settings.config import Run
-
-COLOURS = {  # mean and spread of the colours that published weights were trained with
-    "half": ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
-    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
-}
 
 
 def data_of(run: Run, size: int | None, progress: OnProgress | None = None) -> DataSet:
@@ -26,8 +22,8 @@ def normalised(data: DataSet, run: Run) -> DataSet:
     """The data with the mean and spread of colours that the run normalises by."""
     if run.normalise == "own":
         return data
-    mean, std = COLOURS[run.normalise]
-    return dataclasses.replace(data, mean=mean, std=std)
+    colours = COLOURS[run.normalise]
+    return dataclasses.replace(data, mean=colours.mean, std=colours.std)
 
 
 def split_plan(run: Run) -> SplitPlan:

@@ -12,6 +12,7 @@ from ..data import DataSet, Past, Split, make_split, make_split_again
 from ..data.splitfile import image_hashes, listed_in
 from ..data.splits import Mask
 from ..errors import DataError
+from ..nets.pretrained import is_published
 from ..settings.config import Run
 from ..storage.folder import RunFolder
 from .inputs import split_plan
@@ -35,7 +36,7 @@ def path_in_config(folder: RunFolder, name: str) -> str | None:
 
 
 def first_weights(folder: RunFolder) -> str | None:
-    """The file that the first run of this one's line began with; None: with random weights."""
+    """The weights that the first run of this one's line began with; None: random ones."""
     first = lineage(str(folder.path))[-1]
     if gone := path_in_config(first, "from_"):
         raise DataError(
@@ -43,7 +44,10 @@ def first_weights(folder: RunFolder) -> str | None:
             "weights of its net are unknown. Restore it, use validation images (leave out "
             "--folds), or set the confidence threshold yourself: --min-confidence."
         )
-    return path_in_config(first, "weights")
+    weights: str | None = first.read()["config"].get("weights")
+    if weights is None or is_published(weights):
+        return weights
+    return first.path_now(weights)
 
 
 def past_of(runs: Sequence[RunFolder], data: DataSet, size: int | None) -> Past:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from ..data import DataSet, Split
 from ..rules.pace import Speed
 from ..settings.config import Run
+from ..settings.hardware import pick_device
 from ..step.engine import WARM_STEPS, Engine
 from ..step.subset import Subset
 from ..step.timing import timed, wait
@@ -53,13 +54,12 @@ class Speeds:
 
 def speed_of(run: Run, data: DataSet, split: Split, measured: float = MEASURED_SECONDS) -> Speed:
     """Time the start, some steps and a part of a test; no result of it is kept."""
+    if pick_device(run.device).type == "cuda":
+        start_engine(run, data, split)  # compiles what the engines after it find ready
     began = time.perf_counter()
-    engine = engine_of(run, data, split)
-    cuda = engine.device.type == "cuda"
+    engine = start_engine(run, data, split)
+    start = time.perf_counter() - began
     with engine.running():
-        start = time.perf_counter() - began
-        first = timed(engine, WARM_STEPS + 2 if cuda else 1)  # kernels are compiled
-        start += seconds_to_begin_again(engine) if cuda else first
         steps, seconds, block = 0, 0.0, 1
         while seconds < measured:
             seconds += timed(engine, block)
@@ -70,12 +70,12 @@ def speed_of(run: Run, data: DataSet, split: Split, measured: float = MEASURED_S
     return Speed(start + at_the_end, seconds / steps, image * held_out)
 
 
-def seconds_to_begin_again(engine: Engine) -> float:
-    """Of the first steps of another engine like this one, for which all is compiled."""
-    began = time.perf_counter()
-    engine.load_state_dict(engine.state_dict())
-    timed(engine, WARM_STEPS + 2)
-    return time.perf_counter() - began
+def start_engine(run: Run, data: DataSet, split: Split) -> Engine:
+    """An engine after its first steps, which are slower: on a GPU they are captured."""
+    engine = engine_of(run, data, split)
+    with engine.running():
+        timed(engine, WARM_STEPS + 2 if engine.device.type == "cuda" else 1)
+    return engine
 
 
 def seconds_to_predict(engine: Engine, data: DataSet, split: Split) -> float:

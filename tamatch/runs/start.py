@@ -8,6 +8,7 @@ from pathlib import Path
 from .. import nets
 from ..data import load
 from ..data.folder import typical_side
+from ..nets.pretrained import Located, locate
 from ..rules import choose, finetune
 from ..rules.choose import NOTHING, Chosen, choice
 from ..settings.config import Run
@@ -25,12 +26,19 @@ def start_of(
     if run.weights is not None and "net" in fixed and nets.is_timm(run.net):
         return timm_start(run, fixed, gpu=gpu)
     chosen = image_size(run, fixed, side, arrays=arrays, gpu=gpu)
-    if "net" not in fixed and run.weights is not None:
-        chosen = net_for_weights(run, Path(run.weights), fixed, side, chosen, gpu=gpu)
+    if run.weights is None:
+        return chosen
+    weights = locate(run.weights)
+    if "net" not in fixed:
+        chosen = chosen | net_for_weights(run, weights, fixed, side, gpu=gpu)
     net = chosen.settings.get("net", run.net)
     if not fine_tunes(run, net):
         return chosen
-    return chosen | (finetune.user_net_recipe() if nets.is_user_code(net) else finetune.recipe())
+    if nets.is_user_code(net):
+        return chosen | finetune.user_net_recipe()
+    from ..nets.recognise import colours_of  # torch is slow to load
+
+    return chosen | finetune.recipe(weights.normalise or colours_of(net))
 
 
 def fine_tunes(run: Run, net: str) -> bool:
@@ -54,20 +62,20 @@ def timm_start(run: Run, fixed: Container[str], *, gpu: bool) -> Chosen:
 
 
 def net_for_weights(
-    run: Run, file: Path, fixed: Container[str], side: float | None, size: Chosen, *, gpu: bool
+    run: Run, weights: Located, fixed: Container[str], side: float | None, *, gpu: bool
 ) -> Chosen:
     """The net that the weights were made for, and the size: a transformer has its own."""
     from ..nets.recognise import recognise  # torch is slow to load
 
-    found = recognise(file)
+    found = recognise(weights.path)
     if not found.is_transformer:
-        return size | finetune.net(found.net, found.net, file.name)
+        return finetune.net(found.net, found.net, weights.title)
     row = finetune.grid(found.grid, gpu=gpu)
     pixels = finetune.image_size(side, found.patch, found.grid, gpu=gpu)
     if "size" in fixed and run.size is not None:
         pixels = run.size
     patch = finetune.patch_for(pixels, found.patch, row)
-    cut = finetune.net(found.at(pixels, patch), found.net, file.name, pixels // patch)
+    cut = finetune.net(found.at(pixels, patch), found.net, weights.title, pixels // patch)
     return finetune.size(pixels, side) | cut
 
 

@@ -25,8 +25,8 @@ class Run:
         Annotated[int, Between(8, 512), "image side in pixels; chosen for your own images"] | None
     ) = None
     normalise: Annotated[
-        Literal["own", "half", "imagenet"],
-        "scale colours by the data's statistics, to -1..1, or ImageNet's",
+        Literal["own", "half", "imagenet", "clip"],
+        "scale colours by the data's statistics, to -1..1, or by ImageNet's or CLIP's",
     ] = "own"
     flips: Annotated[
         Literal["none", "horizontal", "both"],
@@ -34,7 +34,10 @@ class Run:
     ]
     method: Annotated[str, "name of a method, or FILE.py:CLASS"] = "tamatch"
     net: Annotated[str, "name of a net, or FILE.py:NAME; `tamatch nets` lists them"]
-    weights: Annotated[str, "file of pre-trained weights to start from"] | None = None
+    weights: (
+        Annotated[str, "pre-trained weights to start from: a name of `tamatch nets`, or a file"]
+        | None
+    ) = None
     head: Annotated[Literal["random", "zero"], "initial values of the last layer"] = "random"
     from_: Annotated[str, "run whose weights and settings to start from"] | None = None
     seed: Annotated[

@@ -58,12 +58,6 @@ def pick_precision(run: Run, device: torch.device) -> str:
     return "bf16" if able else "fp32"
 
 
-def native_bf16() -> bool:
-    """Whether this CPU multiplies bfloat16 itself; older versions of torch cannot tell."""
-    able: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
-    return any(able.get(name) for name in ("avx512_bf16", "amx_bf16"))
-
-
 def set_up_torch(precision: str, *, deterministic: bool = False) -> torch.dtype | None:
     """Set torch's switches; returns the autocast type, None for full precision.
 

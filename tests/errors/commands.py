@@ -176,8 +176,8 @@ COMMANDS = [
     ("train --time 5m --steps 10", 2,
      "--steps and --time both set the length of a run: give only one."),
     ("train --time 11s", 2,
-     "--time 11s is too short for this run on this machine: <any> steps fit, but at least 50 "
-     "are needed. Give <any> or more."),
+     "--time 11s is too short for this run on this machine: too little is left for training. "
+     "Give 20s or more."),
     ("train --config none.yaml", 2,
      "--config none.yaml cannot be read: No such file or directory."),
     ("train --config broken.yaml", 2,

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 ELSEWHERE = {  # a part of the message, with a hole for each value; the test
+    "the GPU failed: ": "faults/test_gpu_failure.py::test_what_counts",
+    " The same command continues.": (
+        "faults/test_gpu_failure.py::test_a_benchmark_goes_on_by_the_same_command"
+    ),
     "augmentation: size must": "augment/test_views.py::test_a_wrong_policy_says_what_is_right",
     "augmentation: pad ": "augment/test_views.py::test_a_wrong_policy_says_what_is_right",
     "augmentation: mean and std": "augment/test_views.py::test_a_wrong_policy_says_what_is_right",

@@ -62,6 +62,12 @@ def on_paper(name: str, size: int) -> State:
         return nets.build(name, 3, size).state_dict()
 
 
+def test_a_depth_without_a_name_is_in_the_net_s(tmp_path: Path, tiny: State) -> None:
+    shallow = {k: v for k, v in tiny.items() if not k.startswith("blocks.11.")}
+    found = recognise(written(shallow, tmp_path / "shallow.pth"))
+    assert found.net == "vit_192x11_p16_224"
+
+
 @pytest.mark.parametrize("name", ["wrn_10_1", "wrn_10_1_clean", "wrn_16_2", "wrn_22_3_clean"])
 def test_every_wide_residual_net(tmp_path: Path, name: str) -> None:
     net = nets.build(name, 3, 8)
@@ -128,10 +134,10 @@ def test_files_of_other_nets_say_what_was_seen(tmp_path: Path, tiny: State) -> N
     )
     assert "it is empty" in wrong({}, tmp_path / "empty.pth")
 
-    deep = {k: v for k, v in tiny.items() if not k.startswith("blocks.11.")}
+    narrow = {**tiny, "patch_embed.proj.weight": torch.zeros(100, 3, 16, 16)}
     assert (
-        "contains a transformer of width 192, depth 11 and 197 positions. Supported widths and "
-        "depths: tiny 192 and 12" in wrong(deep, tmp_path / "deep.pth")
+        "contains a transformer of width 100, depth 12 and 197 positions. Supported are widths up "
+        "to 1024 that are multiples of 64" in wrong(narrow, tmp_path / "narrow.pth")
     )
     distilled = {
         **tiny,
@@ -145,7 +151,7 @@ def test_files_that_nearly_fit_are_refused(tmp_path: Path, tiny: State) -> None:
     scaled = {**tiny, "blocks.0.ls1.gamma": torch.zeros(192)}
     text = wrong(scaled, tmp_path / "scaled.pth")
     assert (
-        "looks like vit_tiny_p16_224, but is a different net (left over: blocks.0.ls1.gamma)"
+        "looks like dinov2_tiny_p16_224, but is a different net (missing: blocks.0.ls2.gamma, "
         in text
     )
     bare = {k: v for k, v in tiny.items() if k != "norm.weight"}

@@ -63,7 +63,7 @@ def test_slow_tests_are_made_less_often() -> None:
     quick, slow = Speed(1, 0.1, 1), Speed(1, 0.1, 20)
     assert pace.steps_at_most(700, wanted, [quick]).settings == {"steps": 5700, "test_every": 380}
     assert pace.steps_at_most(700, wanted, [slow]).settings == {"steps": 4500, "test_every": 643}
-    both = pace.steps_in_time("10m", 590, [slow, slow])
+    both = pace.steps_in_time("10m", 590, [slow, slow], "cpu")
     assert both.settings == {"steps": 2000, "test_every": 1000}
     assert pace.tests_within(10, [slow]) == 1
     assert pace.tests_within(10, [Speed(1, 1, 0)]) == pace.TESTS
@@ -76,13 +76,15 @@ def test_a_time_that_is_too_short_is_told_which_would_do(
     text = f"{int(seconds)}s"
     left = int(seconds) - 0.5
     try:
-        found = pace.steps_in_time(text, left, speeds)
+        found = pace.steps_in_time(text, left, speeds, "cuda")
     except UsageError as error:
+        assert int(seconds) < pace.TRAINS["cuda"]
         enough = str(error).rpartition("Give ")[2].partition(" or more")[0]
         more = pace.parse_time(enough)
         assert more > seconds
         if more < 3600 * 24:  # longer ones are told to the minute
-            assert pace.steps_in_time(enough, more + 60 - 0.5, speeds).settings["steps"] >= 50
+            found = pace.steps_in_time(enough, more + 60 - 0.5, speeds, "cuda")
+            assert found.settings["steps"] >= 50
     else:
         assert found.settings["steps"] >= pace.FEWEST_STEPS
 

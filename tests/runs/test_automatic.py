@@ -16,7 +16,7 @@ import torch
 import tamatch
 from tamatch.augment import Policy
 from tamatch.data import make_split
-from tamatch.errors import UsageError
+from tamatch.errors import TamatchError, UsageError
 from tamatch.rules import recipes
 from tamatch.rules.pace import Speed
 from tamatch.runs import automatic, speed
@@ -293,14 +293,14 @@ def test_the_warmup_keeps_its_share_of_a_shorter_run(
     ("length", "told"),
     [
         ({"steps": 1000, "warmup": "x"}, "--warmup takes a whole number, got 'x'"),
-        ({"steps": 0, "warmup": 50}, "--steps must be at least 1, got 0"),
+        ({"steps": 0, "warmup": 50}, "config.steps is 0, not a whole number of 1 or more"),
     ],
 )
 def test_a_damaged_length_of_the_run_before_is_told(
     length: dict[str, object], told: str, tmp_path: Path
 ) -> None:
     (tmp_path / "run.json").write_text(json.dumps({"config": {"data": "digits", **length}}))
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(TamatchError, match=told):
         decide({"from_": str(tmp_path), "steps": 200})
 
 

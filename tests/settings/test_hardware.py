@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from tamatch.data import SplitPlan, load, make_split
+from tamatch.machine.precision import native_bf16
 from tamatch.runs.build import engine_of
 from tamatch.settings.configure import configure
-from tamatch.settings.hardware import available_memory, native_bf16, pick_precision, set_up_torch
+from tamatch.settings.hardware import available_memory, pick_precision, set_up_torch
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,104 @@
+"""Features of images, computed once: an image that was seen before costs nothing.
+
+An entry holds what one net says about images, in parts that are never changed. A part is named by
+the SHA-256 of its content: it is complete or absent, and is checked whenever it is opened. Several
+processes may add parts at the same time; at worst, they compute the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import DataError, StorageError
+from ..storage.files import write_bytes
+from .cache import cache_folder
+from .dataset import DIGEST, Digests, OnProgress, Pixels
+from .pixelfile import take
+
+Floats = npt.NDArray[np.float32]
+
+PART = 1024  # images whose features are computed, and kept, together
+SUFFIX = ".features"
+
+
+def features_of(
+    images: Pixels,
+    digests: Digests,
+    key: str,
+    compute: Callable[[Pixels], Floats],
+    progress: OnProgress | None = None,
+) -> Floats:
+    """A row of features for each image; only those that are not in the entry `key` are computed.
+
+    `compute` makes them of up to PART images at once; `progress` is told of images.
+    """
+    folder = cache_folder() / f"features-{key[:32]}"
+    names = [row.tobytes() for row in digests]
+    found: Floats | None = None
+    places: dict[bytes, list[int]] = {}  # of the images that are still to come
+    for place, name in enumerate(names):
+        places.setdefault(name, []).append(place)
+    for known, rows in _parts(folder):
+        found = _room(found, len(names), rows)
+        _put(found, places, known, rows)
+    missing = [at[0] for at in places.values()]
+    done = len(names) - sum(map(len, places.values()))
+    for first in range(0, len(missing), PART):
+        chosen = np.array(missing[first : first + PART])
+        rows = np.ascontiguousarray(compute(take(images, chosen)), np.float32)
+        _write(folder, digests[chosen], rows)
+        found = _room(found, len(names), rows)
+        done += _put(found, places, digests[chosen], rows)
+        if progress is not None:
+            progress(done, len(names))
+    return np.empty((0, 0), np.float32) if found is None else found
+
+
+def _room(found: Floats | None, count: int, rows: Floats) -> Floats:
+    return np.empty((count, rows.shape[1]), np.float32) if found is None else found
+
+
+def _put(found: Floats, places: dict[bytes, list[int]], known: Digests, rows: Floats) -> int:
+    """Fill in the rows of the images with these digests; how many there are."""
+    filled = 0
+    for name, row in zip(known, rows, strict=True):
+        for place in places.pop(name.tobytes(), ()):
+            found[place] = row
+            filled += 1
+    return filled
+
+
+def _parts(folder: Path) -> Iterator[tuple[Digests, Floats]]:
+    """The digests and features of every sound part; a damaged one is removed."""
+    for path in sorted(folder.glob(f"*{SUFFIX}")):
+        with suppress(OSError):
+            content = path.read_bytes()
+            if hashlib.sha256(content).hexdigest() == path.stem:
+                yield _unpacked(content)
+            else:
+                path.unlink()
+
+
+def _write(folder: Path, digests: Digests, rows: Floats) -> None:
+    content = len(rows).to_bytes(8, "little") + digests.tobytes() + rows.astype("<f4").tobytes()
+    path = folder / (hashlib.sha256(content).hexdigest() + SUFFIX)
+    try:
+        write_bytes(path, content)
+    except StorageError as error:
+        raise DataError(
+            f"the features cannot be kept: {error} Free some space, or set TAMATCH_CACHE to "
+            "another folder."
+        ) from error
+
+
+def _unpacked(content: bytes) -> tuple[Digests, Floats]:
+    count = int.from_bytes(content[:8], "little")
+    middle = 8 + count * DIGEST
+    digests = np.frombuffer(content[8:middle], np.uint8).reshape(count, DIGEST)
+    return digests, np.frombuffer(content[middle:], "<f4").reshape(count, -1)
