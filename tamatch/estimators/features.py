@@ -67,14 +67,14 @@ class FeatureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"{type(self).__name__} needs labels of at least 2 classes, got "
                 f"{len(self.classes_)} class{'es' * (len(self.classes_) != 1)}."
             )
-        rows = torch.from_numpy(X).to(self.device)
-        mask = torch.from_numpy(known).to(self.device)
-        labels = torch.from_numpy(codes).to(self.device)
         prior = self._prior()
         found = solve(
-            rows[mask], labels, rows[~mask], len(self.classes_),
-            prior=None if prior is None else torch.from_numpy(prior).to(self.device),
-        )  # fmt: skip
+            torch.tensor(X[known], device=self.device),
+            torch.tensor(codes, device=self.device),
+            torch.tensor(X[~known], device=self.device),
+            len(self.classes_),
+            prior=None if prior is None else torch.tensor(prior, device=self.device),
+        )
         head = found.head.cpu().numpy()
         if len(self.classes_) == 2:
             head = head[1:] - head[:1]
@@ -102,7 +102,8 @@ class FeatureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> Array:
         """The most probable class of each row."""
-        chosen: Array = self.classes_[self.predict_proba(X).argmax(1)]
+        best = self.predict_proba(X).argmax(1)
+        chosen: Array = self.classes_[best]
         return chosen
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

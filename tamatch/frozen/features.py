@@ -51,7 +51,7 @@ class Scaling:
 
 
 class Graph:
-    """Each row beside its nearest others, by angle; whoever is near to a row is linked to it, too."""
+    """Each row linked with its nearest others, by angle, and with those whose nearest it is."""
 
     def __init__(self, rows: Tensor) -> None:
         count = min(NEIGHBOURS, len(rows) - 1)

@@ -41,7 +41,7 @@ class LearningCurve:
     """Held-out errors with fewer labels, and what the trend says about twice as many."""
 
     labels: tuple[int, ...]  # that the solver saw
-    errors: tuple[float, ...]
+    outcomes: tuple[HeldOutError, ...]  # the last one is the cross-validated error
     slope: float  # b of error ∝ labels^−b; never negative
     doubled: tuple[float, float, float]  # with twice the labels: low, expected, high
 
@@ -68,9 +68,7 @@ def learning_curve(
     parts = _parts(labels, folds, seed)
     learnt = len(labels) * (1 - 1 / int(parts.max() + 1))
     outcomes = [
-        _outcome(
-            _wrong(features, labels, pool, classes, prior, parts, fraction, seed), len(labels)
-        )
+        _outcome(_wrong(features, labels, pool, classes, prior, parts, fraction, seed), len(labels))
         for fraction in (*fractions, 1.0)
     ]
     seen = [max(classes, round(learnt * fraction)) for fraction in (*fractions, 1.0)]
@@ -79,9 +77,7 @@ def learning_curve(
     factor = (2 * len(labels) / seen[-1]) ** -slope
     last = outcomes[-1]
     low, high = (bound * factor for bound in last.interval)
-    return LearningCurve(
-        tuple(seen), tuple(o.error for o in outcomes), slope, (low, last.error * factor, high)
-    )
+    return LearningCurve(tuple(seen), tuple(outcomes), slope, (low, last.error * factor, high))
 
 
 def _outcome(wrong: int, labels: int) -> HeldOutError:

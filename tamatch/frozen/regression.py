@@ -8,7 +8,7 @@ from torch import Tensor
 from ..losses import one_hot
 
 DECAY = 1e-2  # of L2: λ/2·‖W‖²
-STEPS = 50  # of L-BFGS at most; it starts from the last solution
+STEPS = 30  # of L-BFGS at most; a round starts from the solution of the last
 CELLS = 2**24  # logits that are held at once
 
 

@@ -34,7 +34,8 @@ from .features import LENGTH, Graph, Scaling
 from .regression import fit, logits
 
 ACCEPTED = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # share of the pool, round by round
-LABEL_WEIGHT = 0.3  # of all labels together, relative to all accepted pseudo-labels
+LABEL_WEIGHT = 0.3  # of all labels together, relative to all accepted pseudo-labels, …
+SKEW_WEIGHT = 30.0  # … plus this times KL[π ‖ u]: in a skewed pool pseudo-labels are less reliable
 SWEEPS = 3  # of rescaling: normalising the rows moves the mean again
 SPREAD = (0.1, 30)  # own share and steps of spreading labels
 SMOOTHING = (0.3, 3)  # own share and steps of smoothing predictions
@@ -74,12 +75,13 @@ def solve(
         prior = estimated_shares(logits(directions[count:], head), count)
     seeds = torch.cat([normalize(truth.T).T, truth.new_zeros(len(pool), classes)])
     p = normalize(graph.smoothed(seeds, *SPREAD))
+    label_weight = LABEL_WEIGHT + SKEW_WEIGHT * kl(prior, torch.full_like(prior, 1 / classes))
     for share in ACCEPTED:
         confidence, guess = rescaled(p[count:], prior).max(1)
         surest = confidence.topk(max(1, round(share * len(pool)))).indices
         guess = guess[surest]
         weights = class_weights(one_hot(guess, classes).to(rows.dtype).mean(0))[guess]
-        weights = torch.cat([LABEL_WEIGHT * normalize(even), normalize(weights)])
+        weights = torch.cat([label_weight * normalize(even), normalize(weights)])
         accepted = torch.cat([torch.arange(count, device=rows.device), count + surest])
         answers = torch.cat([labels, guess])
         head = fit(directions[accepted], answers, weights, classes, start=head)
