@@ -25,8 +25,8 @@ import tamatch
 from tamatch import SSLClassifier, TaMatchClassifier
 from tamatch.augment import Augment, Policy
 from tamatch.data import make_split
-from tamatch.estimators.parameters import IN_OPTIONS, run_of
-from tamatch.estimators.vectors import DROP, STRONG, WEAK, Jitter, data_of, vector_engine
+from tamatch.estimators.estimator import IN_OPTIONS, run_of
+from tamatch.estimators.learners import DROP, STRONG, WEAK, Jitter, data_of, vector_engine
 from tamatch.runs.inputs import split_plan
 from tamatch.settings.config import Run
 
