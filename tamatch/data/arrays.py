@@ -10,9 +10,8 @@ import numpy.typing as npt
 
 from ..errors import DataError
 from ..storage.npz import read_npz
-from .dataset import UNKNOWN, DataSet, Indices, Pixels
+from .dataset import NONE, UNKNOWN, DataSet, Indices, Pixels, mean_std
 from .decode import resized
-from .statistics import mean_std
 
 
 def from_arrays(
@@ -39,7 +38,7 @@ def from_arrays(
     parts = (
         np.flatnonzero(is_train & is_known),
         np.flatnonzero(is_train & ~is_known),
-        np.empty(0, np.int64),
+        NONE,
         np.flatnonzero(~is_train & is_known),
     )
     mean, std = mean_std(pixels, np.flatnonzero(is_train))

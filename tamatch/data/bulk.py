@@ -18,10 +18,9 @@ from types import ModuleType
 import numpy as np
 from PIL import __version__ as pillow_version
 
-from .cache import DIGESTS, PIXELS, Facts, open_or_build
+from .cache import DIGESTS, PIXELS, Facts, PixelFile, open_or_build
 from .dataset import DIGEST, Digests, Indices, OnProgress, Pixels, Sizes
 from .decode import File, Unreadable, decode_bytes, without_warnings
-from .pixelfile import PixelFile
 
 VERSION = 1  # of what the cache holds; raise it when decoding changes
 SIZES = "sizes.npy"

@@ -11,10 +11,9 @@ import numpy as np
 from ..errors import DataError
 from ..rules.choose import image_size
 from .bulk import decode_all
-from .dataset import PARTS, UNKNOWN, DataSet, OnProgress, Sizes
+from .dataset import PARTS, UNKNOWN, DataSet, OnProgress, Sizes, mean_std
 from .decode import header_size
 from .layout import Found, holds_images, list_images, table_of
-from .statistics import mean_std
 from .wrong_folder import folder_hint
 
 SAMPLE = 200  # files whose headers decide the size
