@@ -10,6 +10,7 @@ from pathlib import Path
 from ..errors import UsageError, perhaps
 from ..storage.paths import path_of
 from .dataset import UNKNOWN, DataSet, OnProgress, Split, shares
+from .labels import refuse_table_inside, with_labels
 from .splitfile import read_split, write_split
 from .splits import Past, SplitPlan, make_split, make_split_again
 
@@ -56,8 +57,6 @@ def load(
     to a person's own labels.
     """
     if labels is not None:
-        from .labels import refuse_table_inside, with_labels
-
         refuse_table_inside(labels, Path(name))
         return with_labels(load(name, root, size, progress), labels, Path(name))
     if str(name) in DATASETS:
@@ -96,7 +95,7 @@ def own_path(name: str | Path) -> Path:
         hint = near or f" Known: {', '.join(DATASETS)}."
         raise UsageError(f"--data {name} is neither a known data set nor a folder.{hint}")
     from .decode import SUFFIXES  # and with it Pillow, which not every command needs
-    from .wrong_folder import refuse_run
+    from .folder import refuse_run
 
     if path.is_file() and path.suffix.lower() in SUFFIXES:
         raise UsageError(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-import unicodedata
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 from functools import cached_property
+from itertools import combinations
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -15,15 +17,25 @@ from ..errors import DataError
 from ..storage.spreadsheet import printable
 from .dataset import OnProgress
 from .decode import FOREIGN, NOT_READ, SUFFIXES
-from .partnames import PART_NAMES, PART_OF, UNLABELLED, like_a_part, nearly_equal
-from .table import known_label, notes_on, read_table
+from .labels import (
+    PART_NAMES,
+    PART_OF,
+    TABLES,
+    UNLABELLED,
+    class_name,
+    known_class,
+    notes_on,
+    read_table,
+)
 
 LONGEST = max(map(len, SUFFIXES))
-TABLES = ("labels.csv", "metadata.csv")
 SHOWN = 100  # characters of a list of folders
 BELONG = "images without a label belong in unlabelled"
 ROUND = "a link to a folder that contains it or was read before"
 NEWS = 1000  # files that are looked at between two signs of progress
+TELLING = ("unlabelled", "unlabeled", "validation", "val", "test")  # "train" may be a class
+MANY = 100  # classes whose names are compared
+ALIKE = 0.92  # "forest" and "forrest" are, "healthy" and "unhealthy" are not
 UNLISTED = "images that the table of labels does not list"
 
 
@@ -72,9 +84,9 @@ class Listing:
             (f"links to folders outside {self.root}, followed", self.elsewhere),
         )
         told = [*self.remarks, *(f"{what}: {count:,}" for what, count in counted if count)]
-        pairs = ", ".join(f'"{a}" and "{b}"' for a, b in nearly_equal(sorted(self.labels)))
-        if pairs:
-            told.append(f"classes with nearly the same name: {pairs}")
+        pairs = combinations(sorted(self.labels)[:MANY], 2)
+        if similar := ", ".join(f'"{a}" and "{b}"' for a, b in pairs if alike(a, b)):
+            told.append(f"classes with nearly the same name: {similar}")
         if doubtful := ", ".join(f'"{n}"' for n in sorted(self.class_folders) if like_a_part(n)):
             told.append(
                 f"classes that are named like a part of the data: {doubtful}. If that is not a "
@@ -84,9 +96,24 @@ class Listing:
         return (*told,)
 
 
-def class_name(name: str) -> str:
-    """A class as it is written; an "ä" that some systems store as two characters is one."""
-    return printable(unicodedata.normalize("NFC", name))
+def alike(first: str, second: str) -> bool:
+    """Do two names differ by capitals or signs alone, or by a letter? Likely a typing error.
+
+    Names with digits are not compared letter by letter.
+    """
+    first, second = (re.sub(r"[\W_]", "", name.casefold()) for name in (first, second))
+    if first == second:
+        return first != ""
+    letters = min(len(first), len(second)) >= 5 and (first + second).isalpha()
+    return letters and SequenceMatcher(None, first, second).ratio() > ALIKE
+
+
+def like_a_part(name: str) -> bool:
+    """Is this the name of a part, nearly so, or such a word among others ("test images")?"""
+    words = re.split(r"[\W\d_]+", name)
+    return any(alike(name, part) for part in PART_OF) or any(
+        alike(word, part) for word in words for part in TELLING
+    )
 
 
 def list_images(place: Path, progress: OnProgress | None = None) -> Listing:
@@ -194,7 +221,7 @@ def _from_table(listing: Listing, table: Path, part: str | None, alone: bool = F
     parts = {} if part else _parts_beside(folder, {row.label.lower() for row in rows})
     named: set[str] = set()
     for row in rows:
-        path, label = os.path.join(folder, row.name), class_name(known_label(row.label))
+        path, label = os.path.join(folder, row.name), known_class(row.label)
         first = row.name.split(os.sep, 1)[0]
         if os.path.isabs(row.name) or first == os.pardir:
             listing.skipped.append((printable(row.name), f"outside {folder}"))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from .. import usercode
 from ..data import DATASETS
-from ..data.layout import TABLES
+from ..data.labels import TABLES
 from ..errors import DeviceError, Stopped, StorageError, UsageError
 from ..machine.gpu_failure import gpu_failure
 from ..machine.out_of_memory import OutOfMemory
