@@ -13,8 +13,8 @@ import numpy as np
 
 from .. import nets
 from ..data import DataSet, Split
-from ..data.current_split import CurrentSplit
 from ..data.dataset import UNKNOWN, Indices
+from ..data.splitfile import CurrentSplit
 from ..errors import DataError, UsageError
 from ..judge.cut import RISK, Cut, choose_cut, least_images
 from ..kinds import FRACTION, SHARE

@@ -34,7 +34,7 @@ __all__ = [
 ARCHIVE_SUFFIXES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
 
 DATASETS = {  # "module:function" of this package that reads it, called with (root, size, progress)
-    "digits": "digits:read",
+    "digits": "arrays:read_digits",
     "cifar10": "cifar:read10",
     "cifar10-lt": "cifar:read10",
     "cifar100": "cifar:read100",

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..apply.load import load, own_data, own_split
 from ..data import DATASETS
-from ..data.checktext import counted
+from ..data.check import counted
 from ..errors import DataError, UsageError
 from ..runs.progress import counting
 from ..runs.record import stored_config

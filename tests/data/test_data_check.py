@@ -17,8 +17,7 @@ from rich.cells import cell_len
 from tamatch.cli import main
 from tamatch.cli.check import plan_of
 from tamatch.data import DATASETS, SplitPlan
-from tamatch.data.check import check, equal_images
-from tamatch.data.checktext import table
+from tamatch.data.check import check, equal_images, table
 from tamatch.data.dataset import digests_of
 from tamatch.runs.inputs import split_plan
 from tamatch.settings.configure import configure
