@@ -1,4 +1,4 @@
-"""Images that are NumPy arrays already: given as such, in an .npz file, or scikit-learn's digits."""
+"""Images that are NumPy arrays: a caller's, those of an .npz file, scikit-learn's digits."""
 
 from __future__ import annotations
 
@@ -95,9 +95,7 @@ def read_digits(
     return DataSet(
         name="digits",
         classes=tuple("0123456789"),
-        images=resized(
-            np.repeat(grey[..., None], 3, axis=-1), DIGITS_SIDE if size is None else size
-        ),
+        images=resized(np.repeat(grey[..., None], 3, axis=-1), size or DIGITS_SIDE),
         labels=labels,
         parts=(train, NONE, NONE, test),
         files=[f"digits/{i}" for i in range(len(labels))],

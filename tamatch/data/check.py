@@ -85,10 +85,10 @@ class CheckReport:
 
     def _duplicate_lines(self) -> list[str]:
         """Each group once, those that spoil a run first."""
-        shown = []
+        leaks, contradictions, shown = {*self.leaks}, {*self.contradictions}, []
         for group in self.duplicates:
-            faults = ["both in training and held out"] if group in self.leaks else []
-            faults += ["different labels"] if group in self.contradictions else []
+            faults = ["both in training and held out"] if group in leaks else []
+            faults += ["different labels"] if group in contradictions else []
             shown.append((faults, " = ".join(group)))
         shown.sort(key=lambda item: -len(item[0]))
         lines = [text + (f" ({', '.join(faults)})" if faults else "") for faults, text in shown]

@@ -136,7 +136,7 @@ def read(
     return DataSet(
         name=cifar.name,
         classes=classes,
-        images=resized(np.concatenate([x for x, _ in parts]), SIDE if size is None else size),
+        images=resized(np.concatenate([x for x, _ in parts]), size or SIDE),
         labels=labels,
         parts=(np.arange(train), NONE, NONE, np.arange(train, len(labels))),
         files=[f"train/{i}" for i in range(train)] + [f"test/{i}" for i in range(test)],

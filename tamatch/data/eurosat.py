@@ -38,7 +38,7 @@ PLACES = ("EuroSAT_RGB", "2750", "EuroSAT/2750", EUROSAT.file, EARLIER.file)
 def read(root: Path | None, size: int | None, progress: OnProgress | None = None) -> DataSet:
     """Classes by name; of each the first 80 % of the sorted files are training, the rest test."""
     path = locate(root, PLACES, EUROSAT)
-    side = SIDE if size is None else size
+    side = size or SIDE
     if path.is_dir():
         checksums = "none are published for the unpacked images; their class counts are right"
         listed = (f"{file.parent.name}/{file.name}" for file in path.glob("*/*"))

@@ -35,7 +35,7 @@ CLASSES = ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "
 def read(root: Path | None, size: int | None, progress: OnProgress | None = None) -> DataSet:
     """5,000 training images, 100,000 unlabelled ones and 8,000 test images, in this order."""
     path = locate(root, (FOLDER, STL10.file), STL10)
-    side = SIDE if size is None else size
+    side = size or SIDE
     files = [path / name for name in MD5] if path.is_dir() else [path]
     # the cache knows these files as they are, so they are verified only when it is built
     entry = open_or_build(
