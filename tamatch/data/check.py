@@ -15,7 +15,6 @@ from ..errors import DataError
 from ..rules.choose import image_size
 from . import DATASETS, load
 from .dataset import (
-    DIGEST,
     NO_CHECKSUMS,
     PARTS,
     UNKNOWN,
@@ -25,6 +24,7 @@ from .dataset import (
     OnProgress,
     Pixels,
     Sizes,
+    numbered,
 )
 from .splitfile import ROLES
 from .splits import SplitPlan, make_split
@@ -135,8 +135,8 @@ def check(
             problems.append(str(error))
     groups = equal_images(data.image_digests())
     held_out = np.zeros(len(data.images), bool)
-    for part in ("validation", "test"):
-        held_out[data.part(part)] = True
+    held_out[np.concatenate([data.part("validation"), data.part("test")])] = True
+    disagreeing = [g for g in groups if len({*data.labels[g].tolist()} - {UNKNOWN}) > 1]
     without_gpu = data.size
     if size is None and str(name) not in DATASETS:
         without_gpu = min(data.size, image_size(data.size, gpu=False).settings["size"])
@@ -154,7 +154,7 @@ def check(
         notes=data.notes,
         duplicates=_named(data, groups),
         leaks=_named(data, [g for g in groups if held_out[g].any() and not held_out[g].all()]),
-        contradictions=_named(data, [g for g in groups if _disagree(data.labels[g])]),
+        contradictions=_named(data, disagreeing),
         one_colour=tuple(data.files[i] for i, im in enumerate(data.images) if _is_one_colour(im)),
         roles=roles,
         labelled_in_pool=labelled_in_pool,
@@ -164,14 +164,10 @@ def check(
 
 def equal_images(digests: Digests) -> list[Indices]:
     """The groups of two or more images with one digest, each by ascending index."""
-    keys = np.ascontiguousarray(digests).view(f"V{DIGEST}").ravel()
-    order = np.lexsort(digests.T)
-    ordered = keys[order]
-    changes = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
-    starts, ends = np.append(0, changes), np.append(changes, len(order))
-    several = np.flatnonzero(ends - starts > 1)
-    groups = [order[starts[g] : ends[g]] for g in several]
-    return sorted(groups, key=lambda group: int(group[0]))
+    numbers = numbered(digests)
+    order = np.argsort(numbers, kind="stable")
+    groups = np.split(order, np.cumsum(np.bincount(numbers))[:-1])
+    return sorted((g for g in groups if len(g) > 1), key=lambda group: int(group[0]))
 
 
 def _counts(data: DataSet, groups: Mapping[str, Indices]) -> Counts:
@@ -195,10 +191,6 @@ def _extremes(sizes: Sizes) -> dict[str, tuple[int, int]]:
     ordered = sizes[np.argsort(sizes.astype(np.int64).prod(axis=1), kind="stable")]
     picks = {"smallest": 0, "median": len(ordered) // 2, "largest": -1}
     return {what: (int(ordered[i][0]), int(ordered[i][1])) for what, i in picks.items()}
-
-
-def _disagree(labels: Indices) -> bool:
-    return len(np.unique(labels[labels != UNKNOWN])) > 1
 
 
 def _named(data: DataSet, groups: list[Indices]) -> tuple[tuple[str, ...], ...]:
@@ -230,13 +222,10 @@ def table(counts: Counts, classes: tuple[str, ...]) -> list[str]:
     if any(without):
         rows.append(("no label", without))
     rows.append(("total", [sum(counts[column].values()) for column in columns]))
-    width = max(cell_len(name) for name, _ in rows)
-    cells = [max(len(column), 10) for column in columns]
-    head = " " * (width + 2) + "".join(
-        f"  {column:>{cell}}" for column, cell in zip(columns, cells, strict=True)
-    )
-    return [head] + [
+    lines = [("", columns), *((name, [f"{count:,}" for count in row]) for name, row in rows)]
+    width = max(cell_len(name) for name, _ in lines)
+    return [
         f"  {name}{' ' * (width - cell_len(name))}"
-        + "".join(f"  {count:>{cell},}" for count, cell in zip(row, cells, strict=True))
-        for name, row in rows
+        + "".join(f"  {cell:>{max(len(c), 10)}}" for cell, c in zip(cells, columns, strict=True))
+        for name, cells in lines
     ]

@@ -75,6 +75,12 @@ def digests_of(images: Iterable[bytes]) -> Digests:
     return np.frombuffer(rows, np.uint8).reshape(-1, DIGEST)
 
 
+def numbered(digests: Digests) -> Indices:
+    """A number for each image; equal ones have the same."""
+    _, numbers = np.unique(digests, axis=0, return_inverse=True)
+    return numbers.reshape(-1)
+
+
 @dataclass(frozen=True)
 class Split:
     """Which image plays which role in a run: indices into `DataSet.images`."""

@@ -12,24 +12,17 @@ import numpy as np
 
 from ..errors import DataError
 from .archives import EUROSAT, locate, verify
-from .bulk import Chunk, Decoded, cached, chunk_size, decode_all, decode_chunk, fingerprint
+from .bulk import Chunk, Decoded, cached, chunks_of, decode_all, decode_chunk, fingerprint
 from .cache import PixelFile
 from .dataset import NONE, DataSet, OnProgress
 from .decode import SUFFIXES
 
 SIDE = 32  # the benchmark's; the files have 64
 COUNTS = {
-    "AnnualCrop": 3000,
-    "Forest": 3000,
-    "HerbaceousVegetation": 3000,
-    "Highway": 2500,
-    "Industrial": 2500,
-    "Pasture": 2000,
-    "PermanentCrop": 2500,
-    "Residential": 3000,
-    "River": 2500,
-    "SeaLake": 3000,
-}
+    "AnnualCrop": 3000, "Forest": 3000, "HerbaceousVegetation": 3000, "Highway": 2500,
+    "Industrial": 2500, "Pasture": 2000, "PermanentCrop": 2500, "Residential": 3000,
+    "River": 2500, "SeaLake": 3000,
+}  # fmt: skip
 # the same images
 EARLIER = replace(EUROSAT, file="EuroSAT.zip", md5="c8fa014336c82ac7804f0398fcb19387")
 PLACES = ("EuroSAT_RGB", "2750", "EuroSAT/2750", EUROSAT.file, EARLIER.file)
@@ -93,9 +86,8 @@ def _from_zip(path: Path, size: int, progress: OnProgress | None) -> tuple[list[
         files = _in_order(iter(archive.namelist()), path)
 
         def fill(pixels: PixelFile) -> Iterator[Chunk]:
-            step = chunk_size(len(files))
-            for first in range(0, len(files), step):
-                contents = [io.BytesIO(archive.read(f)) for f in files[first : first + step]]
+            for first, names in chunks_of(files).items():
+                contents = [io.BytesIO(archive.read(name)) for name in names]
                 yield decode_chunk(pixels, size, False, first, contents)
 
         return files, cached(fingerprint([path], f"zip {size}"), len(files), size, fill, progress)

@@ -133,13 +133,26 @@ def folder_hint(place: Path, listing: Listing) -> str:
     """A hint where a folder, listed here, has no two classes; empty if there is none to give."""
     if len(listing.labels) > 1 or table_of(place):
         return ""
-    return hint_inside(place) if listing.labels else hint_above(place)
+    return _hint_inside(place) if listing.labels else _hint_above(place)
 
 
-def hint_inside(place: Path) -> str:
-    """The only class may be the folder of all classes."""
-    inner, classes = first_with_classes(place)
-    if not classes:
+def _hint_inside(place: Path) -> str:
+    """The only class may be the folder of all classes, or lead to it without a choice."""
+    inner, top = place, place.resolve()
+    for _ in range(DEEPEST):
+        inside = [n for n, _ in folders_in(os.fspath(inner)) if n.lower() not in UNLABELLED]
+        if len(inside) != 1:
+            return ""
+        inner /= inside[0]
+        if RunFolder(inner).holds_run() or not inner.resolve().is_relative_to(top):
+            return ""
+        try:
+            classes = list_images(inner.absolute()).labels
+        except DataError:  # it may not be read
+            return ""
+        if len(classes) > 1:
+            break
+    else:
         return ""
     named = ", ".join(sorted(classes))[:SHOWN]
     if aside := [name for name, _ in folders_in(os.fspath(place)) if name.lower() in UNLABELLED]:
@@ -150,26 +163,7 @@ def hint_inside(place: Path) -> str:
     return f"Perhaps you meant {inner}, which has the classes {named}."
 
 
-def first_with_classes(place: Path) -> tuple[Path, set[str]]:
-    """The nearest folder that has classes, if there is no choice on the way to it."""
-    top = place.resolve()
-    for _ in range(DEEPEST):
-        inside = [n for n, _ in folders_in(os.fspath(place)) if n.lower() not in UNLABELLED]
-        if len(inside) != 1:
-            break
-        place /= inside[0]
-        if RunFolder(place).holds_run() or not place.resolve().is_relative_to(top):
-            break
-        try:
-            classes = list_images(place.absolute()).labels
-        except DataError:  # it may not be read
-            break
-        if len(classes) > 1:
-            return place, classes
-    return place, set()
-
-
-def hint_above(place: Path) -> str:
+def _hint_above(place: Path) -> str:
     """A folder with images, beside others with images, may be one of the classes."""
     above = place.parent if place.name not in ("", os.pardir) else place / os.pardir
     try:

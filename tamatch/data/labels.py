@@ -29,14 +29,9 @@ LABEL = "label"
 SPLIT = "split"
 UNLABELLED = ("unlabelled", "unlabeled", "_unlabelled", "_unlabeled")
 PART_NAMES = {
-    "train": "train",
-    "training": "train",
-    "val": "validation",
-    "valid": "validation",
-    "validation": "validation",
-    "test": "test",
-    "testing": "test",
-}
+    "train": "train", "training": "train", "val": "validation", "valid": "validation",
+    "validation": "validation", "test": "test", "testing": "test",
+}  # fmt: skip
 # what a table says about an image; an unlabelled one joins the training part with its first label
 PART_OF = {**PART_NAMES, **dict.fromkeys(UNLABELLED, "train")}
 # how programs write that there is nothing; "none" is not among them, a person may mean it

@@ -146,11 +146,14 @@ def _scan(listing: Listing, folder: str, part: str) -> None:
     for name, path in folders_in(folder):
         if name in parts:
             _scan(listing, path, parts[name])
-        elif name.lower() in UNLABELLED:
-            _add(listing, path, "unlabelled" if part == "train" else part, None)
-        else:
-            listing.class_folders.add(class_name(name))
-            _add(listing, path, part, class_name(name))
+            continue
+        label = None if name.lower() in UNLABELLED else class_name(name)
+        role = "unlabelled" if label is None and part == "train" else part
+        if label is not None:
+            listing.class_folders.add(label)
+            listing.labels.add(label)
+        for file, is_file in _files(listing, path):
+            _judge(listing, file, is_file, role, label)
     listing.loose += sum(_is_image(path) for path, _ in _files(listing, folder, deep=False))
 
 
@@ -186,15 +189,8 @@ def _in_words(names: Collection[str]) -> str:
     return printable(", ".join(sorted(names)))[:SHOWN]
 
 
-def _add(listing: Listing, folder: str, part: str, label: str | None) -> None:
-    """All images below a folder, nested ones too."""
-    if label is not None:
-        listing.labels.add(label)
-    for path, is_file in _files(listing, folder):
-        _judge(listing, path, is_file, part, label)
-
-
 def _judge(listing: Listing, path: str, is_file: bool, part: str, label: str | None) -> None:
+    """Add a file to the images, or to what is left out."""
     if not _is_image(path):
         if not path.lower().endswith(FOREIGN):
             listing.other += 1
@@ -305,7 +301,9 @@ def _files(listing: Listing, folder: str, deep: bool = True) -> Iterator[tuple[s
                 listing.skipped.append((listing.name(here), ROUND))
                 continue
             seen.add(own)
-            listing.elsewhere += _leads_out(listing.root, here)
+            if here != listing.root and os.path.islink(here):
+                inside = Path(here).resolve().is_relative_to(Path(listing.root).resolve())
+                listing.elsewhere += not inside
             entries = _visible(here)
         except OSError as error:
             listing.skipped.append((listing.name(here), f"folder: {error.strerror}"))
@@ -322,12 +320,6 @@ def _files(listing: Listing, folder: str, deep: bool = True) -> Iterator[tuple[s
                 yield entry.path, kind == "file"
         if deep:
             pending += reversed(below)
-
-
-def _leads_out(root: str, folder: str) -> bool:
-    if folder == root or not os.path.islink(folder):
-        return False
-    return not Path(folder).resolve().is_relative_to(Path(root).resolve())
 
 
 def _visible(folder: str) -> list[os.DirEntry[str]]:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import DataError, UsageError
-from .dataset import UNKNOWN, DataSet, Indices, Split
+from .dataset import UNKNOWN, DataSet, Indices, Split, numbered
 
 Mask = npt.NDArray[np.bool_]
 
@@ -102,7 +102,7 @@ def make_split(data: DataSet, plan: SplitPlan, past: Past | None = None) -> Spli
     if not plan.validation_per_class and plan.fold is None:
         return drawn
     labels = data.labels[drawn.labelled]
-    alike = _numbered(data, drawn.labelled)
+    alike = numbered(data.image_digests()[drawn.labelled])
     classes = np.bincount(np.unique([alike, labels], axis=1)[0])  # of each number
     apart = classes[alike] == 1  # what has a copy in another class is not held out
     held = np.zeros(len(labels), bool)
@@ -162,12 +162,6 @@ def _without(split: Split, held: Mask) -> Split:
         unlabelled=split.unlabelled[~np.isin(split.unlabelled, away)],
         validation=np.concatenate([split.validation, away]),
     )
-
-
-def _numbered(data: DataSet, images: Indices) -> Indices:
-    """A number for each of these images; equal ones have the same."""
-    _, numbers = np.unique(data.image_digests()[images], axis=0, return_inverse=True)
-    return numbers.reshape(-1)
 
 
 def _validating(name: str, count: int, alike: Indices, apart: Mask, past: Past | None) -> Mask:
