@@ -26,19 +26,10 @@ from .policy import OPERATIONS, RANGES
 
 _ONE = 1 << 16  # one pixel in fixed point
 _NEUTRAL = {
-    "degrees": 0.0,
-    "shear_x": 0.0,
-    "shear_y": 0.0,
-    "move_x": 0.0,
-    "move_y": 0.0,
-    "curve": float(IDENTITY),
-    "stretch": 0.0,
-    "equalize": 0.0,
-    "keep": 1.0,
-    "to_mean": 0.0,
-    "to_grey": 0.0,
-    "to_blur": 0.0,
-}
+    "degrees": 0.0, "shear_x": 0.0, "shear_y": 0.0, "move_x": 0.0, "move_y": 0.0,
+    "curve": float(IDENTITY), "stretch": 0.0, "equalize": 0.0,
+    "keep": 1.0, "to_mean": 0.0, "to_grey": 0.0, "to_blur": 0.0,
+}  # fmt: skip
 _EFFECT: dict[str, dict[str, tuple[float, float]]] = {  # number = first + second * magnitude
     "AutoContrast": {"stretch": (1, 0)},
     "Brightness": {"keep": (0, 1)},

@@ -33,7 +33,7 @@ CHUNKS = 8, 256  # least and most files decoded together
 
 @dataclass(frozen=True)
 class Decoded:
-    """The images that could be read, and the others' reasons."""
+    """The images that could be read, and why the others could not."""
 
     images: Pixels  # (M, size, size, 3), a memory map
     digests: Digests  # (M, DIGEST)
@@ -44,7 +44,7 @@ class Decoded:
 
 @dataclass(frozen=True)
 class Chunk:
-    """What became of some consecutive files."""
+    """The result of decoding some consecutive files."""
 
     first: int
     sizes: Sizes
@@ -55,7 +55,7 @@ class Chunk:
 def decode_all(
     files: Sequence[str | Path], size: int, draft: bool = True, progress: OnProgress | None = None
 ) -> Decoded:
-    """Read the files from the cache, decoding them first if it does not know them as they are."""
+    """The decoded files, from the cache; it is built first if files are new or have changed."""
 
     def fill(pixels: PixelFile) -> Iterator[Chunk]:
         return _decode_chunks(chunks_of(files), partial(decode_chunk, pixels, size, draft))

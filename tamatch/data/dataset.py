@@ -1,4 +1,4 @@
-"""A data set and how its images are shared out: plain arrays, whatever they were read from."""
+"""A data set and its split into roles, as plain arrays, whatever they were read from."""
 
 from __future__ import annotations
 
@@ -97,12 +97,12 @@ class Split:
 
     @property
     def unknown_places(self) -> Indices:
-        """Positions in the pool of the images that are not `known` at the same time."""
+        """Positions in the pool of the images whose labels the run is not given."""
         return np.flatnonzero(~np.isin(self.unlabelled, self.known))
 
     @property
     def unknown(self) -> Indices:
-        """These images themselves, in the pool's order."""
+        """The images of the pool whose labels the run is not given, in its order."""
         return self.unlabelled[self.unknown_places]
 
 

@@ -82,7 +82,7 @@ def _median_side(files: Sequence[str]) -> float | None:
 
 
 def _cropped(sizes: Sizes) -> list[str]:
-    """Of a long image the net sees less than half, which its user may not expect."""
+    """A note on long images, of which the net sees less than half."""
     long = int((sizes.max(axis=1) > LONG * sizes.min(axis=1)).sum())
     told = "images more than twice as long as wide, of which only the central square is used"
     return [f"{told}: {long:,}"] if long else []
@@ -112,7 +112,7 @@ def _first_reasons(skipped: Sequence[tuple[str, str]]) -> str:
 
 
 def refuse_run(place: Path) -> None:
-    """The folders in a run are no classes, and its pictures are not to be learnt from."""
+    """Refuse a run folder, or a folder that contains one: its pictures are no data."""
     if RunFolder(place).holds_run() or (place / SEEDS).is_file():
         path = shlex.quote(str(place))
         raise UsageError(

@@ -168,7 +168,7 @@ def refuse_contradiction(path: Path, first: Row, row: Row) -> None:
 
 
 def with_labels(data: DataSet, table: Path, place: Path) -> DataSet:
-    """The data, which lie at `place`, with the labels of a table: these win over the folder's.
+    """The data, read from `place`, with the labels of a table, which replace the folder's.
 
     An image that gets its first label moves from the unlabelled part to the training part, unless
     the table says to which. An empty label says nothing: the image stays as it is. A file that
@@ -207,7 +207,7 @@ def refuse_table_inside(table: Path, data: Path) -> None:
 
 
 def known_rows(data: DataSet, table: Path, place: Path) -> dict[int, Row]:
-    """Image and line of every line about one that can be used; each must fit the data."""
+    """The line about each usable image, by its index; an error if one does not fit the data."""
     if not data.given_labels:
         raise UsageError(
             f"--labels adds labels to your own images, but {data.name} is already fully labelled. "

@@ -1,4 +1,4 @@
-"""split.csv of a run: which image played which role, and what it looked like."""
+"""split.csv of a run: the role of each image, and a hash of its pixels."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def listed_in(path: Path, column: str) -> dict[str, set[str]]:
 
 @dataclass(frozen=True)
 class CurrentSplit:
-    """All of `labelled` and `validation` have a label, whatever has changed since the run."""
+    """A run's split of the images of today; all labelled and validation images have a label."""
 
     split: Split
     labelled_since: Indices  # unless moved or new, these are in the pool
@@ -86,10 +86,10 @@ class CurrentSplit:
 def current_split(path: Path, data: DataSet, *, whole: bool) -> CurrentSplit:
     """The split that a run wrote, on the data of today.
 
-    An image keeps its role if it still has its name and its pixels. One that was moved, as people
-    do who sort images into class folders, is known by its pixels, and labelled if it is now. One
-    that has lost its label is back in the pool. If the run took the `whole` folder, and did not
-    draw from it, what is new there belongs to it as well.
+    An image with the same name and pixels keeps its role. One that was moved, such as into a class
+    folder, is recognised by its pixels, and is labelled if it has a label now. One that has lost
+    its label returns to the pool. If the run used the `whole` folder, instead of drawing from it,
+    new images are added.
     """
     hashes = image_hashes(data)
     rows = [*_matched(path, data, hashes, "label")]

@@ -1,4 +1,4 @@
-"""Who is labelled, who is not: the benchmark's sampling rules, to the index."""
+"""Which images are labelled, unlabelled or held out: exactly as the benchmark draws them."""
 
 from __future__ import annotations
 
@@ -71,10 +71,10 @@ def read_fold(text: str | None) -> tuple[int, int] | None:
 
 @dataclass(frozen=True)
 class Past:
-    """What the runs that a run goes on from did with the images of a data set."""
+    """What the earlier runs that a run continues from did with the images of a data set."""
 
-    learnt: Mask  # with their labels: the net knows them, so they are never held out
-    held_out: Mask  # and not learnt by any: they are held out again, before others
+    learnt: Mask  # trained on with their labels, so never held out
+    held_out: Mask  # and not learnt by any: held out again, before others
 
     def of(self, images: Indices) -> Past:
         return Past(self.learnt[images], self.held_out[images])
@@ -116,13 +116,13 @@ def make_split(data: DataSet, plan: SplitPlan, past: Past | None = None) -> Spli
 
 
 def make_split_again(data: DataSet, plan: SplitPlan, held_out: Mask) -> Split:
-    """The same, but that exactly these of the labelled images are held out, as they were before."""
+    """As `make_split`, with exactly these labelled images held out, as they were before."""
     drawn = _drawn(data, plan)
     return _without(drawn, held_out[drawn.labelled])
 
 
 def _drawn(data: DataSet, plan: SplitPlan) -> Split:
-    """Nothing is held out yet."""
+    """The split before labelled images are held out."""
     _check_classes(data)
     labelled_counts, pool_counts = _counts(data, plan)
     random = np.random.RandomState(plan.seed)
@@ -154,7 +154,7 @@ def _drawn(data: DataSet, plan: SplitPlan) -> Split:
 
 
 def _without(split: Split, held: Mask) -> Split:
-    """These of the labelled images validate instead; they leave the pool, too."""
+    """Move these labelled images to the validation part, and out of the pool."""
     away = split.labelled[held]
     return replace(
         split,
@@ -165,7 +165,7 @@ def _without(split: Split, held: Mask) -> Split:
 
 
 def _validating(name: str, count: int, alike: Indices, apart: Mask, past: Past | None) -> Mask:
-    """So many images of a class, the last ones; a few more where equal ones come with them.
+    """Choose `count` images of a class, from its end; copies of one are chosen with it.
 
     Those that were held out before are taken first, and then those with the fewest copies.
     """
