@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ..report.bias import kl
+from ..judge.differences import kl
 
 POINTS = 64  # of a curve that is only drawn
 RATIO_EPS = 1e-6  # in training, unless an option says otherwise: a class may never be predicted

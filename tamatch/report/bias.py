@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..judge.differences import kl
 from .metrics import Log, Points
-
-
-def kl(p: Sequence[float], q: Sequence[float]) -> float:
-    """KL[p || q] in nats with 0 log 0 = 0; infinite where q rules out what p holds possible."""
-    if len(p) != len(q) or not p:
-        return math.nan
-    if any(a > 0 and b <= 0 for a, b in zip(p, q, strict=True)):
-        return math.inf
-    total = sum(a * math.log(a / b) for a, b in zip(p, q, strict=True) if a > 0)
-    return max(total, 0.0)
 
 
 def kl_curve(log: Log, fixed: Sequence[float] | None = None) -> Points:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
+from ..judge.differences import Paired, chance_gap
 from .facts import Figures, facts_of
 from .folder import RunFiles
-from .paired import Paired, paired
+from .paired import compared
 from .values import whole
 from .words import percent
 
@@ -44,7 +44,7 @@ def verdict_of(folder: RunFiles) -> Verdict:
     planned = folder.config.get("baseline") == "supervised"
     if planned and run.error_last is not None and (baseline is None or baseline.error_last is None):
         return Verdict("Not yet known", BASELINE_TO_COME, "open")
-    pairs = None if inner is None else paired(folder.path, inner.path, run.measured_on)
+    pairs = None if inner is None else compared(folder.path, inner.path, run.measured_on)
     return verdict(run, baseline, labelled, pairs)
 
 
@@ -87,7 +87,7 @@ def _compare(
     if pairs is not None:
         return _judge_pairs(both, pairs)
     gap = baseline - error
-    noise = _chance_gap(error, baseline, run.images)
+    noise = chance_gap(error, baseline, run.images)
     if abs(gap) <= noise:
         if noise == 0:
             return Verdict("No difference", f"{both}.", "open")
@@ -113,10 +113,3 @@ def _judge_pairs(both: str, pairs: Paired) -> Verdict:
         told = f"{both}: {-pairs.gap:.1f} points higher ({between})."
         return Verdict("No, they did harm", told, "bad")
     return Verdict("No clear difference", f"{both}. {pairs.undecided}", "open")
-
-
-def _chance_gap(a: float, b: float, images: int | None) -> float:
-    """Two standard errors of the difference of two error rates, in points; 0 if n is unknown."""
-    if not images:
-        return 0.0
-    return 2 * math.sqrt((a * (100 - a) + b * (100 - b)) / images)

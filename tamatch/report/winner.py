@@ -7,7 +7,7 @@ from dataclasses import replace
 from statistics import fmean
 
 from .groups import Group, mean_and_spread, unfair
-from .paired import paired
+from .paired import compared
 from .verdict import UNMEASURED, Verdict
 
 
@@ -56,7 +56,7 @@ def _by_runs(first: Group, second: Group, both: str) -> Verdict:
 def _by_images(first: Group, second: Group, kind: str, both: str) -> Verdict:
     """By the images that one of the two runs has right and the other has not."""
     ours, theirs = (group.finished[0].folder.path for group in (first, second))
-    pairs = paired(ours, theirs, kind)
+    pairs = compared(ours, theirs, kind)
     if pairs is None:
         told = f"{both}; their predictions do not show whether these are the same images."
         return Verdict("Not known", told, "open")

@@ -10,15 +10,17 @@ from typing import Any
 import numpy as np
 
 from ..data.dataset import Indices
-from ..judge.calibration import (
+from ..judge.trust import (
+    LEVEL,
     Calibration,
     Floats,
+    Trust,
     calibrate,
     calibrate_on_itself,
+    measure,
     tempered,
     uncalibrated,
 )
-from ..judge.trust import LEVEL, Trust, measure
 from ..report.album import MOST
 from ..report.sheet import sheet
 from ..step.engine import Engine

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tamatch.judge.differences import Paired
 from tamatch.report.facts import Figures
-from tamatch.report.paired import Paired, paired
+from tamatch.report.paired import compared
 from tamatch.report.verdict import verdict
 from tests.report.test_report_figures import FACTS
 
@@ -26,7 +27,7 @@ def write(folder: Path, right: np.ndarray, part: str = "test") -> Path:
 def test_the_interval_is_that_of_the_differences(tmp_path: Path) -> None:
     draw = np.random.default_rng(0)
     ours, theirs = draw.random(400) < 0.8, draw.random(400) < 0.7
-    found = paired(write(tmp_path / "a", ours), write(tmp_path / "b", theirs), "test")
+    found = compared(write(tmp_path / "a", ours), write(tmp_path / "b", theirs), "test")
     assert found is not None
     gains = ours.astype(int) - theirs.astype(int)
     assert found.images == 400 and found.gap == pytest.approx(100 * gains.mean())
@@ -39,7 +40,7 @@ def test_the_interval_is_that_of_the_differences(tmp_path: Path) -> None:
 def test_a_few_images_prove_nothing(tmp_path: Path, better: int, images: int) -> None:
     """Fair coins fall to one side as often as once in eight times, or oftener."""
     ours, theirs = np.ones(images, bool), np.arange(images) >= better
-    found = paired(write(tmp_path / "a", ours), write(tmp_path / "b", theirs), "test")
+    found = compared(write(tmp_path / "a", ours), write(tmp_path / "b", theirs), "test")
     assert found is not None and -100 <= found.low < 0 < found.high <= 100
     answer = verdict(FACTS, FACTS, 40, found)
     assert answer.answer == "No clear difference" and f"With {images} images" in answer.reason
@@ -47,9 +48,9 @@ def test_a_few_images_prove_nothing(tmp_path: Path, better: int, images: int) ->
 
 def test_other_images_are_not_compared(tmp_path: Path) -> None:
     here = write(tmp_path / "a", np.ones(3, bool))
-    assert paired(here, write(tmp_path / "b", np.ones(4, bool)), "test") is None
-    assert paired(here, tmp_path / "nowhere", "test") is None
-    assert paired(here, here, "validation") is None
+    assert compared(here, write(tmp_path / "b", np.ones(4, bool)), "test") is None
+    assert compared(here, tmp_path / "nowhere", "test") is None
+    assert compared(here, here, "validation") is None
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tamatch.judge.differences import kl
 from tamatch.report.bars import bar, gap_bar
-from tamatch.report.bias import biases, kl
+from tamatch.report.bias import biases
 from tamatch.report.curve import Line
 from tamatch.report.facts import Figures
 from tamatch.report.groups import mean_and_spread

@@ -19,8 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import tamatch
 from tamatch import cli
 from tamatch.data import DataSet, Split, SplitPlan, load, make_split
-from tamatch.judge.calibration import fit_temperature, reliability, tempered
-from tamatch.judge.trust import measure
+from tamatch.judge.trust import fit_temperature, measure, reliability, tempered
 from tamatch.pseudo import Guess
 from tamatch.pseudo.account import class_shares, generated, threshold
 from tamatch.report.album import COLUMNS, MOST, TILE
