@@ -16,9 +16,8 @@ import tamatch
 from tamatch import cli
 from tamatch.data import load, read_split
 from tamatch.review.command import label_file
-from tamatch.review.pictures import SIDE, Pictures
-from tamatch.review.session import headline
-from tamatch.review.survey import survey
+from tamatch.review.picking import survey
+from tamatch.review.session import SIDE, Pictures, headline
 from tamatch.runs.inputs import data_of
 from tamatch.runs.record import stored_config
 from tamatch.settings.configure import configure
