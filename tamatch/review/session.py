@@ -16,10 +16,8 @@ from PIL import Image
 from ..data import DataSet
 from ..data.dataset import Indices
 from ..data.decode import Unreadable, decode
-from ..report.charts import error_charts, error_lines
-from ..report.facts import Figures, facts_of
-from ..report.folder import read_folder
-from ..report.html import environment
+from ..report.folder import Figures, read_folder
+from ..report.page import environment, error_charts, error_lines
 from ..report.words import percent, share
 from ..storage.spreadsheet import original
 from .picking import Survey
@@ -81,13 +79,11 @@ class Session:
     def page(self) -> str:
         """The HTML, with the headline and the curves of the run."""
         folder = read_folder(self.run)
-        facts = facts_of(folder)
-        baseline = None if folder.baseline is None else facts_of(folder.baseline)
         template = environment("tamatch.review", "page").get_template("index.html.j2")
         return template.render(
             run=self.run.name,
-            headline=headline(facts, baseline),
-            charts=error_charts(error_lines(folder, facts, baseline), facts.measured_on),
+            headline=headline(folder.figures, folder.baseline_figures),
+            charts=error_charts(error_lines(folder), folder.figures.measured_on),
             has_report=(self.run / "report.html").is_file(),
             command=self.next_command(),
             labels=str(self.store.path),

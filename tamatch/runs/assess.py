@@ -21,8 +21,7 @@ from ..judge.trust import (
     tempered,
     uncalibrated,
 )
-from ..report.album import MOST
-from ..report.sheet import sheet
+from ..report.album import MOST, sheet
 from ..step.engine import Engine
 from ..step.subset import PREDICTION_COLUMNS, Pool, Subset
 from ..storage.files import write_bytes, write_json

@@ -23,7 +23,7 @@ from tamatch.runs.record import stored_config
 from tamatch.settings.configure import configure
 from tamatch.storage.folder import RunFolder
 from tests.data.pictures import picture
-from tests.report.test_report_figures import FACTS
+from tests.report.test_verdict import FACTS
 from tests.review.browser import reviewing
 from tests.review.conftest import Project
 
