@@ -23,7 +23,7 @@ from torch import nn
 from ..data import UNKNOWN
 from ..errors import DataError, UsageError
 from ..kinds import AT_LEAST_ONE
-from ..machine.threads import restoring_threads
+from ..machine.precision import restoring_threads
 from ..settings.config import Run
 from ..settings.options import Option
 from .arrays import are_images, check_none_missing, is_unlabelled, validation_rules

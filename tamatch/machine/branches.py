@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from ..errors import UsageError
-from .gpu_failure import gpu_failure
-from .out_of_memory import is_out_of_memory, without_autotuning
+from .gpu import gpu_failure
+from .memory import is_out_of_memory, without_autotuning
 
 Result = TypeVar("Result")
 OPEN: list[torch.cuda.Stream] = []  # branches that are not joined yet

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from .. import dist
 from ..errors import UsageError
-from ..machine.gpucode import own_kernels
+from ..machine.gpu import own_kernels
 from ..types import Out
 from .base import Net
 from .recompute import Recomputing

@@ -16,9 +16,8 @@ from ..augment import Augment, Policy
 from ..augment.views import LARGEST, QUICK
 from ..data import DataSet, Split, shares
 from ..errors import DataError, UsageError
-from ..machine.gpucode import why_no_triton
-from ..machine.out_of_memory import OutOfMemory, detecting_out_of_memory
-from ..machine.rehearsal import rehearsing
+from ..machine.gpu import rehearsing, why_no_triton
+from ..machine.memory import OutOfMemory, detecting_out_of_memory
 from ..methods.base import Method
 from ..modules.shifted import unshifted
 from ..modules.state import make_buffers_contiguous

@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 from .. import dist
 from ..augment.views import VIEWS
 from ..errors import UsageError
-from ..machine.out_of_memory import OutOfMemory, detecting_out_of_memory
+from ..machine.memory import OutOfMemory, detecting_out_of_memory
 from ..methods.base import Method
 from ..modules.shifted import Shifted, unshifted
 from ..modules.state import in_place

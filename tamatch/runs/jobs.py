@@ -11,8 +11,8 @@ from typing import Any
 from .. import dist, report
 from ..data import Split
 from ..errors import NumericError, Stopped
-from ..machine.signals import StopSignals
-from ..machine.threads import restoring_threads
+from ..machine.launch import StopSignals
+from ..machine.precision import restoring_threads
 from ..settings.config import Run
 from ..step.subset import Pool
 from ..storage import checkpoint

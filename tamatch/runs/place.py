@@ -13,8 +13,8 @@ from .. import usercode
 from ..data import DATASETS
 from ..data.layout import TABLES
 from ..errors import DeviceError, Stopped, StorageError, UsageError
-from ..machine.gpu_failure import gpu_failure
-from ..machine.out_of_memory import OutOfMemory
+from ..machine.gpu import gpu_failure
+from ..machine.memory import OutOfMemory
 from ..settings.config import Run
 from ..storage import checkpoint
 from ..storage.folder import RunFolder

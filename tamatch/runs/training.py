@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError, NumericError
-from ..machine.gpu_failure import gpu_failure
-from ..machine.out_of_memory import OutOfMemory, free_memory
+from ..machine.gpu import gpu_failure
+from ..machine.memory import OutOfMemory, free_memory
 from ..settings.conditions import changes_since, conditions
 from ..settings.config import Run
 from ..step.diagnosis import explain, overflow

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from .. import dist
 from ..augment import Augment
 from ..machine.branches import recorded, working_on
-from ..machine.out_of_memory import detecting_out_of_memory, free_memory, in_batches
+from ..machine.memory import detecting_out_of_memory, free_memory, in_batches
 from ..methods.base import Method
 from ..nets.base import uncompiled
 from ..nets.recompute import recompute, recomputes

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from .. import dist
-from ..machine.out_of_memory import OutOfMemory, without_autotuning
+from ..machine.memory import OutOfMemory, without_autotuning
 from ..modules.tracking import restoring
 from ..settings.hardware import available_memory
 from .engine import Engine

@@ -13,7 +13,7 @@ import torch
 
 import tamatch
 from tamatch import cli
-from tamatch.machine.out_of_memory import OutOfMemory, detecting_out_of_memory, in_batches
+from tamatch.machine.memory import OutOfMemory, detecting_out_of_memory, in_batches
 from tamatch.methods import METHODS
 from tamatch.nets.parts import Flow, Plain
 from tamatch.nets.recompute import recompute, recomputes

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from tamatch import methods, nets
 from tamatch.data import load, make_split
 from tamatch.machine.branches import OPEN
-from tamatch.machine.out_of_memory import OutOfMemory, free_memory
+from tamatch.machine.memory import OutOfMemory, free_memory
 from tamatch.methods import METHODS
 from tamatch.nets import parts
 from tamatch.nets.recompute import recompute

@@ -16,7 +16,7 @@ import pytest
 import tamatch
 from tamatch import cli
 from tamatch.errors import NumericError, Stopped, StorageError, UsageError
-from tamatch.machine.out_of_memory import OutOfMemory
+from tamatch.machine.memory import OutOfMemory
 from tamatch.rules.pace import Speed
 from tamatch.runs import automatic, jobs, seeds, shared_data, speed
 from tamatch.runs.progress import Progress, describe

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tamatch.machine import branches
-from tamatch.machine.out_of_memory import OutOfMemory
+from tamatch.machine.memory import OutOfMemory
 from tamatch.runs.loop import advance
 from tamatch.step.joint_graph import JointGraph
 from tamatch.step.prefetch import Prefetcher
