@@ -20,7 +20,7 @@ from ..data import UNKNOWN, make_split
 from ..data.arrays import from_arrays
 from ..data.dataset import Indices
 from ..errors import NumericError
-from ..modules.shifted import tensors_of, unshifted, with_tensors
+from ..modules import tensors_of, unshifted, with_tensors
 from ..runs.build import engine_of
 from ..runs.inputs import normalised, split_plan
 from ..runs.model import Facts, Model

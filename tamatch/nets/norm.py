@@ -8,7 +8,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from .. import dist
 from ..errors import UsageError
-from ..modules.tracking import norms_of
+from ..modules import norms_of
 
 
 class BatchNorm2d(nn.BatchNorm2d):

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.checkpoint import checkpoint
 
-from ..modules.tracking import norms_of, restoring, tracking
+from ..modules import norms_of, restoring, tracking
 
 T = TypeVar("T")
 

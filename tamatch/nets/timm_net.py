@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UsageError, perhaps
+from ..own.usercode import blaming
 from ..types import Out
-from ..usercode import blaming
 from .base import Wrapped
 from .pretrained import MEANS
 

@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 
 from .. import dist
 from ..machine.memory import OutOfMemory, without_autotuning
-from ..modules.tracking import restoring
+from ..modules import restoring
 from ..settings.hardware import available_memory
 from .engine import Engine
 from .source import Resident

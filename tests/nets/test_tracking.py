@@ -10,7 +10,7 @@ from torch import nn
 
 from tamatch import dist, nets
 from tamatch.methods.base import constant_branch, frozen_norm
-from tamatch.modules.tracking import norms_of, restoring, tracking
+from tamatch.modules import norms_of, restoring, tracking
 from tamatch.nets.recompute import recompute
 
 
