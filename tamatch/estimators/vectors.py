@@ -20,8 +20,7 @@ from ..nets.base import Net
 from ..runs import build
 from ..settings.config import Run
 from ..step.engine import Engine
-from ..step.sampler import stream_key
-from ..step.source import Draw, Source
+from ..step.source import Draw, Source, stream_key
 from ..types import Out
 
 Rows = npt.NDArray[np.float32]

@@ -25,7 +25,10 @@ def gpu_failure(error: BaseException | None) -> DeviceError | None:
 
     After one, nothing that is in the GPU's memory can be used or saved.
     """
-    for one in _chain(error):
+    chain = [*_chain(error)]
+    if chain and CAPTURE in str(chain[-1]):  # the first cause; later errors only follow from it
+        return None
+    for one in chain:
         text = str(one).partition("\n")[0].strip().rstrip(".")
         if not isinstance(one, RuntimeError) or CAPTURE in text:
             continue

@@ -31,8 +31,7 @@ from ..settings.hardware import pick_device, pick_images, pick_precision, set_up
 from ..settings.target import in_order
 from ..step import optim
 from ..step.engine import Engine, Pace
-from ..step.sampler import stream_key
-from ..step.source import Draw, Resident, Source, Streamed
+from ..step.source import Draw, Resident, Source, Streamed, stream_key
 from ..types import Task
 from .compiler import accelerate, keep_compiled
 from .dry_run import check_built, check_constructor, dry_run_method

@@ -14,7 +14,7 @@ from ..errors import NumericError, Stopped
 from ..machine.launch import StopSignals
 from ..machine.precision import restoring_threads
 from ..settings.config import Run
-from ..step.subset import Pool
+from ..step.source import Pool
 from ..storage import checkpoint
 from ..storage.files import write_bytes
 from ..storage.folder import RunFolder

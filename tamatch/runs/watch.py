@@ -19,8 +19,7 @@ from ..judge.two_sample import evenly_spread, two_sample_test
 from ..pseudo.account import threshold
 from ..settings.config import Run
 from ..step.engine import Engine
-from ..step.source import LABELLED
-from ..step.subset import Pool
+from ..step.source import LABELLED, Pool
 from ..storage.folder import RunFolder
 from .pool_predictions import PoolPredictions, pseudo_label_probabilities
 from .progress import Progress

@@ -19,13 +19,11 @@ from ..methods.base import Method
 from ..nets.base import uncompiled
 from ..nets.recompute import recompute, recomputes
 from ..types import Batch
-from .batches import Batches
+from .batches import Batches, Prefetcher
 from .guard import Guard
 from .meter import Meter
 from .optim import Optimizer, schedule, set_lr_
-from .prefetch import Prefetcher
-from .sampler import stream_key
-from .source import OnHost, Source
+from .source import OnHost, Source, stream_key
 
 WARM_STEPS = 3  # real eager steps before the capture: lazy initialisation must not be recorded
 

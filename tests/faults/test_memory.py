@@ -18,9 +18,9 @@ from tamatch.methods import METHODS
 from tamatch.nets.parts import Flow, Plain
 from tamatch.nets.recompute import recompute, recomputes
 from tamatch.nets.wrn import Block
+from tamatch.step.cost import PROBES, Estimate, Peak, bytes_of_passes, estimate, probe
 from tamatch.step.engine import Engine
 from tamatch.step.guard import Guard
-from tamatch.step.memory import PROBES, Estimate, Peak, bytes_of_passes, estimate, probe
 from tamatch.storage import checkpoint
 from tests.contract.test_contract import assert_equal
 from tests.data.memory import resident
@@ -325,6 +325,6 @@ def test_the_estimate_is_written_down(tmp_path: Path) -> None:
 def test_too_little_memory_is_told_before_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tamatch.step.memory.available_memory", lambda device: 2**20)
+    monkeypatch.setattr("tamatch.step.cost.available_memory", lambda device: 2**20)
     tamatch.train(out=tmp_path / "run", quiet=True, **DOZEN)
     assert "GiB of memory; there are 0.00 GiB" in (tmp_path / "run" / "log.txt").read_text()

@@ -22,8 +22,8 @@ from tamatch.nets.recompute import recompute
 from tamatch.runs.build import engine_of
 from tamatch.runs.inputs import split_plan
 from tamatch.settings.configure import configure
+from tamatch.step.cost import estimate
 from tamatch.step.engine import Engine
-from tamatch.step.memory import estimate
 from tests.contract.test_contract import assert_equal
 from tests.tiny import tiny_engine
 
