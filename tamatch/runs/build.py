@@ -21,7 +21,7 @@ from ..machine.memory import OutOfMemory, detecting_out_of_memory
 from ..methods.base import Method
 from ..modules import make_buffers_contiguous, restoring, unshifted
 from ..nets.base import Net
-from ..nets.norm import set_momentum, share_norms
+from ..nets.layers import set_momentum, share_norms
 from ..nets.pretrained import locate
 from ..nets.user_net import dry_run_net
 from ..nets.weights import load_weights, zero_head

@@ -17,7 +17,7 @@ from ..machine.branches import recorded, working_on
 from ..machine.memory import detecting_out_of_memory, free_memory, in_batches
 from ..methods.base import Method
 from ..nets.base import uncompiled
-from ..nets.recompute import recompute, recomputes
+from ..nets.layers import recompute, recomputes
 from ..types import Batch
 from .batches import Batches, Prefetcher
 from .guard import Guard

@@ -11,7 +11,7 @@ import torch
 
 import tamatch
 from tamatch.data import load, make_split
-from tamatch.nets.recompute import recompute, recomputes
+from tamatch.nets.layers import recompute, recomputes
 from tamatch.runs.build import engine_of
 from tamatch.runs.inputs import split_plan
 from tamatch.settings.configure import configure

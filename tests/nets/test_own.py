@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from tamatch import methods, nets
 from tamatch.errors import UsageError
 from tamatch.methods import METHODS
-from tamatch.nets.recompute import recompute
+from tamatch.nets.layers import recompute
 from tamatch.nets.user_net import UserNet, dry_run_net
 from tamatch.nets.user_net_source import CUSTOM
 from tamatch.nets.weights import load_weights

@@ -18,7 +18,7 @@ from triton.runtime.cache import get_cache_manager
 from ...machine import gpu
 from ...machine.gpu import AMPERE, why_no_nvrtc
 from ...machine.memory import is_out_of_memory
-from ..parts import SLOPE
+from ..wrn import SLOPE
 from .norm import COUNTABLE
 
 SOURCES = [Path(__file__).with_name(name) for name in ("primitives.cuh", "conv3.cu")]
