@@ -12,8 +12,8 @@ PACKAGE = Path(__file__).parents[1] / "tamatch"
 
 LAYERS = [
     {"errors"},
-    {"types", "kinds", "losses", "usercode", "machine", "modules", "storage", "judge"},
-    {"dist", "rules"},
+    {"types", "kinds", "losses", "machine", "modules", "storage", "judge"},
+    {"dist", "rules", "own"},
     {"stats"},
     {"pseudo", "nets", "augment", "data", "report"},  # siblings never import each other
     {"methods", "frozen"},
@@ -29,10 +29,10 @@ LAYERS = [
 ORDER = {name: i for i, layer in enumerate(LAYERS) for name in layer}
 SHARED = {"__init__", "base", "mixing", "contrastive"}  # in methods/, but no method
 METHODS_MAY_USE = {"types", "kinds", "dist", "losses", "stats", "pseudo", "methods", "errors"} | {
-    "usercode", "machine", "modules",
+    "own", "machine", "modules",
 }  # fmt: skip
 
-ACYCLIC = {"machine", "modules", "storage", "nets", "data", "report", "settings"} | {
+ACYCLIC = {"machine", "own", "storage", "nets", "data", "report", "settings"} | {
     "step", "runs", "apply", "bench",
 }  # fmt: skip
 

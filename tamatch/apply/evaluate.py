@@ -17,7 +17,7 @@ from ..judge.trust import LEVEL, Trust, measure
 from ..runs.lineage import learnt_by, lineage
 from ..runs.model import Model
 from ..runs.record import stored_config
-from ..step.subset import Subset
+from ..step.source import Subset
 from ..storage.folder import RunFolder
 from .load import load, own_data
 

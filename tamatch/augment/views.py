@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UsageError
-from ..machine.gpucode import own_kernels, why_no_triton
+from ..machine.gpu import own_kernels, why_no_triton
 from .policy import Policy
 from .randaugment import RandAugment
 from .stream import uniform

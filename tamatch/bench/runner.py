@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DeviceError, NumericError, Stopped, StorageError, UsageError
-from ..machine.gpu_failure import gpu_failure
-from ..machine.signals import StopSignals, ask_to_stop
+from ..machine.gpu import gpu_failure
+from ..machine.launch import StopSignals, ask_to_stop
 from ..methods import is_user_code
 from ..runs.jobs import Job, complete_all
 from ..runs.progress import Progress, Screen

@@ -14,8 +14,9 @@ from importlib.util import resolve_name
 from pathlib import Path
 from types import ModuleType
 
-from .. import methods, usercode
+from .. import methods
 from ..errors import UsageError, unknown_name
+from ..own import usercode
 from .cells import Cell, Plan
 from .plans import PLANS
 from .scale import FULL, checked, full_steps, parse_scale

@@ -18,10 +18,10 @@ from typing import Any
 
 from ..data import DataSet, make_split
 from ..errors import TamatchError
-from ..machine.gpu_failure import gpu_failure
+from ..machine.gpu import gpu_failure
 from ..settings.config import RUN_OPTIONS, Run
 from ..settings.configure import configure
-from ..step.timing import wait
+from ..step.cost import wait
 from ..storage.files import write_json
 from .cells import Cell
 from .plans import PLANS

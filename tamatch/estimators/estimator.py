@@ -23,7 +23,7 @@ from torch import nn
 from ..data import UNKNOWN
 from ..errors import DataError, UsageError
 from ..kinds import AT_LEAST_ONE
-from ..machine.threads import restoring_threads
+from ..machine.precision import restoring_threads
 from ..rules import choose, finetune, pace
 from ..runs.start import start_of
 from ..settings.config import RUN_OPTIONS, Run

@@ -22,7 +22,7 @@ from ..data import UNKNOWN, DataSet, Split, make_split
 from ..data.arrays import from_arrays
 from ..data.dataset import Indices
 from ..errors import NumericError
-from ..modules.shifted import tensors_of, unshifted, with_tensors
+from ..modules import tensors_of, unshifted, with_tensors
 from ..nets.base import Net
 from ..runs import build
 from ..runs.inputs import normalised, split_plan
@@ -30,7 +30,6 @@ from ..runs.model import Facts, Model
 from ..settings.config import Run
 from ..step.engine import Engine
 from ..step.guard import ALLOWED_BAD_STEPS
-from ..step.sampler import stream_key
 from ..step.source import Draw, OnHost, Source
 from ..types import Out
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .. import usercode
 from ..errors import UsageError, perhaps
+from ..own import usercode
 
 if TYPE_CHECKING:
     from .base import Method

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from .. import dist
 from ..machine.precision import without_autocast
-from ..modules.tracking import restoring
+from ..modules import restoring
+from ..own.usercode import blaming
 from ..types import Out
-from ..usercode import blaming
 from . import title
 from .base import Net, Wrapped
 

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UsageError
-from ..modules.state import in_place, make_buffers_contiguous
-from ..modules.unsaved import draws_from_torch
+from ..modules import make_buffers_contiguous
+from ..own.state import draws_from_torch, in_place
+from ..own.usercode import blaming
+from ..own.waits import first_sync
 from ..types import Out
-from ..usercode import blaming
 from .base import Net
-from .sync_points import first_sync
 from .user_net import Head, UserNet, as_out
 
 IMAGES = 2

@@ -9,9 +9,9 @@ from typing import Any
 
 from torch import nn
 
-from .. import usercode
 from ..errors import UsageError
-from ..usercode import blaming
+from ..own import usercode
+from ..own.usercode import blaming
 from . import is_user_code, title
 from .base import Net
 from .user_net_check import checked_net

@@ -23,7 +23,7 @@ from ..judge.trust import (
 )
 from ..report.album import MOST, sheet
 from ..step.engine import Engine
-from ..step.subset import PREDICTION_COLUMNS, Pool, Subset
+from ..step.source import PREDICTION_COLUMNS, Pool, Subset
 from ..storage.files import write_bytes, write_json
 from ..storage.spreadsheet import write_table
 from .pool_predictions import COLUMNS, PoolPredictions, predict_pool, summary

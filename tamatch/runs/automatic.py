@@ -15,8 +15,7 @@ import torch
 from .. import methods
 from ..data import DATASETS, DataSet, Split, own_path
 from ..errors import UsageError
-from ..machine.precision import native_bf16
-from ..machine.threads import restoring_threads
+from ..machine.precision import native_bf16, restoring_threads
 from ..rules import choose, finetune, pace
 from ..rules.choose import NOTHING, Chosen
 from ..settings.config import Run

@@ -16,27 +16,23 @@ from ..augment import Augment, Policy
 from ..augment.views import LARGEST, QUICK
 from ..data import DataSet, Split, shares
 from ..errors import DataError, UsageError
-from ..machine.gpucode import why_no_triton
-from ..machine.out_of_memory import OutOfMemory, detecting_out_of_memory
-from ..machine.rehearsal import rehearsing
+from ..machine.gpu import rehearsing, why_no_triton
+from ..machine.memory import OutOfMemory, detecting_out_of_memory
 from ..methods.base import Method
-from ..modules.shifted import unshifted
-from ..modules.state import make_buffers_contiguous
-from ..modules.tracking import restoring
+from ..modules import make_buffers_contiguous, restoring, unshifted
 from ..nets.base import Net
-from ..nets.norm import set_momentum, share_norms
+from ..nets.layers import set_momentum, share_norms
 from ..nets.pretrained import locate
 from ..nets.user_net import dry_run_net
 from ..nets.weights import load_weights, zero_head
+from ..own.usercode import blaming
 from ..settings.config import Run
 from ..settings.hardware import pick_device, pick_images, pick_precision, set_up_torch
 from ..settings.target import in_order
 from ..step import optim
 from ..step.engine import Engine, Pace
-from ..step.sampler import stream_key
-from ..step.source import Draw, Resident, Source, Streamed
+from ..step.source import Draw, Resident, Source, Streamed, stream_key
 from ..types import Task
-from ..usercode import blaming
 from .compiler import accelerate, keep_compiled
 from .dry_run import check_built, check_constructor, dry_run_method
 from .model import Model

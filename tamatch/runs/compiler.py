@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..data.cache import cache_folder
 from ..errors import DataError
-from ..machine.gpucode import why_no_nvrtc, why_no_triton
+from ..machine.gpu import why_no_nvrtc, why_no_triton
 
 if TYPE_CHECKING:
     from ..methods.base import Method

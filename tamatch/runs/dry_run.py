@@ -14,16 +14,14 @@ from torch.utils import _pytree as pytree
 from .. import dist
 from ..augment.views import VIEWS
 from ..errors import UsageError
-from ..machine.out_of_memory import OutOfMemory, detecting_out_of_memory
+from ..machine.memory import OutOfMemory, detecting_out_of_memory
 from ..methods.base import Method
-from ..modules.shifted import Shifted, unshifted
-from ..modules.state import in_place
-from ..modules.tracking import restoring
-from ..modules.unsaved import all_saved, draws_from_torch, refuse_loose_weights
-from ..nets.sync_points import CopyDetector, SyncDetector
+from ..modules import Shifted, restoring, unshifted
+from ..own.state import all_saved, draws_from_torch, in_place, refuse_loose_weights
+from ..own.usercode import blaming
+from ..own.waits import CopyDetector, SyncDetector
 from ..step.engine import Engine
 from ..types import Batch, Loss, Views
-from ..usercode import blaming
 
 RESERVED = {"step", "kind", "total", "lr", "time", "count"}  # names in the log and the meter
 
@@ -162,7 +160,7 @@ def check_net(name: str, net: object, what: str, tensors: Collection[str]) -> No
     for tensor in (tensor for tensor in tensors if tensor not in now):
         raise UsageError(
             f"{what}: its {name} lacks {tensor}, which is exported under this name. Use the net "
-            "that the method was given, or a copy of it, or tamatch.modules.shifted.Shifted(net, "
+            "that the method was given, or a copy of it, or tamatch.modules.Shifted(net, "
             "shift), without another module around it."
         )
     for tensor in (tensor for tensor in now if tensor not in tensors):

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..data import DataSet, Past, Split, make_split, write_split
 from ..data.dataset import Indices
-from ..machine.signals import StopSignals
+from ..machine.launch import StopSignals
 from ..settings.config import Run
 from ..storage.folder import RunFolder, refuse_links
 from .inputs import split_plan

@@ -12,7 +12,7 @@ from .. import dist, methods, nets
 from ..data import Split
 from ..data.splitfile import ROLES
 from ..errors import DataError, NumericError, Stopped
-from ..machine.signals import StopSignals
+from ..machine.launch import StopSignals
 from ..settings.config import Run
 from ..step.engine import Engine
 from ..storage.folder import RunFolder

@@ -11,10 +11,10 @@ from typing import Any
 from .. import dist, report
 from ..data import Split
 from ..errors import NumericError, Stopped
-from ..machine.signals import StopSignals
-from ..machine.threads import restoring_threads
+from ..machine.launch import StopSignals
+from ..machine.precision import restoring_threads
 from ..settings.config import Run
-from ..step.subset import Pool
+from ..step.source import Pool
 from ..storage import checkpoint
 from ..storage.files import write_bytes
 from ..storage.folder import RunFolder

@@ -8,10 +8,10 @@ from typing import Any
 
 from .. import dist
 from ..errors import NumericError, Stopped
-from ..machine.out_of_memory import OutOfMemory, free_memory
-from ..machine.signals import StopSignals
+from ..machine.launch import StopSignals
+from ..machine.memory import OutOfMemory, free_memory
+from ..step.cost import memory_message
 from ..step.joint_graph import JointGraph
-from ..step.memory import memory_message
 from ..storage.folder import RunFolder
 from .place import resume_command
 from .training import Training

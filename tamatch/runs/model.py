@@ -18,8 +18,8 @@ from ..augment import Augment, Policy
 from ..data.dataset import DataSet, Pixels
 from ..data.decode import Unreadable
 from ..errors import DataError, UsageError, one_line
-from ..machine.out_of_memory import Rows
-from ..modules.shifted import KEY, tensors_of, with_tensors
+from ..machine.memory import Rows
+from ..modules import KEY, tensors_of, with_tensors
 from ..storage.files import read_bytes, write_bytes
 from ..storage.record import MODEL, read_sealed, write_sealed
 from .images import Images, described, one_by_one, pixels_of

@@ -16,8 +16,7 @@ from ..judge.trust import Floats, sweep, tempered
 from ..methods.base import Method
 from ..pseudo.account import accepted, class_shares, generated, threshold
 from ..step.engine import Engine
-from ..step.source import UNLABELLED
-from ..step.subset import PREDICTION_COLUMNS, Pool
+from ..step.source import PREDICTION_COLUMNS, UNLABELLED, Pool
 
 CHUNK = 8192  # images whose probabilities are held at once
 COLUMNS = (*PREDICTION_COLUMNS, "second", "pseudo_label", "pseudo_confidence", "accepted")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from ..data import DATASETS, DataSet, Split
 from ..data.splits import Mask
 from ..settings.config import Run
-from ..step.subset import Pool
+from ..step.source import Pool
 from .progress import Progress
 
 HELD_OUT = ("validation", "test")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import usercode
 from ..machine import launch
+from ..own import usercode
 from ..settings.configure import configure
 from ..storage.folder import RunFolder
 from ..storage.paths import config_path, path_of

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import usercode
 from ..errors import Stopped, UsageError
 from ..machine import launch
+from ..own import usercode
 from ..settings.config import Run
 from ..settings.configure import configure, user_settings
 from ..settings.options import read_seeds

@@ -8,7 +8,7 @@ import torch
 from ..data import DataSet
 from ..data.dataset import Indices
 from ..settings.config import Run
-from ..step.subset import Subset
+from ..step.source import Subset
 from .inputs import data_of
 from .progress import counting
 

@@ -10,9 +10,9 @@ from ..data import DataSet, Split
 from ..rules.pace import Speed
 from ..settings.config import Run
 from ..settings.hardware import pick_device
+from ..step.cost import timed, wait
 from ..step.engine import WARM_STEPS, Engine
-from ..step.subset import Subset
-from ..step.timing import timed, wait
+from ..step.source import Subset
 from .build import engine_of
 from .compiler import REPAID
 from .variants import baseline_config

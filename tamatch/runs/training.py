@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError, NumericError
-from ..machine.gpu_failure import gpu_failure
-from ..machine.out_of_memory import OutOfMemory, free_memory
+from ..machine.gpu import gpu_failure
+from ..machine.memory import OutOfMemory, free_memory
 from ..settings.conditions import changes_since, conditions
 from ..settings.config import Run
+from ..step.cost import estimate, too_large
 from ..step.diagnosis import explain, overflow
 from ..step.engine import Engine
 from ..step.guard import ALLOWED_BAD_STEPS
-from ..step.memory import estimate, too_large
-from ..step.subset import Pool, Subset
+from ..step.source import Pool, Subset
 from ..storage import checkpoint
 from ..storage.events import Events
 from ..storage.files import timestamp, write_json

@@ -17,8 +17,7 @@ from ..judge.trust import TAUS, Floats
 from ..pseudo.account import threshold
 from ..settings.config import Run
 from ..step.engine import Engine
-from ..step.source import LABELLED
-from ..step.subset import Pool
+from ..step.source import LABELLED, Pool
 from ..storage.folder import RunFolder
 from .pool_predictions import PoolPredictions, pseudo_label_probabilities
 from .progress import Progress

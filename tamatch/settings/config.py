@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from ..errors import UsageError
 from ..kinds import AT_LEAST_ONE, AT_LEAST_ZERO, FRACTION, POSITIVE, SHARE, Between
 from ..methods import entry, get
-from ..usercode import blaming
+from ..own.usercode import blaming
 from .annotations import keyword_options, options_of_dataclass
 from .options import Option
 

@@ -16,7 +16,7 @@ import torch
 import tamatch
 from tamatch.data import Split
 from tamatch.errors import DataError, TamatchError, UsageError
-from tamatch.machine.threads import restoring_threads
+from tamatch.machine.precision import restoring_threads
 from tamatch.runs import jobs
 from tamatch.step.engine import Engine
 from tamatch.storage import checkpoint

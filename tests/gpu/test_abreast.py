@@ -14,7 +14,7 @@ import torch
 
 import tamatch
 from tamatch.data import load, make_split
-from tamatch.machine.out_of_memory import OutOfMemory, detecting_out_of_memory, free_memory
+from tamatch.machine.memory import OutOfMemory, detecting_out_of_memory, free_memory
 from tamatch.runs.build import engine_of
 from tamatch.runs.inputs import split_plan
 from tamatch.runs.loop import advance

@@ -10,14 +10,14 @@ import torch
 
 import tamatch
 from tamatch.cli import main
-from tamatch.modules.shifted import KEY, Shifted, tensors_of
+from tamatch.modules import KEY, Shifted, tensors_of
 from tamatch.runs.training import Training
 from tamatch.storage.folder import RunFolder
 
 ADJUSTED = """
 import torch
 from tamatch.methods.fixmatch import FixMatch
-from tamatch.modules.shifted import Shifted
+from tamatch.modules import Shifted
 
 class Adjusted(FixMatch):
     def __init__(self, net, task, **fixmatch):

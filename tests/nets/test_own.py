@@ -16,12 +16,12 @@ from torch import Tensor, nn
 from tamatch import methods, nets
 from tamatch.errors import UsageError
 from tamatch.methods import METHODS
-from tamatch.nets.recompute import recompute
+from tamatch.nets.layers import recompute
 from tamatch.nets.user_net import UserNet, dry_run_net
 from tamatch.nets.user_net_source import CUSTOM
 from tamatch.nets.weights import load_weights
 from tamatch.settings.hardware import set_up_torch
-from tamatch.step.memory import estimate
+from tamatch.step.cost import estimate
 from tamatch.step.optim import parameter_groups
 from tests.contract.nosync import no_sync
 from tests.contract.test_contract import assert_equal

@@ -26,8 +26,7 @@ from tamatch.report.album import COLUMNS, MOST, TILE, sheet
 from tamatch.runs.pool_predictions import drawn, predict_pool, pseudo_label_probabilities
 from tamatch.stats import Tally
 from tamatch.step.engine import Pace
-from tamatch.step.source import UNLABELLED, Draw, Resident
-from tamatch.step.subset import Pool
+from tamatch.step.source import UNLABELLED, Draw, Pool, Resident
 from tamatch.storage import checkpoint
 from tamatch.storage.folder import RunFolder
 from tests.tiny import digits, tiny_engine, tiny_method

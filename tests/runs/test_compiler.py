@@ -14,7 +14,7 @@ import pytest
 import torch._dynamo
 
 from tamatch.augment import views
-from tamatch.machine.gpucode import why_no_nvrtc, why_no_triton
+from tamatch.machine.gpu import why_no_nvrtc, why_no_triton
 from tamatch.nets import build
 from tamatch.runs.compiler import (
     CACHE_FOLDERS,

@@ -135,7 +135,7 @@ TINY = ("--steps", "2", "--net", "wrn_10_1", "--baseline", "none")
          "heads attributes of the method, as in `self.head = nn.Linear(…)`."),
         (FINAL.replace("RETURNED", "torch.nn.Sequential(self.net)") + GOOD,
          "its final lacks stem.weight, which is exported under this name. Use the net that the "
-         "method was given, or a copy of it, or tamatch.modules.shifted.Shifted(net, shift), "
+         "method was given, or a copy of it, or tamatch.modules.Shifted(net, shift), "
          "without another module around it."),
         (FINAL.replace("RETURNED", "torch.nn.Identity()") + GOOD, "its final lacks stem.weight, "),
         (FINAL.replace("RETURNED", "self.net.forward") + GOOD,

@@ -13,13 +13,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .errors import TamatchError, UsageError
+from ..errors import TamatchError, UsageError
 
 OBJECT_PREFIX = "python:"  # of the name of an object that was given in Python and is in no file
 
 REASON_LENGTH = 300  # characters of what an exception says
 PACKAGES = {"site-packages", "dist-packages"}
-OURS, PYTHONS = Path(__file__).parent, Path(sysconfig.get_path("stdlib"))
+OURS, PYTHONS = Path(__file__).parents[1], Path(sysconfig.get_path("stdlib"))
 
 _imported: dict[Path, tuple[bytes, ModuleType]] = {}  # with the text that was run
 _under_way: list[Path] = []  # files that are being imported

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .. import usercode
+from . import usercode
 
 aten = torch.ops.aten
 SYNCHRONISING = {

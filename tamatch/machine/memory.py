@@ -1,10 +1,12 @@
-"""Out-of-memory errors: recognising them, freeing memory, and working in smaller batches."""
+"""Memory: errors for the lack of it, working in smaller batches, and a container's limit."""
 
 from __future__ import annotations
 
 import gc
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Protocol
 
 import torch
@@ -20,6 +22,8 @@ MESSAGES = (
     "Triton Error [CUDA]: out of memory", "CUDA_ERROR_OUT_OF_MEMORY",
     "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED",
 )  # fmt: skip
+GROUPS = Path("/sys/fs/cgroup")  # where they are mounted
+OWN = Path("/proc/self/cgroup")  # those of this process
 
 
 class OutOfMemory(UsageError):
@@ -90,3 +94,39 @@ def in_batches(work: Callable[[Tensor], Tensor], rows: Rows, size: int) -> list[
         free_memory()
         size //= 2
     return found
+
+
+def memory_limit() -> float:
+    """Bytes that a container or a cluster's job may take, by Linux's control groups; or infinity.
+
+    The system ends a process that takes more.
+    """
+    return min(_limits(), default=math.inf)
+
+
+def _limits() -> Iterator[float]:
+    """Of the own group and those around it, in both versions of the interface."""
+    try:
+        lines = OWN.read_text().splitlines()
+    except OSError:  # not Linux
+        return
+    for line in lines:
+        _, controllers, group = line.split(":", 2)
+        if not controllers:
+            yield from _upwards(GROUPS, group, "memory.max")
+        elif "memory" in controllers.split(","):
+            yield from _upwards(GROUPS / "memory", group, "memory.limit_in_bytes")
+
+
+def _upwards(top: Path, group: str, file: str) -> Iterator[float]:
+    """From a group up to `top`, which in a container is all that there is to see of its group."""
+    place = top / group.lstrip("/")
+    for folder in (place, *place.parents):
+        if not folder.is_relative_to(top):
+            return
+        try:
+            text = (folder / file).read_text().strip()
+        except OSError:
+            continue
+        if text.isdecimal():  # not "max"
+            yield int(text)

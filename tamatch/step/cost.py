@@ -1,7 +1,8 @@
-"""How much memory training takes, found out before the run, and what to do if it is too much."""
+"""What training costs: its memory, estimated before the run, and the seconds of its steps."""
 
 from __future__ import annotations
 
+import time
 import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -14,12 +15,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from .. import dist
-from ..machine.out_of_memory import OutOfMemory, without_autotuning
-from ..modules.tracking import restoring
+from ..machine.memory import OutOfMemory, without_autotuning
+from ..modules import restoring
 from ..settings.hardware import available_memory
 from .engine import Engine
-from .source import Resident
-from .subset import Subset
+from .source import Resident, Subset
 
 PROBES = (2, 4)  # images that are sent through the net to see what each one more needs
 VIEW_BYTES = 2 * 3 * 4  # bytes per pixel of a view: three floats, and again in the joint batch
@@ -174,3 +174,19 @@ class Peak(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _forget(self, address: int, size: int) -> None:
         self.alive.discard(address)
         self.now -= size
+
+
+def timed(engine: Engine, steps: int) -> float:
+    """Seconds that some steps take, the device's work included."""
+    wait(engine)
+    began = time.perf_counter()
+    for _ in range(steps):
+        engine.advance()
+    wait(engine)
+    return time.perf_counter() - began
+
+
+def wait(engine: Engine) -> None:
+    """Wait until the device has done all that the engine gave it."""
+    if engine.stream is not None:
+        engine.stream.synchronize()
