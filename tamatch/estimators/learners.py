@@ -30,7 +30,7 @@ from ..runs.model import Facts, Model
 from ..settings.config import Run
 from ..step.engine import Engine
 from ..step.guard import ALLOWED_BAD_STEPS
-from ..step.source import Draw, OnHost, Source
+from ..step.source import Draw, OnHost, Source, stream_key
 from ..types import Out
 
 if TYPE_CHECKING:
