@@ -9,7 +9,7 @@ from typing import cast
 from .metrics import Points
 from .words import number, numbers, table, text, whole
 
-FEWEST = 10  # a bin of confidence with fewer images says nothing
+FEWEST = 10  # images in a bin of confidence; a bin with fewer is not drawn
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class ReliabilityCurve:
 
 @dataclass(frozen=True)
 class Picture:
-    """A small picture and what is said about it."""
+    """A small picture, its true and its predicted class."""
 
     image: str
     label: str  # the true class, empty where it is not known
@@ -75,7 +75,7 @@ class SweepLevel:
 
 @dataclass(frozen=True)
 class PoolScores:
-    """Where the unlabelled images stand at the end of the run."""
+    """The unlabelled images at the end of the run."""
 
     images: int
     drawn: int
@@ -89,17 +89,17 @@ class PoolScores:
 
 @dataclass(frozen=True)
 class TrustFile:
-    """All of it; `held` is None with a `reason` where no label was held out."""
+    """Contents of trust.json; `held` is None with a `reason` where no label was held out."""
 
-    held: Held | None
-    pool: PoolScores | None
-    reason: str
+    held: Held | None = None
+    pool: PoolScores | None = None
+    reason: str = "trust.json is written when a run finishes"
 
 
-def trust_of(content: Mapping[str, object]) -> TrustFile | None:
-    """Read trust.json; what is missing or of another type is left out, nothing if all is."""
+def trust_of(content: Mapping[str, object]) -> TrustFile:
+    """Read trust.json; what is missing or of another type is left out."""
     if not content:
-        return None
+        return TrustFile()
     return TrustFile(_held(content), _pool(table(content.get("pool"))), text(content.get("reason")))
 
 
