@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import cast
 
 from .metrics import Points
@@ -59,8 +59,8 @@ class Held:
     temperature: float | None
     fitted_on: int
     reason: str  # why no temperature was fitted, or how it was measured
-    doubtful: list[Picture] = field(default_factory=list)
-    confident_wrong: list[Picture] = field(default_factory=list)
+    doubtful: list[Picture]
+    confident_wrong: list[Picture]
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,10 @@ def _held(content: Mapping[str, object]) -> Held | None:
     low, high = (100 * bound for bound in interval)
     return Held(
         images=images, low=low, high=high,
-        classes=[_counts(entry) for entry in _entries(content.get("classes"))],
+        classes=[
+            ClassScores(*(whole(entry.get(name)) or 0 for name in ("images", "predicted", "right")))
+            for entry in _entries(content.get("classes"))
+        ],
         pairs=_pairs(content.get("confusion")),
         before=before,
         after=_reliability(calibration.get("after")),
@@ -127,10 +130,6 @@ def _held(content: Mapping[str, object]) -> Held | None:
 
 def _entries(value: object) -> list[dict[str, object]]:
     return [table(entry) for entry in value] if isinstance(value, list) else []
-
-
-def _counts(entry: dict[str, object]) -> ClassScores:
-    return ClassScores(*(whole(entry.get(name)) or 0 for name in ("images", "predicted", "right")))
 
 
 def _pairs(value: object) -> dict[tuple[int, int], int]:
