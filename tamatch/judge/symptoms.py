@@ -17,7 +17,7 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 Pixels = npt.NDArray[np.uint8]
 
-PATIENCE = 2000  # steps after the warm-up before anybody worries; a quarter of a shorter run
+PATIENCE = 2000  # steps after the warm-up before a warning; a quarter of a shorter run
 UNUSED_BELOW = 0.01  # share of the unlabelled images below which they count as not used
 EXPECTED_IMAGES = 10  # of a class, before its absence means something
 LISTED_CLASSES = 5  # class names in a sentence
@@ -25,7 +25,7 @@ LISTED_CLASSES = 5  # class names in a sentence
 SHIFT = "labelled and unlabelled images look different"  # the name of a rule
 
 MOST_IMAGES = 500  # of a set that are looked at
-FEWEST_IMAGES = 10  # with fewer nothing is said
+FEWEST_IMAGES = 10  # with fewer there is no test
 FOLDS = 5
 CLEAR = 0.8  # AUC from which two sets are said to differ, if there are enough images
 STANDARD_ERRORS = 5.0  # by which the AUC must lie above 1/2 as well
@@ -57,7 +57,7 @@ class Symptom:
 
 
 def patience(steps: int, warmup: int) -> int:
-    """The step from which on a run should show what it can."""
+    """The step from which warnings are given."""
     return min(steps, warmup + min(PATIENCE, steps // 4))
 
 
@@ -71,7 +71,7 @@ class Reached:
 
 
 def unused(used: float, step: int, ask: Callable[[], Reached]) -> Symptom | None:
-    """Hardly any unlabelled image is accepted; only then the pool is asked why."""
+    """Warn if hardly any unlabelled image is accepted; only then `ask` looks at the pool."""
     if used >= UNUSED_BELOW:
         return None
     reached = ask()
@@ -104,7 +104,7 @@ def never_predicted(
     names: Sequence[str],
     method: str = "",
 ) -> Symptom | None:
-    """A class that none of these images is taken for, although there should be many.
+    """Warn of classes that are never predicted although many images should show them.
 
     `predicted` are the shares of the classes among `images` unlabelled images, `shares` those
     among the labelled ones.
@@ -132,7 +132,7 @@ def never_predicted(
 
 
 def distribution_shift(found: TwoSampleTest | None) -> Symptom | None:
-    """Labelled and unlabelled images can be told apart by their looks."""
+    """Warn if simple statistics tell labelled and unlabelled images apart."""
     if found is None or not found.differ:
         return None
     first, second = found.means

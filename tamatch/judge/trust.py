@@ -25,7 +25,7 @@ LEVEL = 0.95  # of the confidence interval
 TAUS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99)  # of a sweep
 BINS = 10  # of the reliability curve
 FEWEST_TO_FIT = 50  # images to fit a temperature on; with fewer it does more harm than good
-FOLDS = 5  # where the same images must serve for fitting and for measuring
+FOLDS = 5  # where the same images are used for fitting and for measuring
 HOTTEST = 20.0  # temperatures are sought in [1/20, 20]
 TINY = 1e-30  # instead of a probability that has underflowed
 RISK = 0.05  # chance that a guaranteed precision does not hold
@@ -124,7 +124,7 @@ def calibrate(p: Floats, labels: Labels, p_val: Floats, y_val: Labels) -> Calibr
 
 
 def calibrate_on_itself(p: Floats, labels: Labels) -> Calibration:
-    """The same where there are validation images only: each is measured by the others' T."""
+    """Fit and measure on the same validation images, by cross-validation."""
     if reason := why_no_temperature(p, labels):
         return uncalibrated(p, labels, reason, len(labels))
     fold, crossed = np.arange(len(labels)) % FOLDS, np.empty(p.shape)
@@ -208,7 +208,7 @@ def measure(p: Floats, labels: Labels, calibration: Calibration | None = None) -
 
 
 def wilson(right: int, images: int) -> tuple[float, float]:
-    """Wilson's interval at LEVEL for a share; unlike the usual one it holds for few images, too."""
+    """Wilson's interval at LEVEL for a share, which unlike the usual one holds for few images."""
     z = NormalDist().inv_cdf((1 + LEVEL) / 2)
     share, weight = right / images, z * z / images
     centre = (share + weight / 2) / (1 + weight)

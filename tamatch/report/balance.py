@@ -22,7 +22,7 @@ from .svg import Line, gap_bar, legend, line_chart, nice_ticks, small_chart
 from .trust import PoolScores
 from .words import count, decimal, number, numbers, points, share
 
-LEFT = 0.1  # of p_model's start: less is not told
+LEFT = 0.1  # share of p_model's initial value; less is not mentioned
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Bias:
 
 def balance_of(run: RunFiles) -> dict[str, Any]:
     """What the template shows of it; `rows` is empty where the method keeps no p_model."""
-    log, pool = run.metrics.of("train"), run.trust.pool if run.trust else None
+    log, pool = run.metrics.of("train"), run.trust.pool
     model, target = log.last_vector("p_model"), log.last_vector("p_target")
     truth = numbers(run.data.get("true_shares"))
     truth = truth if len(truth) == len(model) else []
@@ -139,7 +139,7 @@ def _answer(pool: PoolScores | None) -> str:
 
 
 def _start_left(run: RunFiles) -> str:
-    """How much of p_model is still its start, which a slow average of a short run mostly shows."""
+    """How much of p_model is still its initial value, as in short runs with a slow average."""
     momentum = number(run.options.get("lambda_model"))
     steps = max((row.step for row in run.metrics.of("train").rows), default=0)
     left = 0.0 if momentum is None or not 0 <= momentum <= 1 else momentum**steps
@@ -152,7 +152,7 @@ def _start_left(run: RunFiles) -> str:
 
 
 def _caution(target: Sequence[float], labelled: Sequence[float]) -> str:
-    """Equal shares of classes that have very unequal numbers of labels may be nobody's choice."""
+    """Warn of a uniform target where classes have very unequal numbers of labels."""
     uniform = bool(target) and math.isclose(min(target), max(target), rel_tol=1e-3)
     fewest = min(labelled, default=0)
     if not uniform or fewest <= 0 or max(labelled) <= UNEQUAL_FACTOR * fewest:

@@ -63,7 +63,7 @@ def _section(title: str, rows: Pairs) -> str:
 
 def _metrics(folder: RunFiles) -> str:
     facts, lines = folder.figures, ["## Metrics", ""]
-    held = folder.trust.held if folder.trust else None
+    held = folder.trust.held
     if facts.error_last is None:
         lines.append("Not measured: no labelled image was held out. The error is unknown.")
     else:

@@ -78,8 +78,8 @@ class RunFiles:
     result: dict[str, object]  # result.json, empty until the run has finished
     metrics: Metrics
     notes: tuple[str, ...]  # what is missing or broken, in sentences
-    baseline: RunFiles | None = None
-    trust: TrustFile | None = None  # trust.json, which a run writes when it finishes
+    baseline: RunFiles | None
+    trust: TrustFile  # trust.json, which a run writes when it finishes
 
     @property
     def config(self) -> dict[str, object]:

@@ -83,15 +83,12 @@ class Thinned(Generic[Item]):
 
     def add(self, item: Item) -> None:
         """Show one more item of the stream."""
-        self._last = []
         if self.seen % self.stride == 0:
             self._kept.append(item)
             if len(self._kept) == 2 * self.keep:
-                self._last = [item]
                 del self._kept[1::2]
                 self.stride *= 2
-        else:
-            self._last = [item]
+        self._last = [] if self.seen % self.stride == 0 else [item]
         self.seen += 1
 
     def items(self) -> list[Item]:

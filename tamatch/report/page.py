@@ -71,8 +71,7 @@ def write_report(run: Path, out: Path | None = None) -> Path:
     folder = read_folder(run)
     facts, baseline = folder.figures, folder.baseline_figures
     labels = label_counts(numbers(folder.data.get("labelled_shares")), folder.labelled)
-    train, trust = folder.metrics.of("train"), folder.trust
-    held, pool = (trust.held, trust.pool) if trust else (None, None)
+    train, held = folder.metrics.of("train"), folder.trust.held
     accuracy_columns, accuracies = accuracy_table(facts, baseline, labels, held)
     return write_page(
         "report.html.j2",
@@ -90,9 +89,9 @@ def write_report(run: Path, out: Path | None = None) -> Path:
         accuracy_columns=accuracy_columns,
         mistakes=mistakes_of(held, facts.classes, run),
         seen=_seen(folder),
-        not_measured=trust.reason if trust else "trust.json is written when a run finishes",
+        not_measured=folder.trust.reason,
         balance=balance_of(folder),
-        usage=usage_of(train, facts.classes, pool, run),
+        usage=usage_of(train, facts.classes, folder.trust.pool, run),
         loss_charts=_loss_charts(train),
         other_charts=_other_charts(train),
         views=data_url(run / "batch.png"),
@@ -123,7 +122,7 @@ def _summary(folder: RunFiles) -> list[str]:
 
 
 def _seen(folder: RunFiles) -> str:
-    """Whether the error was measured on images that the net knows; nothing where none has said."""
+    """How many held-out images were also trained on; empty if the run did not record that."""
     seen = whole(table(folder.about.get("seen")).get(folder.figures.measured_on))
     if seen is None:
         return ""

@@ -20,7 +20,7 @@ COLOURS = 8
 _WIDTH = 1000  # inner units across; stretched to the real width
 _HEIGHT, _SMALL_HEIGHT = 190, 56
 _SMALL_POINTS = 125  # more cannot be told apart in a small chart
-_FLAT = 1e-4  # a range that is smaller than this share of its values is no news
+_FLAT = 1e-4  # a range smaller than this share of its values counts as none
 
 Range = tuple[float, float]
 Fit = Literal["zero", "data", "settled"]
@@ -42,7 +42,7 @@ class Line:
 
     @property
     def lone(self) -> bool:
-        """Whether it is one point, which is drawn as a dot that can be seen."""
+        """Whether it has one finite point, which is drawn as a dot."""
         return sum(math.isfinite(y) for _, y in self.points) == 1
 
 
@@ -244,7 +244,7 @@ def steps(lines: Sequence[Line]) -> Range:
 
 
 def share(value: float, low: float, high: float) -> float:
-    """Where a value lies between two others, as a share of the way; the middle if they are one."""
+    """Where a value lies between two others, from 0 to 1; the middle if these are equal."""
     return (value - low) / (high - low) if high > low else 0.5
 
 

@@ -77,12 +77,12 @@ def review(
 
 
 def label_file(wanted: Path | None, run: Run) -> Path:
-    """Where the labels go: as wanted, or on with the run's own, or here."""
+    """The file for the labels: as given, else the run's own, else labels.csv here."""
     return wanted or Path(run.labels or LABELS)
 
 
 def serve(server: Server, *, browser: bool) -> None:
-    """Say where the page is, show it, and say at the end what was done."""
+    """Print the address, open a browser, serve until Ctrl-C, and print what was labelled."""
     gate, session = server.gate, server.session
     try:
         pool = counted(len(session.files), "unlabelled image", "unlabelled images")
@@ -111,6 +111,6 @@ def describe(store: LabelFile) -> str:
 
 
 def has_screen() -> bool:
-    """Whether a browser has somewhere to appear."""
+    """Whether there is a screen to show a browser on."""
     shown = ("DISPLAY", "WAYLAND_DISPLAY")
     return sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in shown)

@@ -29,7 +29,7 @@ class Survey:
 
 
 def survey(model: Model, data: DataSet, split: Split, progress: OnProgress | None = None) -> Survey:
-    """Look at the pool once, and put it in the order of `pick_order`."""
+    """Predict every image of the pool once, and sort them by `pick_order`."""
     pool = np.sort(split.unknown)  # equally useful ones come in the order of the data
     seen = np.concatenate([pool, split.labelled])
     p, features = outputs(model, data, seen, progress)
@@ -69,8 +69,8 @@ def usefulness(probabilities: Floats) -> Floats:
 def weakness(probabilities: Floats) -> Floats:
     """w of each class: 0 for the one the model is surest of, 1 for the least sure.
 
-    How sure it is of a class is its mean confidence in the images it takes for that class; of a
-    class that it never predicts it is not sure at all.
+    How sure the model is of a class is its mean confidence in the images that it predicts as that
+    class, or 0 for a class that it never predicts.
     """
     classes = probabilities.shape[1]
     if not len(probabilities):
@@ -88,8 +88,8 @@ def pick_order(probabilities: Floats, features: Floats, labelled: Floats) -> Ind
 
     Each next one has the greatest u·t·d: its usefulness, its typicality, and the distance of its
     features to the nearest image that is labelled or was picked before. Features have unit length,
-    so that d lies in 0 … 2, and an image that equals a picked one waits. After `GREEDY` images, u
-    alone decides.
+    so that d lies in 0 … 2, and is 0 for an image that equals a picked one. After `GREEDY` images,
+    u alone decides.
     """
     u = usefulness(probabilities)
     by_use = np.argsort(-u, kind="stable")

@@ -1,4 +1,4 @@
-"""The page's server: for the person at this machine, a handful of addresses, nothing else."""
+"""The server of the review page: on this machine only, with a secret in its address."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Gate:
         return f"http://{self.places[0]}/?token={secret}"
 
     def local(self, headers: Message, *, writes: bool) -> bool:
-        """Whether the request was meant for us, and sent by a page of ours."""
+        """Whether the request names this server and comes from its own page."""
         host, origin = headers.get("Host", ""), headers.get("Origin")
         if host not in self.places:
             return False
@@ -85,12 +85,12 @@ class Gate:
 
 
 def same(given: str, secret: str) -> bool:
-    """Compare in a time that tells nothing."""
+    """Compare in a time that does not depend on where they differ."""
     return hmac.compare_digest(given.encode("utf-8", "replace"), secret.encode())
 
 
 class Refused(Exception):
-    """An answer other than what was asked for."""
+    """A request that is answered with an error."""
 
     def __init__(self, status: HTTPStatus, reason: str) -> None:
         super().__init__(reason)
@@ -117,7 +117,7 @@ class Server(ThreadingHTTPServer):
         self.waiting_guard = threading.Lock()
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """One connection too many is closed at once."""
+        """Refuse a connection while `CONNECTIONS` others are open."""
         with self.waiting_guard:
             room = len(self.waiting) < CONNECTIONS
             if room:
@@ -125,7 +125,7 @@ class Server(ThreadingHTTPServer):
         return room
 
     def service_actions(self) -> None:
-        """Twice a second: end what takes too long, however slowly its bytes come."""
+        """Close connections that have taken longer than `LIMIT`; called twice a second."""
         with self.waiting_guard:
             for connection, since in self.waiting.items():
                 if time.monotonic() - since > LIMIT:
@@ -138,7 +138,7 @@ class Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that went away is no news."""
+        """Print errors, except those of a connection that the browser has closed."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
 
@@ -149,8 +149,8 @@ class Handler(BaseHTTPRequestHandler):
     server: Server
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "tamatch", ""
-    wbufsize = -1  # an answer is one packet
-    disable_nagle_algorithm = True  # and does not wait for another
+    wbufsize = -1  # an answer is sent as one packet
+    disable_nagle_algorithm = True  # without waiting for another
 
     def handle_one_request(self) -> None:
         with self.server.waiting_guard:
@@ -215,7 +215,7 @@ class Handler(BaseHTTPRequestHandler):
             raise Refused(HTTPStatus.NOT_FOUND, "not found")
 
     def admit(self, query: str | None, *, writes: bool = False) -> None:
-        """Refuse whoever does not come from our own page or with the secret."""
+        """Refuse a request that has no secret or comes from the page of another site."""
         gate = self.server.gate
         if not gate.local(self.headers, writes=writes):
             raise Refused(
@@ -266,10 +266,10 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Plain text, and the end of the connection: what is left of the request is not read."""
+        """Answer in plain text and close the connection: the rest of the request is not read."""
         status = HTTPStatus.METHOD_NOT_ALLOWED if code == 501 else HTTPStatus(code)
         text = f"{message or status.phrase}\n".encode("utf-8", "replace")
         self.reply("text/plain", text, {"Connection": "close"}, status)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: the terminal is for the person."""
+        """Print no line for each request."""

@@ -96,7 +96,7 @@ class Session:
         return shlex.join([*words, "--from", str(self.run), *own])
 
     def state(self) -> dict[str, Any]:
-        """All that the page needs to know, for its script."""
+        """What the script of the page needs."""
         p = self.survey.probabilities
         three = np.argsort(-p, axis=1, kind="stable")[:, :3]
         shown = np.take_along_axis(p, three, axis=1)
@@ -111,7 +111,7 @@ class Session:
         }
 
     def labels(self) -> dict[int, int]:
-        """The class of every image that was decided on; -1 for one that was passed over."""
+        """The class of every image that was decided on; -1 for a skipped one."""
         numbers = {name: c for c, name in enumerate(self.classes)}
         known = self.store.labels
         return {
@@ -119,7 +119,7 @@ class Session:
         }
 
     def decide(self, image: int, label: int) -> dict[str, Any]:
-        """Write a label down; -1 passes over. Positions must be checked before."""
+        """Store a label; -1 skips the image. The caller checks both numbers."""
         self.store.set(self.files[image], self.classes[label] if label >= 0 else SKIPPED)
         return {"image": image, "label": label, "undoable": len(self.store.history)}
 
@@ -152,6 +152,6 @@ def headline(run: Figures, baseline: Figures | None) -> list[tuple[str, str]]:
 
 
 def short(path: Path) -> str:
-    """A path as the person would type it from here."""
+    """A path relative to the working directory if it lies inside, else as it is."""
     here = os.path.relpath(path)
     return str(path) if here.startswith(os.pardir) else here

@@ -1,4 +1,4 @@
-"""labels.csv: every decision is on the disk before it counts."""
+"""labels.csv: each decision is written to disk before it is confirmed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ..storage.files import write_bytes
 from ..storage.lock import locked
 from ..storage.spreadsheet import neutralise, printable
 
-SKIPPED = ""  # the label of an image that the person passed over
+SKIPPED = ""  # the label of an image that the person has skipped
 COLUMNS = (NAME, LABEL)
 
 
@@ -46,7 +46,7 @@ class LabelFile:
             self.read()
 
     def read(self) -> None:
-        """Take up the file where it was left."""
+        """Read an existing file in order to continue it."""
         rows = read_table(self.path, self.images)
         self.labels = {printable(row.name): class_name(row.label) for row in rows}
         self.written = self.path.read_bytes()
@@ -60,7 +60,7 @@ class LabelFile:
         self.history = [(name, None) for name in self.labels]
 
     def set(self, file: str, label: str) -> None:
-        """Label an image, correct its label, or pass it over (`SKIPPED`)."""
+        """Label an image, correct its label, or skip it (`SKIPPED`)."""
         with self.guard:
             before = self.labels.get(file)
             later = {k: v for k, v in self.labels.items() if k != file} | {file: label}
@@ -103,7 +103,7 @@ def table(rows: Sequence[tuple[str, str]]) -> bytes:
 
 
 def refuse_strangers(data: DataSet, path: Path, place: Path) -> None:
-    """The file may be that of another project, since it has the same name in every folder."""
+    """Refuse the labels of another project, whose file has the same name."""
     try:
         known_rows(data, path, place)
     except DataError as error:

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tamatch.judge.differences import kl
 from tamatch.report.balance import biases
 from tamatch.report.classes import rank
 from tamatch.report.comparison import mean_and_spread
@@ -27,14 +26,6 @@ from tamatch.report.svg import (
 )
 from tamatch.report.usage import usage_of, utilization_curve
 from tamatch.report.words import compact, count, decimal, duration, percent, points
-
-
-def test_kl_is_the_textbook_sum() -> None:
-    p, q = [0.5, 0.25, 0.25, 0.0], [0.25, 0.25, 0.25, 0.25]
-    assert kl(p, q) == pytest.approx(0.5 * math.log(2))
-    assert kl(p, p) == 0
-    assert kl(q, p) == math.inf
-    assert math.isnan(kl(p, [1.0]))
 
 
 def test_strong_and_weak_are_judged_against_the_truth() -> None:
