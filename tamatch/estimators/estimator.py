@@ -11,9 +11,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin  # type: ignore[import-untyped]
-from sklearn.utils import _safe_indexing, check_random_state  # type: ignore[import-untyped]
-from sklearn.utils.multiclass import check_classification_targets  # type: ignore[import-untyped]
+from sklearn.utils import check_random_state  # type: ignore[import-untyped]
 from sklearn.utils.validation import (  # type: ignore[import-untyped]
     check_is_fitted,
     validate_data,
@@ -31,10 +29,9 @@ from ..settings.configure import configure
 from ..settings.hardware import pick_device
 from ..settings.options import Option
 from ..settings.target import target_follows
-from .arrays import are_images, check_none_missing, is_unlabelled, validation_rules
+from .base import Classifier
 from .learners import ImageLearner, Learner, VectorLearner
 
-Array = npt.NDArray[Any]
 HIDDEN = Option("hidden", int, default=None, bounds=AT_LEAST_ONE)  # no option of a run
 LEARNERS: dict[str, type[Learner]] = {"images": ImageLearner, "vectors": VectorLearner}
 FIT_LOCK = threading.RLock()  # threads share torch's generator, which the draws of a fit come from
@@ -55,7 +52,7 @@ FROM_SCRATCH = {
 FIXED = {"data": "arrays", "compile": False, "baseline": "none"}
 
 
-class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class SSLClassifier(Classifier):
     """Semi-supervised classification of images or of rows of numbers by any method.
 
     X of shape (N, H, W) or (N, H, W, 1 or 3) are images, bytes or floats in 0 … 1, for one of the
@@ -94,7 +91,6 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     n_features_in_, feature_names_in_ : as in scikit-learn
     """
 
-    classes_: Array
     history_: list[dict[str, Any]]
     learner_: Learner
 
@@ -138,18 +134,7 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from all rows of X and from those labels in y that are not -1."""
         images = are_images(X)
-        check_none_missing(y)
-        X, y = validate_data(self, X, y, **validation_rules(images))
-        known = ~is_unlabelled(y)
-        check_classification_targets(y[known])
-        classes, codes = np.unique(y[known], return_inverse=True)
-        if len(classes) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs labels of at least 2 classes, got {len(classes)} "
-                f"class{'es' * (len(classes) != 1)}."
-            )
-        labels = np.full(len(y), UNKNOWN)
-        labels[known] = codes
+        X, y, classes, labels = self._check(X, y, **validation_rules(images))
         names = tuple(str(c) for c in classes)
         with (
             FIT_LOCK,
@@ -157,7 +142,7 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             torch.random.fork_rng(devices=[]),
             restoring_threads(),
         ):
-            run = self._run(min(X.shape[1:3]) if images else None, int(known.sum()))
+            run = self._run(min(X.shape[1:3]) if images else None, int((labels != UNKNOWN).sum()))
             self.learner_, self.history_ = (
                 ImageLearner.learn(run, X, labels, names, self.net)
                 if images
@@ -176,19 +161,6 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X = validate_data(self, X, reset=False, **validation_rules(images))
         with _as_value_errors():
             return self.learner_.probabilities(X)
-
-    def predict(self, X: Any) -> Array:
-        """The most probable class of each row."""
-        best = self.predict_proba(X).argmax(-1)
-        chosen: Array = self.classes_[best]
-        return chosen
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy over the rows that have a label: unlabelled ones cannot be right or wrong."""
-        known = np.flatnonzero(~is_unlabelled(np.asarray(y)))
-        weight = None if sample_weight is None else _safe_indexing(sample_weight, known)
-        X, y = _safe_indexing(X, known), _safe_indexing(y, known)
-        return float(super().score(X, y, sample_weight=weight))
 
     def _method(self) -> tuple[str, dict[str, Any]]:
         return self.method, self.options or {}
@@ -310,6 +282,19 @@ def check_options(options: dict[str, Any]) -> None:
                 f"options does not take {name}: it takes the options of the method and "
                 f"{', '.join(IN_OPTIONS)}.{hint}"
             )
+
+
+def are_images(X: Any) -> bool:
+    """Whether X has more than the two axes of a table."""
+    axes: int = X.ndim if hasattr(X, "ndim") else np.asarray(X).ndim
+    return axes > 2
+
+
+def validation_rules(images: bool) -> dict[str, Any]:
+    """How scikit-learn shall check X."""
+    if images:
+        return {"dtype": None, "ensure_2d": False, "allow_nd": True}
+    return {"dtype": np.float64}
 
 
 @contextmanager

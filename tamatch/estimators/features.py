@@ -8,21 +8,17 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin  # type: ignore[import-untyped]
-from sklearn.utils import _safe_indexing  # type: ignore[import-untyped]
-from sklearn.utils.multiclass import check_classification_targets  # type: ignore[import-untyped]
 from sklearn.utils.validation import (  # type: ignore[import-untyped]
     check_is_fitted,
     validate_data,
 )
 
+from ..data import UNKNOWN
 from ..frozen.solver import solve
-from .arrays import check_none_missing, is_unlabelled
-
-Array = npt.NDArray[Any]
+from .base import Array, Classifier
 
 
-class FeatureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class FeatureClassifier(Classifier):
     """Semi-supervised classification of feature vectors by TaMatch, solved on all rows at once.
 
     X of shape (N, F) are features, such as those of a pre-trained net; they need no scaling. In y,
@@ -43,7 +39,6 @@ class FeatureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     n_features_in_, feature_names_in_ : as in scikit-learn
     """
 
-    classes_: Array
     coef_: npt.NDArray[np.float64]
     intercept_: npt.NDArray[np.float64]
     transduction_: Array
@@ -57,20 +52,12 @@ class FeatureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from all rows of X and from those labels in y that are not -1."""
-        check_none_missing(y)
-        X, y = validate_data(self, X, y, dtype=np.float64)
-        known = ~is_unlabelled(y)
-        check_classification_targets(y[known])
-        self.classes_, codes = np.unique(y[known], return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs labels of at least 2 classes, got "
-                f"{len(self.classes_)} class{'es' * (len(self.classes_) != 1)}."
-            )
+        X, y, self.classes_, labels = self._check(X, y, dtype=np.float64)
+        known = labels != UNKNOWN
         prior = self._prior()
         found = solve(
             torch.tensor(X[known], device=self.device),
-            torch.tensor(codes, device=self.device),
+            torch.tensor(labels[known], device=self.device),
             torch.tensor(X[~known], device=self.device),
             len(self.classes_),
             prior=None if prior is None else torch.tensor(prior, device=self.device),
@@ -99,19 +86,6 @@ class FeatureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         p = np.exp(z - z.max(1, keepdims=True))
         shares: npt.NDArray[np.float64] = p / p.sum(1, keepdims=True)
         return shares
-
-    def predict(self, X: Any) -> Array:
-        """The most probable class of each row."""
-        best = self.predict_proba(X).argmax(1)
-        chosen: Array = self.classes_[best]
-        return chosen
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy over the rows that have a label: unlabelled ones cannot be right or wrong."""
-        known = np.flatnonzero(~is_unlabelled(np.asarray(y)))
-        weight = None if sample_weight is None else _safe_indexing(sample_weight, known)
-        X, y = _safe_indexing(X, known), _safe_indexing(y, known)
-        return float(super().score(X, y, sample_weight=weight))
 
     def _prior(self) -> npt.NDArray[np.float64] | None:
         """The given class shares in the order of `classes_`, as shares of one."""
