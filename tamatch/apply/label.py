@@ -13,10 +13,10 @@ import numpy as np
 
 from .. import nets
 from ..data import DataSet, Split
-from ..data.current_split import CurrentSplit
 from ..data.dataset import UNKNOWN, Indices
+from ..data.splitfile import CurrentSplit
 from ..errors import DataError, UsageError
-from ..judge.cut import RISK, Cut, choose_cut, least_images
+from ..judge.trust import RISK, Cut, choose_cut, least_images
 from ..kinds import FRACTION, SHARE
 from ..runs.folds import images_to_hold_out, trained_without
 from ..runs.model import Model

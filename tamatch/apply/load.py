@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..data import DATASETS, DataSet, OnProgress
-from ..data.current_split import CurrentSplit, current_split
+from ..data.splitfile import CurrentSplit, current_split
 from ..errors import DataError, UsageError
 from ..runs.inputs import data_of, split_plan
 from ..runs.model import Model

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..report.bias import kl
+from ..judge.differences import kl
 from ..storage.files import timestamp
 from ..storage.folder import RunFolder
 from .cells import RECIPE, Cell

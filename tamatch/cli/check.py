@@ -31,8 +31,8 @@ def add_arguments(sub: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
+    from ..data.archives import download
     from ..data.check import check
-    from ..data.download import download
     from ..runs.progress import counting
 
     given = {k: RUN_OPTIONS[k].parse(v) for k, v in vars(arguments).items() if k in RUN_OPTIONS}

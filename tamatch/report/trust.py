@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from .metrics import Points
-from .values import number, numbers, table, text, whole
+from .words import number, numbers, table, text, whole
 
 FEWEST = 10  # a bin of confidence with fewer images says nothing
 

@@ -11,17 +11,16 @@ import numpy as np
 
 from ..apply.load import load, own_data, own_split
 from ..data import DATASETS
-from ..data.checktext import counted
+from ..data.check import counted
 from ..errors import DataError, UsageError
 from ..runs.progress import counting
 from ..runs.record import stored_config
 from ..settings.config import Run
 from ..storage.folder import RunFolder
-from .pictures import Pictures
+from .picking import survey
 from .server import Server
-from .session import Session
+from .session import Pictures, Session
 from .store import SKIPPED, LabelFile, opened
-from .survey import survey
 
 LABELS = Path("labels.csv")
 
@@ -90,6 +89,7 @@ def serve(server: Server, *, browser: bool) -> None:
         print(f"{pool}. {describe(session.store)}")
         print(f"Open {gate.address(gate.token)}")
         print("The address works on this machine only. Every label is saved at once; Ctrl-C quits.")
+        sys.stdout.flush()  # a pipe would hold the address back until the end
         if browser and has_screen():
             webbrowser.open(gate.address(gate.ticket))
         server.serve_forever()

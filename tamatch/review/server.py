@@ -1,15 +1,18 @@
-"""The page's server: loopback only, a handful of addresses, everything else is refused."""
+"""The page's server: for the person at this machine, a handful of addresses, nothing else."""
 
 from __future__ import annotations
 
+import hmac
 import json
 import re
+import secrets
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from email.message import Message
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
@@ -17,9 +20,9 @@ from socket import SHUT_RDWR, socket
 from typing import Any
 
 from ..errors import TamatchError, UsageError
-from .gate import Gate
 from .session import Session
 
+HOSTS = ("127.0.0.1", "localhost")
 BODY = 1024  # bytes; no request of ours has more
 LIMIT = 30  # seconds for a whole request, from the wait for its first byte to its answer's end
 CONNECTIONS = 64  # at a time; a browser has six
@@ -40,7 +43,50 @@ REPORT = (
 )
 
 
-NOTHING: dict[str, str] = {}
+class Gate:
+    """A secret that the address carries once, and a cookie from then on.
+
+    `ticket` works for one visit: it is what the browser is started with, and other users of the
+    machine can see how programs are started. `token` is for the person to copy. Host and Origin
+    are compared as well: a page from elsewhere must not get in, nor a foreign name that leads to
+    this machine.
+    """
+
+    def __init__(self, port: int) -> None:
+        self.places = tuple(f"{host}:{port}" for host in HOSTS)
+        self.cookie = f"tamatch_{port}"  # cookies know no ports, and two pages may be open
+        self.token = secrets.token_urlsafe(24)
+        self.ticket = secrets.token_urlsafe(24)
+
+    def address(self, secret: str) -> str:
+        return f"http://{self.places[0]}/?token={secret}"
+
+    def local(self, headers: Message, *, writes: bool) -> bool:
+        """Whether the request was meant for us, and sent by a page of ours."""
+        host, origin = headers.get("Host", ""), headers.get("Origin")
+        if host not in self.places:
+            return False
+        return not writes if origin is None else origin == f"http://{host}"
+
+    def known(self, headers: Message) -> bool:
+        """Whether the request has the cookie."""
+        pairs = headers.get("Cookie", "").split(";")
+        return any(same(pair.strip(), f"{self.cookie}={self.token}") for pair in pairs)
+
+    def opens(self, query: str) -> bool:
+        """Whether the query of an address holds the token, or the ticket for the first time."""
+        if self.ticket and same(query, f"token={self.ticket}"):
+            self.ticket = ""
+            return True
+        return same(query, f"token={self.token}")
+
+    def set_cookie(self) -> str:
+        return f"{self.cookie}={self.token}; HttpOnly; SameSite=Strict; Path=/"
+
+
+def same(given: str, secret: str) -> bool:
+    """Compare in a time that tells nothing."""
+    return hmac.compare_digest(given.encode("utf-8", "replace"), secret.encode())
 
 
 class Refused(Exception):
@@ -139,7 +185,8 @@ class Handler(BaseHTTPRequestHandler):
             cookie = {"Set-Cookie": self.server.gate.set_cookie()} if entering else {}
             self.reply("text/html", session.page().encode("utf-8", "replace"), cookie)
         elif path in ASSETS:
-            self.reply(ASSETS[path], asset(path[1:]))
+            content = (files("tamatch.review") / "page" / path[1:]).read_bytes()
+            self.reply(ASSETS[path], content)
         elif path == "/state":
             self.reply_json(session.state())
         elif found := IMAGE.fullmatch(path):
@@ -206,13 +253,14 @@ class Handler(BaseHTTPRequestHandler):
         self,
         kind: str,
         content: bytes,
-        headers: Mapping[str, str] = NOTHING,
+        headers: Mapping[str, str] | None = None,
         status: HTTPStatus = HTTPStatus.OK,
     ) -> None:
         charset = "" if kind.startswith("image/") else "; charset=utf-8"
         self.send_response(status)
         own = {"Content-Type": kind + charset, "Content-Length": str(len(content))}
-        for name, value in {**SECURITY, "Cache-Control": "no-store", **own, **headers}.items():
+        common = {**SECURITY, "Cache-Control": "no-store"}
+        for name, value in {**common, **own, **(headers or {})}.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(content)
@@ -225,7 +273,3 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing: the terminal is for the person."""
-
-
-def asset(name: str) -> bytes:
-    return (files("tamatch.review") / "page" / name).read_bytes()

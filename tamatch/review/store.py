@@ -10,9 +10,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ..data import DataSet
-from ..data.labels import folder_of, known_rows, refuse_table_inside
-from ..data.layout import class_name
-from ..data.table import LABEL, NAME, read_table
+from ..data.labels import (
+    LABEL,
+    NAME,
+    class_name,
+    folder_of,
+    known_rows,
+    read_table,
+    refuse_table_inside,
+)
 from ..errors import DataError, UsageError
 from ..storage.files import write_bytes
 from ..storage.lock import locked

@@ -10,17 +10,18 @@ from typing import Any
 import numpy as np
 
 from ..data.dataset import Indices
-from ..judge.calibration import (
+from ..judge.trust import (
+    LEVEL,
     Calibration,
     Floats,
+    Trust,
     calibrate,
     calibrate_on_itself,
+    measure,
     tempered,
     uncalibrated,
 )
-from ..judge.trust import LEVEL, Trust, measure
-from ..report.album import MOST
-from ..report.sheet import sheet
+from ..report.album import MOST, sheet
 from ..step.engine import Engine
 from ..step.source import PREDICTION_COLUMNS, Pool, Subset
 from ..storage.files import write_bytes, write_json

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ..data import DATASETS
-from ..data.layout import TABLES
+from ..data.labels import TABLES
 from ..errors import DeviceError, Stopped, StorageError, UsageError
 from ..machine.gpu import gpu_failure
 from ..machine.memory import OutOfMemory

@@ -12,8 +12,7 @@ import numpy.typing as npt
 import torch
 
 from ..data.dataset import Indices
-from ..judge.calibration import Floats, tempered
-from ..judge.trust import sweep
+from ..judge.trust import Floats, sweep, tempered
 from ..methods.base import Method
 from ..pseudo.account import accepted, class_shares, generated, threshold
 from ..step.engine import Engine

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 from rich.table import Column
 
-from ..report.bias import kl
+from ..judge.differences import kl
 from ..storage.files import append_line
 
 PLAIN_SECONDS = 5.0  # at least this long between two plain lines

@@ -12,10 +12,8 @@ import numpy as np
 
 from ..data import shares
 from ..judge import symptoms
-from ..judge.calibration import Floats
-from ..judge.symptoms import Reached, Symptom
-from ..judge.trust import TAUS
-from ..judge.two_sample import evenly_spread, two_sample_test
+from ..judge.symptoms import Reached, Symptom, evenly_spread, two_sample_test
+from ..judge.trust import TAUS, Floats
 from ..pseudo.account import threshold
 from ..settings.config import Run
 from ..step.engine import Engine

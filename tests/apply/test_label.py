@@ -19,8 +19,16 @@ from tamatch.data import SplitPlan, make_split
 from tamatch.data import load as load_data
 from tamatch.data.arrays import from_arrays
 from tamatch.errors import DataError, UsageError
-from tamatch.judge.calibration import fit_temperature, tempered
-from tamatch.judge.cut import RISK, SHARES, choose_cut, cut_at, least_images, lower_bound
+from tamatch.judge.trust import (
+    RISK,
+    SHARES,
+    choose_cut,
+    cut_at,
+    fit_temperature,
+    least_images,
+    lower_bound,
+    tempered,
+)
 from tamatch.storage import checkpoint
 from tests.photos import dark_and_light
 

@@ -20,7 +20,6 @@ from tamatch.data import bulk, cache
 from tamatch.data.bulk import decode_all, fingerprint
 from tamatch.data.dataset import DIGEST, digests_of
 from tamatch.data.decode import decode
-from tamatch.data.pixelfile import PixelFile
 from tamatch.errors import DataError
 from tamatch.runs.compiler import keep_compiled
 from tests.data.memory import resident
@@ -176,7 +175,7 @@ def test_another_process_may_finish_while_we_sweep(
 
 def test_another_process_may_be_faster(own_cache: Path) -> None:
     def build(folder: Path, by: str = "the other") -> dict[str, str]:
-        pixels = PixelFile(folder / cache.PIXELS, 4)
+        pixels = cache.PixelFile(folder / cache.PIXELS, 4)
         pixels.create(2)
         np.save(folder / cache.DIGESTS, pixels.write(0, [bytes(48), bytes(48)]))
         return {"by": by}
@@ -241,10 +240,10 @@ def replacing(entry: Path, files: list[Path]) -> subprocess.Popen[str]:
 def test_a_full_disk_is_one_sentence(
     files: list[Path], own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(self: PixelFile, first: int, images: list[bytes]) -> np.ndarray:
+    def full(self: cache.PixelFile, first: int, images: list[bytes]) -> np.ndarray:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(PixelFile, "write", full)
+    monkeypatch.setattr(cache.PixelFile, "write", full)
     with pytest.raises(
         DataError, match=r"No space left on device. Free some space, or set TAMATCH_CACHE"
     ):
@@ -255,7 +254,7 @@ def test_a_full_disk_is_one_sentence(
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs Linux")
 def test_a_full_disk_is_noticed_before_the_digests_are_returned() -> None:
     with pytest.raises(OSError, match="No space left on device"):
-        PixelFile(Path("/dev/full"), 4).write(0, [bytes(48)])
+        cache.PixelFile(Path("/dev/full"), 4).write(0, [bytes(48)])
 
 
 def test_a_cache_folder_that_cannot_be_made(
@@ -301,7 +300,7 @@ def test_other_users_can_read_a_common_cache(files: list[Path], own_cache: Path)
 
 def test_pixel_file_rows_in_any_order(tmp_path: Path) -> None:
     images = np.random.RandomState(0).randint(0, 256, (9, 4, 4, 3)).astype(np.uint8)
-    file = PixelFile(tmp_path / "p.npy", 4)
+    file = cache.PixelFile(tmp_path / "p.npy", 4)
     file.create(9)
     for first in (6, 0, 3):
         file.write(first, [image.tobytes() for image in images[first : first + 3]])

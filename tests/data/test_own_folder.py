@@ -12,8 +12,7 @@ from PIL import Image
 
 from tamatch.data import SplitPlan, layout, load, make_split
 from tamatch.data.decode import SUFFIXES, Unreadable, decode
-from tamatch.data.layout import BELONG, ROUND, list_images
-from tamatch.data.partnames import like_a_part
+from tamatch.data.layout import BELONG, ROUND, like_a_part, list_images
 from tamatch.errors import DataError, UsageError
 from tests.data.pictures import picture, png_header, put, saved
 

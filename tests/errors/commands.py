@@ -247,6 +247,13 @@ COMMANDS = [
      "weight file missing.safetensors not found."),
     ("train --weights notes.txt", 2,
      "notes.txt: unsupported weight file. Supported: .safetensors, .npz, .pth, .pt."),
+    ("train --weights vit_tny", 2,
+     "--weights vit_tny is neither a file nor the name of pre-trained weights. Perhaps you meant "
+     "vit_tiny. `tamatch nets` lists them."),
+    ("train --weights hub:nobody", 2,
+     "--weights hub:nobody: expected hub:OWNER/REPO or hub:OWNER/REPO@REVISION."),
+    ("train --steps 2 --net vit_100x2_p4_8", 2,
+     "vit_100x2_p4_8: the width must be a multiple of 64, and the depth ≥ 1."),
     ("train --weights broken.safetensors", 2,
      "broken.safetensors cannot be read as weights (<any>). The file must be complete and "
      "contain only tensors: download it again, or save it again as safetensors."),

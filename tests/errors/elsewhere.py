@@ -152,6 +152,18 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     ),
     "starts a run while": "runs/test_handed_over.py::test_a_file_that_starts_a_run_when_imported",
     " already exists. ": "runs/test_seeds.py::test_without_out_each_has_its_usual_folder",
+    "the features cannot be kept": "nets/test_features.py::test_a_cache_that_cannot_be_written",
+    "their SHA-256 is not the one": (
+        "nets/test_pretrained.py::test_a_file_that_is_damaged_later_is_noticed"
+    ),
+    "computes another activation": (
+        "nets/test_pretrained.py::test_another_activation_is_not_taken_for_openai_s"
+    ),
+    "or not at that revision": "nets/test_pretrained.py::test_a_revision_can_be_given",
+    "and the hub cannot be reached": (
+        "nets/test_pretrained.py::test_without_a_network_it_says_how_to_get_them"
+    ),
+    "the hub's cache \0 cannot": "nets/test_pretrained.py::test_a_cache_that_must_not_be_written",
     "timm \0 has no net": "nets/test_timm.py::test_what_timm_cannot_build_is_told_in_one_line",
     "\0 failed (": "own/test_net.py::test_a_mistake_is_told_with_its_place",
     "must return an nn.Module": "own/test_net.py::test_a_mistake_is_told_with_its_place",

@@ -10,17 +10,21 @@ import pytest
 from PIL import Image, ImageFilter
 
 from tamatch.data import SplitPlan, load, make_split
-from tamatch.judge.symptoms import Reached, distribution_shift, never_predicted, patience, unused
-from tamatch.judge.two_sample import (
+from tamatch.judge.symptoms import (
     FEWEST_IMAGES,
     MOST_IMAGES,
     NAMES,
+    Reached,
     TwoSampleTest,
     auc,
     crossed_auc,
+    distribution_shift,
     evenly_spread,
+    never_predicted,
+    patience,
     statistics,
     two_sample_test,
+    unused,
 )
 
 CLASSES = ("a", "b", "c")

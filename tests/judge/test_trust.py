@@ -18,15 +18,17 @@ from sklearn.metrics import (
     recall_score,
 )
 
-from tamatch.judge.calibration import (
+from tamatch.judge.trust import (
     FEWEST_TO_FIT,
     calibrate,
     calibrate_on_itself,
     fit_temperature,
+    measure,
     reliability,
+    sweep,
     tempered,
+    wilson,
 )
-from tamatch.judge.trust import measure, sweep, wilson
 
 Case = tuple[np.ndarray, np.ndarray]
 

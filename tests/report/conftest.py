@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 
 from tamatch.judge.trust import measure, sweep
-from tamatch.report.sheet import sheet
+from tamatch.report.album import sheet
 from tamatch.runs.assess import NOT_MEASURED, figures_of, notable
 
 MakeRun = Callable[..., Path]

@@ -13,11 +13,15 @@ import pytest
 from tamatch.errors import UsageError
 from tamatch.report import write_report
 from tamatch.report.album import first_rows
-from tamatch.report.confusion import confusion_rows, frequent
-from tamatch.report.folder import read_folder
-from tamatch.report.metrics import KEEP, read_metrics
-from tamatch.report.provenance import SKIPPED_LISTED, configuration, data_facts, skipped_files
-from tamatch.report.thin import Thinned
+from tamatch.report.classes import confusion_rows, frequent
+from tamatch.report.folder import (
+    SKIPPED_LISTED,
+    configuration,
+    data_facts,
+    read_folder,
+    skipped_files,
+)
+from tamatch.report.metrics import KEEP, Thinned, read_metrics
 from tamatch.report.trust import trust_of
 from tamatch.storage.spreadsheet import write_table
 

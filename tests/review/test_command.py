@@ -16,15 +16,14 @@ import tamatch
 from tamatch import cli
 from tamatch.data import load, read_split
 from tamatch.review.command import label_file
-from tamatch.review.pictures import SIDE, Pictures
-from tamatch.review.session import headline
-from tamatch.review.survey import survey
+from tamatch.review.picking import survey
+from tamatch.review.session import SIDE, Pictures, headline
 from tamatch.runs.inputs import data_of
 from tamatch.runs.record import stored_config
 from tamatch.settings.configure import configure
 from tamatch.storage.folder import RunFolder
 from tests.data.pictures import picture
-from tests.report.test_report_figures import FACTS
+from tests.report.test_verdict import FACTS
 from tests.review.browser import reviewing
 from tests.review.conftest import Project
 

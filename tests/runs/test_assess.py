@@ -19,12 +19,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import tamatch
 from tamatch import cli
 from tamatch.data import DataSet, Split, SplitPlan, load, make_split
-from tamatch.judge.calibration import fit_temperature, reliability, tempered
-from tamatch.judge.trust import measure
+from tamatch.judge.trust import fit_temperature, measure, reliability, tempered
 from tamatch.pseudo import Guess
 from tamatch.pseudo.account import class_shares, generated, threshold
-from tamatch.report.album import COLUMNS, MOST, TILE
-from tamatch.report.sheet import sheet
+from tamatch.report.album import COLUMNS, MOST, TILE, sheet
 from tamatch.runs.pool_predictions import drawn, predict_pool, pseudo_label_probabilities
 from tamatch.stats import Tally
 from tamatch.step.engine import Pace
