@@ -13,8 +13,8 @@ PACKAGE = Path(__file__).parents[1] / "tamatch"
 LAYERS = [
     {"errors"},
     {"types", "kinds", "losses", "machine", "modules", "storage", "judge"},
-    {"dist", "rules", "own"},
-    {"stats"},
+    {"dist", "rules"},
+    {"stats", "own"},
     {"pseudo", "nets", "augment", "data", "report"},  # siblings never import each other
     {"methods", "frozen"},
     {"settings"},

@@ -1,11 +1,16 @@
-"""What a module of the user's own keeps from step to step although no checkpoint holds it."""
+"""The state of a module of the user's own: a resumed run must go on as if it had not stopped.
+
+That is tried: two steps, the state saved after the first, loaded into a fresh module, and the
+second step again. Both modules must end alike.
+"""
 
 from __future__ import annotations
 
+import copy
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeGuard
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -13,20 +18,99 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from ..errors import UsageError
+from .usercode import blaming
 
 TORCHS_OWN = {*vars(nn.Module())}  # attributes of every module
+TOLERANCE = {"cpu": 1e-5, "cuda": 1e-3}  # relative; a GPU may add up in another order
+
+Snapshot = dict[str, tuple[object, list[Any]]]  # structure and leaves of each attribute
+M = TypeVar("M", bound=nn.Module)
 
 
-def unregistered(module: nn.Module, *besides: nn.Module | None) -> dict[str, Any]:
-    """The module's attributes, and those of its parts, that are no weights, buffers or modules.
+def check_resume(
+    module: M,
+    fresh: Callable[[], M],
+    step: Callable[[M, int], Tensor],
+    what: str,
+    besides: tuple[str, ...] = (),
+) -> M:
+    """Refuse a module whose second step goes otherwise in a fresh one with the state of the first.
 
-    Those of the modules `besides` are left out.
+    `step` does the step of a number and returns its result. Attributes of the parts that
+    `besides` names are not compared. Returns the fresh module, which is of no further use.
     """
-    others = {id(part) for other in besides if other is not None for part in other.modules()}
+    before = unsaved(module, besides)
+    with draws_from_torch(what), keeps_buffers(module, what):
+        step(module, 0)
+        saved = copy.deepcopy(module.state_dict())
+        result = step(module, 1)
+    after = unsaved(module, besides)
+    with blaming(what, "loading its saved state"):
+        other = fresh()
+        other.load_state_dict(saved)
+    again = step(other, 1)
+    resumed = unsaved(other, besides)
+    # what no step has changed may differ: a time, a name of its own
+    changed = [n for n in after if n not in before or not alike(after[n], before[n])]
+    for name in (n for n in changed if not alike(after[n], resumed.get(n))):
+        raise not_saved(module, name, after[name], what)
+    state, state_again = module.state_dict(), other.state_dict()
+    differing = [name for name in state if not alike(state[name], state_again[name])]
+    if differing or not alike(result, again):
+        perhaps = [name for name in changed if after[name][1]]  # the others refer to what is saved
+        hint = f" (perhaps {', '.join(perhaps)})" if perhaps else ""
+        raise UsageError(
+            f"{what}: a step that is repeated from the saved state has another "
+            f"{differing[0] if differing else 'result'}. It depends on something that no "
+            f"checkpoint holds{hint}, such as a list that grows or a random generator of its own. "
+            "Keep state in registered buffers, and draw from torch's generator."
+        )
+    return other
+
+
+def not_saved(
+    module: nn.Module, name: str, value: tuple[object, list[Any]], what: str
+) -> UsageError:
+    """The error for state that changes and is not saved, with what to do."""
+    if name in dict(module.named_buffers()):
+        return UsageError(
+            f"{what}: its buffer {name} changes in a step, but is not saved: register it without "
+            "`persistent=False`."
+        )
+    structure, leaves = value
+    if structure == pytree.tree_structure(0) and type(leaves[0]) in (int, float):
+        return UsageError(
+            f"{what}: its number {name} changes in a step. It is not saved, and keeps its first "
+            "value in a CUDA graph: make it a buffer and write into it, as in "
+            f"`self.{leaf(name)}.add_(1)`."
+        )
+    return UsageError(
+        f"{what}: its {name} changes in a step, but no checkpoint holds it, because it is not "
+        "registered. Keep what changes in tensors that __init__ registers, with "
+        "`self.register_buffer(…)`, and write into them, as in `.mul_(0.9).add_(…)`; draw random "
+        "numbers from torch's own generator."
+    )
+
+
+def unsaved(module: nn.Module, besides: tuple[str, ...] = ()) -> Snapshot:
+    """All that a module and its parts have and `state_dict` lacks, copied."""
+    saved, registered = module.state_dict().keys(), registered_in(module)
+    things = {name: buffer for name, buffer in module.named_buffers() if name not in saved}
+    found: Snapshot = {
+        name: ("buffer", [buffer.detach().clone()]) for name, buffer in things.items()
+    }
+    for name, value in unregistered(module, besides).items():
+        leaves, structure = pytree.tree_flatten(value)
+        found[name] = structure, [copied(x) for x in leaves if id(x) not in registered]
+    return found
+
+
+def unregistered(module: nn.Module, besides: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The attributes of a module and its parts that are no weights, buffers or modules."""
     return {
         f"{place}.{name}" if place else name: value
         for place, part in module.named_modules()
-        if id(part) not in others
+        if place.partition(".")[0] not in besides
         for name, value in vars(part).items()
         if name not in TORCHS_OWN
     }
@@ -38,54 +122,13 @@ def registered_in(module: nn.Module) -> set[int]:
     return {id(thing) for of_a_kind in things for thing in of_a_kind}
 
 
-def refuse_loose_weights(module: nn.Module, what: str, *besides: nn.Module | None) -> None:
-    """An error if an attribute has weights that nobody will train."""
-    registered = registered_in(module)
-    for name, value in unregistered(module, *besides).items():
-        held = (x for x in pytree.tree_leaves(value) if id(x) not in registered)
-        if any(isinstance(x, nn.Parameter) or (isinstance(x, nn.Module) and x.state_dict())
-               for x in held):  # fmt: skip
-            raise UsageError(
-                f"{what}: its {name} has weights that torch does not see, so they are neither "
-                "trained nor saved. Use nn.ModuleList, nn.ModuleDict or nn.ParameterList instead "
-                "of a list or dictionary."
-            )
-
-
-@contextmanager
-def all_saved(module: nn.Module, what: str, *besides: nn.Module | None) -> Iterator[None]:
-    """Refuse a module that in here changes something of its own that nobody saves.
-
-    What is new in here, or was None, is no state: one place of a step leaves it for another.
-    """
-    registered = registered_in(module)
-    # a number that is counted up has an error of its own
-    before = {n: v for n, v in unregistered(module, *besides).items() if not is_number(v)}
-    _held = pytree.tree_leaves(before)  # until the end, so that no id is given again
-    marks = {name: mark(value, registered) for name, value in before.items() if value is not None}
-    yield
-    after = unregistered(module, *besides)
-    for name in (n for n in marks if marks[n] != mark(after.get(n), registered)):
-        raise UsageError(
-            f"{what}: its {name} changes in a step, but no checkpoint holds it, because it is not "
-            "registered. Keep what changes in tensors that __init__ registers, with "
-            "`self.register_buffer(…)`, and write into them, as in `.mul_(0.9).add_(…)`; draw "
-            "random numbers from torch's own generator."
-        )
-
-
-def mark(value: Any, registered: set[int]) -> tuple[object, list[object]]:
-    """Differs if something in it is replaced, added, removed or written, or a generator used."""
-    leaves, structure = pytree.tree_flatten(value)
-    return structure, [mark_of_leaf(leaf, registered) for leaf in leaves]
-
-
-def mark_of_leaf(leaf: Any, registered: set[int]) -> object:
+def copied(leaf: Any) -> Any:
+    """The value of a leaf, as far as values can be compared; of other objects their type."""
     match leaf:
-        case Tensor() if id(leaf) not in registered:
-            return id(leaf), leaf._version
+        case Tensor():
+            return leaf.detach().clone()
         case torch.Generator():
-            return bytes(leaf.get_state())
+            return leaf.get_state()
         case np.random.Generator():
             return repr(leaf.bit_generator.state)
         case random.Random():
@@ -94,9 +137,38 @@ def mark_of_leaf(leaf: Any, registered: set[int]) -> object:
             return leaf.tobytes()
         case set():
             return frozenset(leaf)
-        case bool() | int() | float() | str():
+        case None | bool() | int() | float() | str():
             return leaf
-    return id(leaf)
+    return type(leaf)
+
+
+def alike(one: Any, other: Any) -> bool:
+    """Whether two values are equal; tensors up to rounding."""
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        if one.shape != other.shape or not one.is_floating_point():
+            return torch.equal(one, other)
+        tolerance = TOLERANCE.get(one.device.type, 0.0)
+        a, b = (torch.nan_to_num(x.detach().double()) for x in (one, other))
+        return bool((a - b).norm() <= tolerance * (a.norm() + b.norm()))
+    if isinstance(one, tuple | list) and isinstance(other, tuple | list):
+        return len(one) == len(other) and all(map(alike, one, other))
+    if isinstance(one, Tensor) or isinstance(other, Tensor):
+        return False
+    return bool(one == other or (one != one and other != other))
+
+
+@contextmanager
+def keeps_buffers(module: nn.Module, what: str) -> Iterator[None]:
+    """Refuse a module that replaces a buffer in here: it must be written in place."""
+    before = dict(module.named_buffers())
+    yield
+    after = dict(module.named_buffers())
+    for name in (n for n in {**before, **after} if after.get(n) is not before.get(n)):
+        raise UsageError(
+            f"{what}: its buffer {name} is replaced in a step. Weight averages, checkpoints and "
+            "CUDA graphs use the tensor that __init__ registers: write into it, with "
+            f"`self.{leaf(name)}.copy_(…)` or as in `self.{leaf(name)}.mul_(0.9).add_(…)`."
+        )
 
 
 @contextmanager
@@ -119,41 +191,18 @@ def other_generators() -> dict[str, object]:
     return {"Python's random": random.getstate(), "np.random": numpys}
 
 
-@contextmanager
-def in_place(module: nn.Module, what: str) -> Iterator[None]:
-    """Refuse a module that replaces a buffer in here, writes one that is not saved, or counts in
-    Python.
-    """
-    buffers = dict(module.named_buffers())
-    unsaved = {name: buffers[name]._version for name in buffers.keys() - module.state_dict().keys()}
-    attributes = {name: dict(vars(part)) for name, part in module.named_modules()}
-    yield
-    after = dict(module.named_buffers())
-    for name in (n for n in {**buffers, **after} if after.get(n) is not buffers.get(n)):
-        raise UsageError(
-            f"{what}: its buffer {name} is replaced in a step. Weight averages, checkpoints and "
-            "CUDA graphs use the tensor that __init__ registers: write into it, with "
-            f"`self.{leaf(name)}.copy_(…)` or as in `self.{leaf(name)}.mul_(0.9).add_(…)`."
-        )
-    for name in (n for n, version in unsaved.items() if buffers[n]._version != version):
-        raise UsageError(
-            f"{what}: its buffer {name} changes in a step, but is not saved: register it without "
-            "`persistent=False`."
-        )
-    for place, part in module.named_modules():
-        for name, value in vars(part).items():
-            # a number that is new here was not counted up: it is only kept for another place
-            before = attributes.get(place, {}).get(name, getattr(type(part), name, None))
-            if is_number(value) and is_number(before) and before is not value and before != value:
-                raise UsageError(
-                    f"{what}: its number {place + '.' if place else ''}{name} changes in a step. "
-                    "It is not saved, and keeps its first value in a CUDA graph: make it a buffer "
-                    f"and write into it, as in `self.{name}.add_(1)`."
-                )
-
-
-def is_number(value: object) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def refuse_loose_weights(module: nn.Module, what: str, besides: tuple[str, ...]) -> None:
+    """An error if an attribute has weights that nobody will train."""
+    registered = registered_in(module)
+    for name, value in unregistered(module, besides).items():
+        held = (x for x in pytree.tree_leaves(value) if id(x) not in registered)
+        if any(isinstance(x, nn.Parameter) or (isinstance(x, nn.Module) and x.state_dict())
+               for x in held):  # fmt: skip
+            raise UsageError(
+                f"{what}: its {name} has weights that torch does not see, so they are neither "
+                "trained nor saved. Use nn.ModuleList, nn.ModuleDict or nn.ParameterList instead "
+                "of a list or dictionary."
+            )
 
 
 def leaf(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -13,7 +14,7 @@ from torch import nn
 
 from .. import methods, nets
 from ..augment import Augment, Policy
-from ..augment.views import LARGEST, QUICK
+from ..augment.views import LARGEST, QUICK, VIEWS
 from ..data import DataSet, Split, shares
 from ..errors import DataError, UsageError
 from ..machine.gpu import rehearsing, why_no_triton
@@ -25,6 +26,7 @@ from ..nets.layers import set_momentum, share_norms
 from ..nets.pretrained import locate
 from ..nets.user_net import dry_run_net
 from ..nets.weights import load_weights, zero_head
+from ..own.method import check_built, check_constructor, try_method
 from ..own.usercode import blaming
 from ..settings.config import Run
 from ..settings.hardware import pick_device, pick_images, pick_precision, set_up_torch
@@ -34,7 +36,6 @@ from ..step.engine import Engine, Pace
 from ..step.source import Draw, Resident, Source, Streamed, stream_key
 from ..types import Task
 from .compiler import accelerate, keep_compiled
-from .dry_run import check_built, check_constructor, dry_run_method
 from .model import Model
 
 Say = Callable[[str], None]
@@ -111,7 +112,7 @@ def method_of(run: Run, net: Net, task: Task, device: torch.device) -> Method:
     with blaming(what, "building it") if own else nullcontext(), detecting_out_of_memory(fewer):
         method = constructed(cls, net, task, {"ema": run.ema, **run.options}, what)
     if own:
-        check_built(method, what, tensors)
+        check_built(method, what, tensors, VIEWS)
         make_buffers_contiguous(method)
     if run.norm_momentum is not None:
         set_momentum(method, run.norm_momentum)
@@ -175,7 +176,7 @@ def assemble(
 def try_and_accelerate(run: Run, engine: Engine, say: Say = silent) -> Engine:
     """The same engine, after a trial where the method is the user's own, and as fast as it can."""
     if methods.is_user_code(run.method):
-        place = dry_run_method(engine, run.method)
+        place = try_method(engine, f"--method {run.method}", lambda: method_again(run, engine))
         if run.graph and place is not None:
             say(f"The method waits for the device ({place}), so on a GPU its steps run without a "
                 "CUDA graph, which is slower.")  # fmt: skip
@@ -188,6 +189,13 @@ def try_and_accelerate(run: Run, engine: Engine, say: Say = silent) -> Engine:
         if why_no_triton() is None:
             rehearse(engine)
     return engine
+
+
+def method_again(run: Run, engine: Engine) -> Method:
+    """The method of an engine made anew, around a copy of its net."""
+    with seeded(run):
+        net = cast(Net, copy.deepcopy(engine.method.net))
+        return method_of(run, net, engine.method.task, engine.device)
 
 
 def rehearse(engine: Engine) -> None:

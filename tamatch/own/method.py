@@ -1,10 +1,14 @@
-"""A dry run of a method of the user's own on one batch: mistakes are one line before the run."""
+"""Tries a method of the user's own before its run, so that each mistake is told in one line.
+
+Methods and engines are defined in layers above this one, so they are `Any` here.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection
-from contextlib import AbstractContextManager, ExitStack, suppress
+from collections.abc import Callable, Collection
+from contextlib import ExitStack, suppress
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,83 +16,63 @@ from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
 from .. import dist
-from ..augment.views import VIEWS
 from ..errors import UsageError
 from ..machine.memory import OutOfMemory, detecting_out_of_memory
-from ..methods.base import Method
 from ..modules import Shifted, restoring, unshifted
-from ..own.state import all_saved, draws_from_torch, in_place, refuse_loose_weights
-from ..own.usercode import blaming
-from ..own.waits import CopyDetector, SyncDetector
-from ..step.engine import Engine
 from ..types import Batch, Loss, Views
+from .state import check_resume, refuse_loose_weights
+from .usercode import blaming
+from .waits import CopyDetector, SyncDetector
 
 RESERVED = {"step", "kind", "total", "lr", "time", "count"}  # names in the log and the meter
+NETS = ("net", "average")  # parts of a method that are tried as nets
 
 
-def dry_run_method(engine: Engine, name: str) -> str | None:
-    """Do the first step, all but its update; the method and torch's generators stay as they are.
+def try_method(engine: Any, what: str, fresh: Callable[[], Any]) -> str | None:
+    """Do two steps, all but their updates, and the second again in a `fresh` method that has loaded
+    the state after the first.
 
-    Of several processes each tries it alone: the others may not be as far. Returns where the
-    method makes the host wait for the device, if it does.
+    The engine's method and torch's generators stay as they are. Of several processes each tries it
+    alone: the others may not be as far. Returns where the method makes the host wait for the
+    device, if it does.
     """
-    what, method, waits = f"--method {name}", engine.method, SyncDetector()
-    engine.source.prepare(0)
-    with (
-        suppress(OutOfMemory),  # the run itself may find some
-        engine.on_stream(),
-        blaming(what, "a first step"),
-        detecting_out_of_memory(),
-    ):
-        saved = all_saved(method, what, method.net, method.average)
-        watches = in_place(method, what), saved, draws_from_torch(what)
-        total = first_step(engine, what, *watches, waits=waits)
-        again = total if engine.stream else first_step(engine, what)  # a GPU may round otherwise
-        if not torch.allclose(total, again, rtol=1e-5, equal_nan=True):
-            raise UsageError(
-                f"{what}: the first step, tried twice, gives the losses {total.item():.7g} and "
-                f"{again.item():.7g}. It depends on something that no checkpoint holds, such as a "
-                "list that grows or a random generator of its own. Keep state in registered "
-                "buffers, and draw from torch's generator."
-            )
-    return waits.place
+    waits, processes = SyncDetector(), dist.world()
 
-
-def first_step(
-    engine: Engine,
-    what: str,
-    *watches: AbstractContextManager[None],
-    waits: SyncDetector | None = None,
-) -> Tensor:
-    """The loss of the first step, under watch; whatever is registered is put back."""
-    method, processes = engine.method, dist.world()
-    with (
-        torch.random.fork_rng([engine.device] if engine.stream else []),
-        dist.acting_alone(),
-        restoring(method, weights=True),
-        ExitStack() as watching,
-    ):
-        for watch in watches:
-            watching.enter_context(watch)
-        batch = whole_batch(engine.batch(engine.device_step), processes)
+    def step(method: Any, number: int) -> Tensor:
+        torch.manual_seed(number)
+        engine.source.prepare(number)
+        batch = whole_batch(engine.batch(engine.device_step + number), processes)
         with engine.precision(), ExitStack() as noting:
-            if waits is not None:
-                noting.enter_context(waits)
-                if engine.device.type == "cpu":
-                    noting.enter_context(CopyDetector(waits))
+            noting.enter_context(waits)
+            if engine.device.type == "cpu":
+                noting.enter_context(CopyDetector(waits))
             loss = method(batch)
         check_loss(loss, what)
-        try:
-            loss.total.backward()
-        finally:
-            engine.optimizer.zero_grad()
-        after_update(method, what)
+        loss.total.backward()
+        method.zero_grad()
+        method.after_step()
         total: Tensor = loss.total.detach()
         return total
 
+    with (
+        suppress(OutOfMemory),  # the run itself may find some
+        engine.on_stream(),
+        torch.random.fork_rng([engine.device] if engine.stream else []),
+        dist.acting_alone(),
+        restoring(engine.method, weights=True),
+        blaming(what, "a first step"),
+        detecting_out_of_memory(),
+    ):
+        try:
+            check_average(check_resume(engine.method, fresh, step, what, NETS), what)
+        finally:
+            engine.optimizer.zero_grad()
+            engine.source.prepare(0)
+    return waits.place
+
 
 @torch.no_grad()
-def after_update(method: Method, what: str) -> None:
+def check_average(method: Any, what: str) -> None:
     """Call `after_step` with other weights; refuse one that leaves their average as it was."""
     tested = method.average is unshifted(method.final) and method.ema < 1
     averaged = list(method.final.parameters()) if tested else []
@@ -109,7 +93,7 @@ def whole_batch(batch: Batch, processes: int) -> Batch:
     return joined
 
 
-def check_constructor(cls: type[Method], what: str) -> None:
+def check_constructor(cls: type, what: str) -> None:
     """Refuse a constructor that does not take what every method is given."""
     parameters = inspect.signature(cls).parameters
     if "ema" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
@@ -120,7 +104,9 @@ def check_constructor(cls: type[Method], what: str) -> None:
     )
 
 
-def check_built(method: Method, what: str, tensors: Collection[str]) -> None:
+def check_built(
+    method: Any, what: str, tensors: Collection[str], known_views: Collection[str]
+) -> None:
     """Refuse what no engine can be made of, or what would be lost; the net had these tensors."""
     if not isinstance(method.views, Views):
         raise UsageError(
@@ -132,8 +118,10 @@ def check_built(method: Method, what: str, tensors: Collection[str]) -> None:
             f"{what}: its views of {name} must be a tuple, with a comma even if there is one: "
             f"Views({name}=({getattr(method.views, name)!r},))."
         )
-    for view in (view for view in (*method.views.x, *method.views.u) if view not in VIEWS):
-        raise UsageError(f"{what}: its view {view!r} is unknown; known are {', '.join(VIEWS)}.")
+    for view in (view for view in (*method.views.x, *method.views.u) if view not in known_views):
+        raise UsageError(
+            f"{what}: its view {view!r} is unknown; known are {', '.join(known_views)}."
+        )
     for name in (name for name, weight in method.named_parameters() if is_lazy(weight)):
         raise UsageError(
             f"{what}: its {name} has no shape before the first step, but the optimizer needs one. "
@@ -149,7 +137,7 @@ def check_built(method: Method, what: str, tensors: Collection[str]) -> None:
             f"{what}: the shift of its final must have one number for each class, shape {classes}, "
             f"not {tuple(final.logit_shift.shape)}."
         )
-    refuse_loose_weights(method, what, method.net, method.average)
+    refuse_loose_weights(method, what, NETS)
 
 
 def check_net(name: str, net: object, what: str, tensors: Collection[str]) -> None:

@@ -1,29 +1,49 @@
-"""Checks a net of the user's own on two images, and finds the layer that makes its features."""
+"""Tries a net of the user's own on two images, and finds the layer that makes its features."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import UsageError
+from ..machine.precision import without_autocast
 from ..modules import make_buffers_contiguous
-from ..own.state import draws_from_torch, in_place
-from ..own.usercode import blaming
-from ..own.waits import first_sync
 from ..types import Out
-from .base import Net
-from .user_net import Head, UserNet, as_out
+from .state import check_resume
+from .usercode import blaming
+from .waits import first_sync
 
 IMAGES = 2
 
 
-def checked_net(model: nn.Module, what: str, classes: int, size: int) -> Net:
-    """Wrap the module in our interface, after a forward pass in eval and one in training mode.
+class Tried(NamedTuple):
+    """What a trial has shown of a net."""
+
+    head_name: str | None  # of its last linear layer
+    shown: Out  # for the images of the trial, in training
+    channels_last: bool  # whether it works in that order of memory
+    sync_point: str | None  # where it makes the host wait for the device
+
+
+class Head(nn.Linear):
+    """A last layer that shows its input, and works in its weights' own precision."""
+
+    seen: Tensor | None = None
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Logits of (N, width) features."""
+        with without_autocast(features.device):
+            self.seen = features.to(self.weight.dtype)
+            return super().forward(self.seen)
+
+
+def try_net(model: nn.Module, what: str, classes: int, size: int) -> Tried:
+    """Pass two images through the net, once in eval mode and then as two steps of a training.
 
     Eval mode comes first: lazy layers draw their weights in their first call. What training mode
     changes, from dropout to statistics, it changes in a copy.
@@ -33,33 +53,52 @@ def checked_net(model: nn.Module, what: str, classes: int, size: int) -> Net:
     with torch.no_grad(), blaming(what, doing), linear_calls(model.eval(), classes) as calls:
         found = model(images)
     check(found, what, classes, size)
+    check_state(model, what)
     head_name = last_linear(calls, found)
     if head_name is not None:
         model.get_submodule(head_name).__class__ = Head
     make_buffers_contiguous(model)
     with blaming(what, "copying the module"):
-        trial = copy.deepcopy(model.train())
-    draws = torch.random.fork_rng(devices=[])
-    with (
-        draws,
-        blaming(what, f"{doing} in training"),
-        in_place(trial, what),
-        draws_from_torch(what),
-    ):
-        found = trial(images)
-    check(found, what, classes, size, " in training")
-    if head_name is not None and trial.get_submodule(head_name).seen is None:
-        head_name = None  # it is for predictions alone
-    shown = as_out(found, trial, head_name)
-    if not shown.logits.requires_grad:
-        raise UsageError(f"{what}: its output has no gradient, so nothing in it can be trained.")
-    check_state(model, what)
-    if isinstance(model, Net):
-        return model
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        sync_point = first_sync(trial, images)
-        channels_last = accepts_channels_last(trial, images)
-    return UserNet(model, head_name, shown, channels_last=channels_last, sync_point=sync_point)
+        trial, other = (copy.deepcopy(model.train()) for _ in range(2))
+    outputs: list[Any] = []
+
+    def step(module: nn.Module, number: int) -> Tensor:
+        torch.manual_seed(number)
+        with blaming(what, f"{doing} in training"):
+            outputs.append(module(images))
+        check(outputs[-1], what, classes, size, " in training")
+        logits: Tensor = getattr(outputs[-1], "logits", outputs[-1])
+        return logits
+
+    with torch.random.fork_rng(devices=[]):
+        check_resume(trial, lambda: other, step, what)
+        if head_name is not None and other.get_submodule(head_name).seen is None:
+            head_name = None  # it is for predictions alone
+        shown = as_out(outputs[-1], other, head_name)
+        if not shown.logits.requires_grad:
+            raise UsageError(
+                f"{what}: its output has no gradient, so nothing in it can be trained."
+            )
+        with torch.no_grad():
+            sync_point = first_sync(other, images)
+            return Tried(head_name, shown, accepts_channels_last(other, images), sync_point)
+
+
+def as_out(found: Tensor | Out, model: nn.Module, head_name: str | None) -> Out:
+    """What the module returned; without a linear head, the logits are the features, too."""
+    if isinstance(found, Out):
+        return found
+    logits = found if found.dtype.itemsize > 2 else found.float()
+    features = logits if head_name is None else take_features(model, head_name)
+    return Out(logits, features, features)
+
+
+def take_features(model: nn.Module, head_name: str) -> Tensor:
+    """The features of the pass that has just been made."""
+    head = model.get_submodule(head_name)
+    assert isinstance(head, Head) and head.seen is not None
+    features, head.seen = head.seen, None  # kept longer, it would hold the memory of a step
+    return features
 
 
 @contextmanager

@@ -51,8 +51,7 @@ GOOD = FORWARD.replace("RETURNED", "Loss(sup, {})")
 FILLED = (
     ("[]", "self.seen.append(torch.zeros(10))"),
     ("{}", "self.seen[3] = self.seen.get(3, 0) + 1"),
-    ("set()", "self.seen.add(3)"),
-    ("False", "self.seen = True"),
+    ("set()", "self.seen.add(len(self.seen))"),
     ("numpy.zeros(3)", "self.seen += 1"),
     ("numpy.random.default_rng(0)", "self.seen.random()"),
     ("random.Random(0)", "self.seen.random()"),
@@ -126,7 +125,16 @@ TINY = ("--steps", "2", "--net", "wrn_10_1", "--baseline", "none")
          "a step draws from Python's random."),
         ("    seen = []\n" + FORWARD.replace("(x,) =", "self.seen.append(1)\n        (x,) =")
          .replace("RETURNED", "Loss(sup * (1 + len(self.seen)), {})"),
-         "the first step, tried twice, gives the losses "),
+         "a step that is repeated from the saved state has another result. It depends on something "
+         "that no checkpoint holds, such as a list that grows or a random generator of its own. "
+         "Keep state in registered buffers, and draw from torch's generator."),
+        (STATE.replace("self.seen = 0", "self.seen = False")
+         + "        self.shares.add_(1 if self.seen else 2)\n        self.seen = True" + GOOD,
+         "a step that is repeated from the saved state has another shares. It depends on something "
+         "that no checkpoint holds (perhaps seen), such as"),
+        (STATE.replace("self.seen = 0", "self.seen = None")
+         + "        self.seen = torch.rand(3) if self.seen is None else self.seen" + GOOD,
+         "its seen changes in a step, but no checkpoint holds it"),
         (STATE.replace("Linear(net.width, 2)", "ReLU(), [torch.nn.Linear(net.width, 2)]") + GOOD,
          "its head has weights that torch does not see, so they are neither trained nor saved. "
          "Use nn.ModuleList, nn.ModuleDict or nn.ParameterList instead of a list or dictionary."),
@@ -154,10 +162,11 @@ TINY = ("--steps", "2", "--net", "wrn_10_1", "--baseline", "none")
     ],
     ids=["no forward", "tensor", "vector", "no gradient", "float", "name", "constructor",
          "log's name", "views", "view", "after_step", "number", "buffer", "not persistent",
-         "tensor in a list", "loose tensor", "own generator",
+         "tensor in a list", "loose tensor",
          *(f"filled {empty}" for empty, _ in FILLED), "infinite part", "nan", "no comma",
-         "numpy", "random", "list of the class",
-         "loose weights", "head of the net", "wrapped final", "final without weights",
+         "own generator", "numpy", "random", "list of the class", "switch",
+         "kept from the first step", "loose weights", "head of the net", "wrapped final",
+         "final without weights",
          "function as final", "failing final", "wrapped net", "average", "lazy", "way back"],
 )  # fmt: skip
 def test_a_mistake_is_told_in_one_line(
@@ -263,7 +272,7 @@ def test_the_trial_leaves_nothing_behind(
     states = []
     for tried in (True, False):
         if not tried:
-            monkeypatch.setattr("tamatch.runs.build.dry_run_method", lambda *given: None)
+            monkeypatch.setattr("tamatch.runs.build.try_method", lambda *given: None)
         before = torch.get_rng_state()
         engine = engine_of(run, data, split)
         assert torch.equal(torch.get_rng_state(), before)
