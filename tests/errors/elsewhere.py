@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 ELSEWHERE = {  # a part of the message, with a hole for each value; the test
+    "Cross-validation needs at least 2 labels": (
+        "frozen/test_held_out.py::test_a_class_with_one_label_is_refused"
+    ),
     "the GPU failed: ": "faults/test_gpu_failure.py::test_what_counts",
     " The same command continues.": (
         "faults/test_gpu_failure.py::test_a_benchmark_goes_on_by_the_same_command"
