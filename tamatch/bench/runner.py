@@ -19,13 +19,13 @@ from ..errors import DeviceError, NumericError, Stopped, StorageError, UsageErro
 from ..machine.gpu_failure import gpu_failure
 from ..machine.signals import StopSignals, ask_to_stop
 from ..methods import is_user_code
+from ..progress import Progress, Screen
 from ..runs.jobs import Job, complete_all
-from ..runs.progress import Progress, Screen
-from ..runs.record import begin, stored_config
+from ..runs.record import begin
 from ..runs.result import Finished
 from ..runs.switches import SWITCHES
 from ..settings.config import Run
-from ..settings.configure import configure
+from ..settings.configure import configure, stored_config
 from ..storage.folder import RunFolder, removing_empty_folders
 from ..storage.lock import Locked, locked
 from .cells import MACHINE, Cell

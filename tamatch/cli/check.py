@@ -33,7 +33,7 @@ def add_arguments(sub: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     from ..data.check import check
     from ..data.download import download
-    from ..runs.progress import counting
+    from ..progress import counting
 
     given = {k: RUN_OPTIONS[k].parse(v) for k, v in vars(arguments).items() if k in RUN_OPTIONS}
     root, labels = (Path(given[k]) if given.get(k) else None for k in ("root", "labels"))

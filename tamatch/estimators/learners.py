@@ -20,11 +20,11 @@ from ..data import UNKNOWN, make_split
 from ..data.arrays import from_arrays
 from ..data.dataset import Indices
 from ..errors import NumericError
+from ..model.model import Facts, Model
 from ..modules.shifted import tensors_of, unshifted, with_tensors
 from ..runs.build import engine_of
-from ..runs.inputs import normalised, split_plan
-from ..runs.model import Facts, Model
 from ..settings.config import Run
+from ..settings.inputs import normalised, split_plan
 from ..step.engine import Engine
 from ..step.guard import ALLOWED_BAD_STEPS
 from ..step.source import OnHost

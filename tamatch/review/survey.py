@@ -8,7 +8,7 @@ import numpy as np
 
 from ..data import DataSet, OnProgress, Split
 from ..data.dataset import Indices
-from ..runs.model import Model
+from ..model.model import Model
 from ..step.source import OnHost
 from .picking import Floats, pick_order
 

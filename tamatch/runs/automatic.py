@@ -17,16 +17,15 @@ from ..data import DATASETS, DataSet, Split, own_path
 from ..errors import UsageError
 from ..machine.precision import native_bf16
 from ..machine.threads import restoring_threads
+from ..progress import Progress, counting
 from ..rules import choose, finetune, pace
 from ..rules.choose import NOTHING, Chosen
 from ..settings.config import Run
 from ..settings.configure import TARGET, configure, user_settings, with_inherited
 from ..settings.hardware import pick_device, pick_precision
+from ..settings.inputs import data_of, split_of
 from ..settings.target import target_follows
 from ..storage.folder import RunFolder
-from .inputs import data_of
-from .lineage import split_of
-from .progress import Progress, counting
 from .speed import Speeds
 from .start import fine_tunes, side_of, start_of
 

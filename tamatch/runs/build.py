@@ -20,6 +20,7 @@ from ..machine.gpucode import why_no_triton
 from ..machine.out_of_memory import OutOfMemory, detecting_out_of_memory
 from ..machine.rehearsal import rehearsing
 from ..methods.base import Method
+from ..model.model import Model
 from ..modules.shifted import unshifted
 from ..modules.state import make_buffers_contiguous
 from ..modules.tracking import restoring
@@ -39,7 +40,6 @@ from ..types import Task
 from ..usercode import blaming
 from .compiler import accelerate, keep_compiled
 from .dry_run import check_built, check_constructor, dry_run_method
-from .model import Model
 
 Say = Callable[[str], None]
 

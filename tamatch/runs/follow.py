@@ -14,10 +14,10 @@ from ..data.splitfile import ROLES
 from ..errors import DataError, NumericError, Stopped
 from ..machine.signals import StopSignals
 from ..settings.config import Run
+from ..settings.inputs import data_of
 from ..step.engine import Engine
 from ..storage.folder import RunFolder
 from .build import engine_of
-from .inputs import data_of
 from .result import Finished
 from .variants import without_start
 

@@ -13,19 +13,19 @@ from ..data import Split
 from ..errors import NumericError, Stopped
 from ..machine.signals import StopSignals
 from ..machine.threads import restoring_threads
+from ..model.model import Facts
+from ..progress import Progress
 from ..settings.config import Run
+from ..settings.inputs import learnt_by, lineage, split_of
 from ..step.subset import Pool
 from ..storage import checkpoint
 from ..storage.files import write_bytes
 from ..storage.folder import RunFolder
 from .build import engine_of
 from .follow import send_end, send_run
-from .lineage import learnt_by, lineage, split_of
 from .loop import Outcome, train_to_end
-from .model import Facts
 from .picture import save_views
 from .place import resumable_after_ctrl_c, resume_command
-from .progress import Progress
 from .record import begin, record_facts, record_skipped
 from .remarks import remark_on_data, remark_on_skipped, seen_of
 from .result import Finished

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from .. import __version__, methods, nets
+from .. import __version__
 from ..data import DataSet, Split, read_split, shares, write_split
 from ..data.splitfile import ROLES
-from ..errors import DataError, UsageError
+from ..errors import DataError
 from ..machine import launch
 from ..settings.config import RUN_OPTIONS, Run, method_options
-from ..settings.configure import resolve
 from ..settings.hardware import pick_precision
 from ..settings.options import Option, as_text
 from ..step.engine import Engine
@@ -29,8 +28,7 @@ from ..storage.record import file_digest
 from ..storage.spreadsheet import write_table
 
 if TYPE_CHECKING:
-    from ..methods import AnyMethod
-    from ..nets import AnyNet
+    pass
 
 
 def begin(run: Run, folder: RunFolder, reasons: Mapping[str, str] | None = None) -> None:
@@ -52,32 +50,6 @@ def began_here(folder: RunFolder) -> bool:
     """Did this torchrun command begin the run itself, before it restarted its processes?"""
     name = launch.name() if folder.record.exists() else None
     return name is not None and folder.read().get("torchrun") == name
-
-
-def stored_config(
-    folder: RunFolder, method: AnyMethod | None = None, net: AnyNet | None = None
-) -> Run:
-    """The resolved configuration in run.json, checked like any other input.
-
-    `method` and `net` are the run's, where they are code of the user's own that may not be where it
-    was.
-    """
-    config = folder.read()["config"]
-    own = config.pop("options", {})
-    name = str(config.get("method"))
-    methods.register_as(name, method)
-    if methods.is_user_code(name):
-        try:
-            methods.get(name)
-        except UsageError as error:
-            path = str(folder.path)
-            raise UsageError(
-                f"{error} For this run: tamatch.resume({path!r}, method=…), or `tamatch resume "
-                f"{shlex.quote(path)} --method FILE.py:CLASS`."
-            ) from error
-    run = resolve({**{k: v for k, v in config.items() if v is not None}, **own})
-    nets.register_as(run.net, net)
-    return run
 
 
 def record_facts(

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from ..data import DATASETS, DataSet, Split
 from ..data.splits import Mask
+from ..progress import Progress
 from ..settings.config import Run
 from ..step.subset import Pool
-from .progress import Progress
 
 HELD_OUT = ("validation", "test")
 

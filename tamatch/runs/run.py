@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import usercode
 from ..machine import launch
-from ..settings.configure import configure
+from ..settings.configure import configure, stored_config
 from ..storage.folder import RunFolder
 from ..storage.paths import config_path, path_of
 from .automatic import decide
@@ -20,7 +20,7 @@ from .place import (
     refuse_inside,
     refuse_replacing_start,
 )
-from .record import began_here, begin, stored_config
+from .record import began_here, begin
 from .result import Finished
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from .. import usercode
 from ..errors import Stopped, UsageError
 from ..machine import launch
+from ..progress import Progress, Screen
 from ..settings.config import Run
-from ..settings.configure import configure, user_settings
+from ..settings.configure import configure, stored_config, user_settings
 from ..settings.options import read_seeds
 from ..storage.folder import RunFolder
 from ..storage.paths import config_path, path_of
@@ -28,8 +29,7 @@ from .place import (
     refuse_replacing_start,
     resume_command,
 )
-from .progress import Progress, Screen
-from .record import begin, stored_config
+from .record import begin
 from .result import Finished
 
 if TYPE_CHECKING:

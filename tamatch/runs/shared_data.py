@@ -7,10 +7,10 @@ import torch
 
 from ..data import DataSet
 from ..data.dataset import Indices
+from ..progress import counting
 from ..settings.config import Run
+from ..settings.inputs import data_of
 from ..step.subset import Subset
-from .inputs import data_of
-from .progress import counting
 
 
 class SharedData:

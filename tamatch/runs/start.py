@@ -9,10 +9,10 @@ from .. import nets
 from ..data import load
 from ..data.folder import typical_side
 from ..nets.pretrained import Located, locate
+from ..progress import counting
 from ..rules import choose, finetune
 from ..rules.choose import NOTHING, Chosen, choice
 from ..settings.config import Run
-from .progress import counting
 
 
 def start_of(

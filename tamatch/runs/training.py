@@ -13,6 +13,8 @@ import numpy as np
 from ..errors import DataError, NumericError
 from ..machine.gpu_failure import gpu_failure
 from ..machine.out_of_memory import OutOfMemory, free_memory
+from ..model.model import Facts, Model
+from ..progress import Progress
 from ..settings.conditions import changes_since, conditions
 from ..settings.config import Run
 from ..step.diagnosis import explain, overflow
@@ -26,8 +28,6 @@ from ..storage.files import timestamp, write_json
 from ..storage.folder import RunFolder
 from ..storage.record import STATE, digests, wrong
 from . import assess
-from .model import Facts, Model
-from .progress import Progress
 from .result import result_of
 from .watch import Watch
 

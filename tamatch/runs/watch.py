@@ -16,6 +16,7 @@ from ..judge.calibration import Floats
 from ..judge.symptoms import Reached, Symptom
 from ..judge.trust import TAUS
 from ..judge.two_sample import evenly_spread, two_sample_test
+from ..progress import Progress
 from ..pseudo.account import threshold
 from ..settings.config import Run
 from ..step.engine import Engine
@@ -23,7 +24,6 @@ from ..step.source import LABELLED
 from ..step.subset import Pool
 from ..storage.folder import RunFolder
 from .pool_predictions import PoolPredictions, pseudo_label_probabilities
-from .progress import Progress
 
 WINDOW = 1000  # images that a rule looks at, at least
 PER_CLASS = 30  # and at least this many per class

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .. import nets
+from .. import methods, nets
 from ..errors import UsageError
 from ..methods import METHODS, entry, get, register
 from ..rules import recipes
@@ -17,6 +18,10 @@ from .config import RUN_OPTIONS, Run, method_options
 from .config_file import naming_file, read_config
 from .options import unknown_option
 from .target import Shares, normalised_shares, read_target
+
+if TYPE_CHECKING:
+    from ..methods import AnyMethod
+    from ..nets import AnyNet
 
 TARGET = {"target", "prior", "lambda_target"}  # what says where TaMatch steers to
 
@@ -110,6 +115,32 @@ def resolve(values: Mapping[str, Any]) -> Run:
         settings["prior"] = normalised_shares(settings["prior"], "--prior")
     run = Run(**settings, options=options)
     check_processes(run)
+    return run
+
+
+def stored_config(
+    folder: RunFolder, method: AnyMethod | None = None, net: AnyNet | None = None
+) -> Run:
+    """The resolved configuration in run.json, checked like any other input.
+
+    `method` and `net` are the run's, where they are code of the user's own that may not be where it
+    was.
+    """
+    config = folder.read()["config"]
+    own = config.pop("options", {})
+    name = str(config.get("method"))
+    methods.register_as(name, method)
+    if methods.is_user_code(name):
+        try:
+            methods.get(name)
+        except UsageError as error:
+            path = str(folder.path)
+            raise UsageError(
+                f"{error} For this run: tamatch.resume({path!r}, method=…), or `tamatch resume "
+                f"{shlex.quote(path)} --method FILE.py:CLASS`."
+            ) from error
+    run = resolve({**{k: v for k, v in config.items() if v is not None}, **own})
+    nets.register_as(run.net, net)
     return run
 
 

@@ -38,7 +38,7 @@ class File(NamedTuple):
 
 FILES = (
     File("run.json", "runs.record", first=True),
-    File("log.txt", "runs.progress", first=True),
+    File("log.txt", "progress", first=True),
     File("split.csv", "runs.record", first=True, listed=True),
     File("skipped.csv", "runs.record", first=True, listed=True),
     File("batch.png", "runs.picture", first=True, listed=True),
@@ -46,8 +46,8 @@ FILES = (
     File("events/events.out.tfevents.*", "storage.events", first=True),
     File("checkpoints/step_*/state.pt", "storage.checkpoint"),
     File("checkpoints/step_*/manifest.json", "storage.checkpoint"),  # has that of state.pt
-    File("model/model.json", "runs.model", listed=True),
-    File("model/model.safetensors", "runs.model"),  # its checksum is in model.json
+    File("model/model.json", "model.model", listed=True),
+    File("model/model.safetensors", "model.model"),  # its checksum is in model.json
     File("trust.json", "runs.assess", listed=True),
     File("predictions/test.csv", "runs.assess", listed=True),
     File("predictions/validation.csv", "runs.assess", listed=True),

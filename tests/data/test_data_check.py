@@ -20,8 +20,8 @@ from tamatch.data import DATASETS, SplitPlan
 from tamatch.data.check import check, equal_images
 from tamatch.data.checktext import table
 from tamatch.data.dataset import digests_of
-from tamatch.runs.inputs import split_plan
 from tamatch.settings.configure import configure
+from tamatch.settings.inputs import split_plan
 from tests.data.pictures import put
 
 

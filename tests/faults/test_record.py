@@ -16,10 +16,10 @@ from safetensors.torch import load_file, save_file
 
 import tamatch
 from tamatch import cli
-from tamatch.apply.evaluate import evaluate
 from tamatch.errors import DataError, TamatchError, UsageError
+from tamatch.model.evaluate import evaluate
+from tamatch.progress import Progress
 from tamatch.report import write_report
-from tamatch.runs.progress import Progress
 from tamatch.storage import checkpoint
 from tamatch.storage.folder import RunFolder
 from tamatch.storage.record import FILES, OWN, files_in

@@ -20,8 +20,8 @@ from tamatch.methods import METHODS
 from tamatch.nets import parts
 from tamatch.nets.recompute import recompute
 from tamatch.runs.build import engine_of
-from tamatch.runs.inputs import split_plan
 from tamatch.settings.configure import configure
+from tamatch.settings.inputs import split_plan
 from tamatch.step.engine import Engine
 from tamatch.step.memory import estimate
 from tests.contract.test_contract import assert_equal

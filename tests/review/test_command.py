@@ -19,9 +19,8 @@ from tamatch.review.command import label_file
 from tamatch.review.pictures import SIDE, Pictures
 from tamatch.review.session import headline
 from tamatch.review.survey import survey
-from tamatch.runs.inputs import data_of
-from tamatch.runs.record import stored_config
-from tamatch.settings.configure import configure
+from tamatch.settings.configure import configure, stored_config
+from tamatch.settings.inputs import data_of
 from tamatch.storage.folder import RunFolder
 from tests.data.pictures import picture
 from tests.report.test_report_figures import FACTS

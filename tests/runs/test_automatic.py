@@ -22,11 +22,10 @@ from tamatch.rules.pace import Speed
 from tamatch.runs import automatic, speed
 from tamatch.runs.automatic import decide
 from tamatch.runs.build import engine_of
-from tamatch.runs.inputs import data_of, split_plan
-from tamatch.runs.record import stored_config
 from tamatch.runs.variants import baseline_config
 from tamatch.settings.config import Run
-from tamatch.settings.configure import configure
+from tamatch.settings.configure import configure, stored_config
+from tamatch.settings.inputs import data_of, split_plan
 from tamatch.storage.folder import RunFolder
 from tests.faults.runs import unseal
 from tests.photos import dark_and_light

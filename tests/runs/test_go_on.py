@@ -12,17 +12,16 @@ import numpy as np
 import pytest
 
 import tamatch
-from tamatch.apply.label import label
 from tamatch.data import make_split
 from tamatch.data.splitfile import listed_in
 from tamatch.errors import DataError, TamatchError, UsageError
 from tamatch.runs.build import engine_of
-from tamatch.runs.inputs import data_of, split_plan
-from tamatch.runs.lineage import first_weights
+from tamatch.runs.label import label
 from tamatch.runs.place import default_folder
 from tamatch.runs.variants import baseline_config
 from tamatch.settings.config_file import dump
 from tamatch.settings.configure import configure
+from tamatch.settings.inputs import data_of, first_weights, split_plan
 from tamatch.storage.folder import RunFolder
 from tests.faults.runs import DOZEN, crash_at, own_folder
 

@@ -17,9 +17,9 @@ import tamatch
 from tamatch import cli
 from tamatch.errors import NumericError, Stopped, StorageError, UsageError
 from tamatch.machine.out_of_memory import OutOfMemory
+from tamatch.progress import Progress, describe
 from tamatch.rules.pace import Speed
 from tamatch.runs import automatic, jobs, seeds, shared_data, speed
-from tamatch.runs.progress import Progress, describe
 from tamatch.runs.record import begin
 from tamatch.runs.result import Finished
 from tamatch.runs.training import Training

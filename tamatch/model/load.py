@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from ..data import DATASETS, DataSet, OnProgress
 from ..data.current_split import CurrentSplit, current_split
 from ..errors import DataError, UsageError
-from ..runs.inputs import data_of, split_plan
-from ..runs.model import Model
-from ..runs.record import stored_config
 from ..settings.config import Run
+from ..settings.configure import stored_config
+from ..settings.inputs import data_of, split_plan
 from ..storage.folder import RunFolder, folder_advice
 from ..storage.paths import path_of
+from .model import Model
 
 if TYPE_CHECKING:
     from ..nets import AnyNet

@@ -13,14 +13,13 @@ from scipy.stats import binom
 
 import tamatch
 from tamatch import cli
-from tamatch.apply.label import label, most_first, ways_out
-from tamatch.apply.labeltable import COLUMNS, by_model
 from tamatch.data import SplitPlan, make_split
 from tamatch.data import load as load_data
 from tamatch.data.arrays import from_arrays
 from tamatch.errors import DataError, UsageError
 from tamatch.judge.calibration import fit_temperature, tempered
 from tamatch.judge.cut import RISK, SHARES, choose_cut, cut_at, least_images, lower_bound
+from tamatch.runs.label import COLUMNS, by_model, label, most_first, ways_out
 from tamatch.storage import checkpoint
 from tests.photos import dark_and_light
 
