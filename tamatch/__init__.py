@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from .model.export import Exported, export
     from .model.load import load
     from .model.model import Model, Predictions
+    from .runs.end import Finished
     from .runs.label import Labelled, label
-    from .runs.result import Finished
     from .runs.run import resume, train
     from .runs.seeds import resume_seeds, train_seeds
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError
-from ..rules.recipes import PROTOCOLS
 from ..settings.config import RUN_OPTIONS
 from ..settings.configure import filled_in
+from ..settings.recipes import PROTOCOLS
 from .shared import add_json, add_option
 
 if TYPE_CHECKING:

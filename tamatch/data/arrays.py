@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import DataError
-from ..storage.npz import read_npz
+from ..storage.untrusted import read_npz
 from .dataset import UNKNOWN, DataSet, Indices, Pixels
 from .decode import resized
 from .statistics import mean_std

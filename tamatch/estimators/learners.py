@@ -66,7 +66,7 @@ class ImageLearner:
         net: AnyNet | None = None,
     ) -> tuple[Self, History]:
         numbered = from_arrays(samples, labels, size=run.size)
-        data = normalised(replace(numbered, classes=classes), run)
+        data = normalised(replace(numbered, classes=classes), run.normalise)
         engine = engine_of(run, data, make_split(data, split_plan(run)))
         history = train(engine)
         model = Model(Facts.of(run.net, data), final_net(engine))

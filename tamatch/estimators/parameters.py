@@ -6,7 +6,7 @@ from typing import Any
 
 from ..errors import UsageError
 from ..rules import choose, finetune, pace
-from ..runs.start import start_of
+from ..runs.decide import start_of
 from ..settings.config import RUN_OPTIONS, Run
 from ..settings.configure import configure
 from ..settings.hardware import pick_device

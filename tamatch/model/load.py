@@ -58,7 +58,7 @@ def own_data(
         root=str(root) if root else run.root,
         labels=run.labels and labels_again(run.labels, folder),
     )
-    found = data_of(run, model.facts.size, progress)
+    found = data_of(run, progress, size=model.facts.size)
     if found.classes != model.facts.classes:
         raise DataError(
             f"{found.name} no longer has the classes that the model was trained on. Restore them, "

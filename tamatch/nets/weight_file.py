@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from ..errors import UsageError
-from ..storage.npz import read_npz
+from ..storage.untrusted import read_npz
 
 NESTED = ("model", "state_dict")  # keys under which training scripts keep the weights
 

@@ -14,8 +14,7 @@ from ..data.labels import folder_of, known_rows, refuse_table_inside
 from ..data.layout import class_name
 from ..data.table import LABEL, NAME, read_table
 from ..errors import DataError, UsageError
-from ..storage.files import write_bytes
-from ..storage.lock import locked
+from ..storage.files import locked, write_bytes
 from ..storage.spreadsheet import neutralise, printable
 
 SKIPPED = ""  # the label of an image that the person passed over

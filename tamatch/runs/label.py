@@ -33,8 +33,9 @@ from ..step.source import OnHost
 from ..storage.folder import RunFolder, refuse_links
 from ..storage.paths import path_of, refuse_existing
 from ..storage.spreadsheet import read_rows, write_table
-from .jobs import Job, train_one
+from .jobs import train_one
 from .record import begin
+from .start import Job
 
 if TYPE_CHECKING:
     from ..nets import AnyNet

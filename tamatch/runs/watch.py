@@ -23,7 +23,7 @@ from ..step.engine import Engine
 from ..step.source import LABELLED
 from ..step.subset import Pool
 from ..storage.folder import RunFolder
-from .pool_predictions import PoolPredictions, pseudo_label_probabilities
+from .end import PoolPredictions, pseudo_label_probabilities
 
 WINDOW = 1000  # images that a rule looks at, at least
 PER_CLASS = 30  # and at least this many per class

@@ -20,17 +20,27 @@ from ..storage.folder import RunFolder
 from .config import Run
 
 
-def data_of(run: Run, size: int | None, progress: OnProgress | None = None) -> DataSet:
-    """The data of a run, with the labels that were given to it."""
+def data_of(
+    run: Run,
+    progress: OnProgress | None = None,
+    *,
+    size: int | None = None,
+    normalise: str | None = None,
+) -> DataSet:
+    """The data of a run, with the labels that were given to it.
+
+    `size` and `normalise` replace the run's own, where they are still to be chosen.
+    """
     root, labels = (Path(p) if p else None for p in (run.root, run.labels))
-    return normalised(load(run.data, root, size, progress, labels), run)
+    data = load(run.data, root, size or run.size, progress, labels)
+    return normalised(data, normalise or run.normalise)
 
 
-def normalised(data: DataSet, run: Run) -> DataSet:
-    """The data with the mean and spread of colours that the run normalises by."""
-    if run.normalise == "own":
+def normalised(data: DataSet, normalise: str) -> DataSet:
+    """The data with the mean and spread of colours that `--normalise` names."""
+    if normalise == "own":
         return data
-    colours = COLOURS[run.normalise]
+    colours = COLOURS[normalise]
     return dataclasses.replace(data, mean=colours.mean, std=colours.std)
 
 
@@ -104,8 +114,11 @@ def learnt_by(runs: Sequence[RunFolder], data: DataSet, size: int | None) -> Mas
     return learnt
 
 
-def split_of(run: Run, data: DataSet, before: Path | None = None) -> Split:
-    """The split of a run; with its split.csv of `before`, what was held out there, and no more."""
+def split_of(run: Run, data: DataSet, size: int | None, before: Path | None = None) -> Split:
+    """The split of a run on images of this `--size`.
+
+    With its split.csv of `before`, it holds out what was held out there, and no more.
+    """
     plan = split_plan(run)
     held_out: set[str] | None = None
     if before is not None:
@@ -114,7 +127,7 @@ def split_of(run: Run, data: DataSet, before: Path | None = None) -> Split:
     if held_out is not None:
         return make_split_again(data, plan, np.array([f in held_out for f in data.files], bool))
     earlier = lineage(run.from_) if plan.validation_per_class or plan.fold else []
-    past = past_of(earlier, data, run.size) if earlier else None
+    past = past_of(earlier, data, size) if earlier else None
     if past and plan.fold:  # another draw would hold out what the earlier runs have learnt
         return make_split_again(data, plan, past.held_out)
     return make_split(data, plan, past)

@@ -22,7 +22,7 @@ from tamatch.data.dataset import DIGEST, digests_of
 from tamatch.data.decode import decode
 from tamatch.data.pixelfile import PixelFile
 from tamatch.errors import DataError
-from tamatch.runs.compiler import keep_compiled
+from tamatch.runs.build import keep_compiled
 from tests.data.memory import resident
 from tests.data.pictures import put
 

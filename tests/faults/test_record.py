@@ -369,7 +369,7 @@ def test_reasons_are_written_with_the_start(
     def die(*given: object, **named: object) -> None:
         raise Crash
 
-    monkeypatch.setattr("tamatch.runs.automatic.Decided.announce", die)
+    monkeypatch.setattr("tamatch.runs.decide.Decided.announce", die)
     with pytest.raises(Crash):
         tamatch.train("digits", out=tmp_path / "run", quiet=True, time="5m", net="wrn_10_1_clean",
                       batch=4, unlabelled=4)  # fmt: skip

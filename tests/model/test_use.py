@@ -122,9 +122,9 @@ def test_images_are_looked_for_where_the_run_had_them(
     tamatch.train("digits", root=str(tmp_path / "sets"), out=run, baseline="none", **TINY)
     roots = []
 
-    def noted(run: Run, *rest: Any) -> DataSet:
+    def noted(run: Run, *rest: Any, **more: Any) -> DataSet:
         roots.append(run.root)
-        return data_of(run, *rest)
+        return data_of(run, *rest, **more)
 
     monkeypatch.setattr("tamatch.model.load.data_of", noted)
     evaluate(run)

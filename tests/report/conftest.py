@@ -18,7 +18,7 @@ from PIL import Image
 
 from tamatch.judge.trust import measure, sweep
 from tamatch.report.sheet import sheet
-from tamatch.runs.assess import NOT_MEASURED, figures_of, notable
+from tamatch.runs.end import NOT_MEASURED, figures_of, notable
 
 MakeRun = Callable[..., Path]
 DIGITS = [str(digit) for digit in range(10)]

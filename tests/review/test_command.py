@@ -30,7 +30,7 @@ from tests.review.conftest import Project
 
 def test_the_pool_alone_is_asked_for(project: Project) -> None:
     folder = RunFolder(project.run)
-    data, model = data_of(stored_config(folder), 8), tamatch.load(project.run)
+    data, model = data_of(stored_config(folder), size=8), tamatch.load(project.run)
     split = read_split(folder.split, data)
     found = survey(model, data, split)
     assert {data.files[i] for i in found.images} == project.truth.keys()

@@ -11,8 +11,8 @@ import pytest
 from tamatch.cli.commands import top_parser
 from tamatch.cli.train import given_options
 from tamatch.methods import METHODS
+from tamatch.runs.end import result_of
 from tamatch.runs.record import begin, command
-from tamatch.runs.result import result_of
 from tamatch.settings.config import Run
 from tamatch.settings.configure import configure, stored_config
 from tamatch.storage.folder import RunFolder
