@@ -6,6 +6,7 @@ Pure functions of probabilities and true labels. Shares are shares of one.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.floating[Any]]
 Labels = npt.NDArray[np.integer[Any]]
 
+NOT_FITTED = "there are no validation images; --validation-per-class N holds some out"
 BINS = 10  # of the reliability curve
 FEWEST_TO_FIT = 50  # images to fit a temperature on; with fewer it does more harm than good
 FOLDS = 5  # where the same images must serve for fitting and for measuring
@@ -124,3 +126,12 @@ def calibrate_on_itself(p: Floats, labels: Labels) -> Calibration:
     how = f"measured by {FOLDS}-fold cross-validation"
     before, after = reliability(p, labels), reliability(crossed, labels)
     return Calibration(before, after, fit_temperature(p, labels), len(labels), how)
+
+
+def calibration_of(p: Mapping[str, Floats], labels: Mapping[str, Labels]) -> Calibration:
+    """The temperature by the validation images, judged by the test images where there are any."""
+    if "validation" not in p:
+        return uncalibrated(p["test"], labels["test"], NOT_FITTED)
+    if "test" not in p:
+        return calibrate_on_itself(p["validation"], labels["validation"])
+    return calibrate(p["test"], labels["test"], p["validation"], labels["validation"])

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -60,6 +61,15 @@ class Trust:
         """The mean recall of the classes that occur."""
         recalls = [c.recall for c in self.classes if c.recall is not None]
         return math.fsum(recalls) / len(recalls)
+
+    def figures(self) -> dict[str, Any]:
+        """As trust.json has them: shares of one, None where there is nothing to divide."""
+        classes = [
+            {**asdict(one), "precision": one.precision, "recall": one.recall}
+            for one in self.classes
+        ]
+        own = {"accuracy": self.accuracy, "balanced_accuracy": self.balanced_accuracy}
+        return {**asdict(self), **own, "level": LEVEL, "classes": classes}
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,10 @@ BATCH_PIXELS = 2**18  # of images decoded and predicted together: 256 of 32 × 3
 BATCH_LIMITS = 16, 256  # least and most of them
 REASON_LENGTH = 200  # characters of what a library says about a damaged file
 
+CHANNELS = (1, 3, 4)  # of an array: grey, colour, colour and opacity
+OneImage = str | os.PathLike[str] | Image.Image | np.ndarray | Tensor
+Images = OneImage | Iterable[OneImage]
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -238,12 +242,6 @@ def stacked(pixels: list[Pixels]) -> Tensor:
 def joined(classes: tuple[str, ...], parts: Sequence[Predictions]) -> Predictions:
     empty = np.empty((0, len(classes)), np.float32)
     return Predictions(classes, np.concatenate([empty, *(part.probabilities for part in parts)]))
-
-
-CHANNELS = (1, 3, 4)  # of an array: grey, colour, colour and opacity
-
-OneImage = str | os.PathLike[str] | Image.Image | np.ndarray | Tensor
-Images = OneImage | Iterable[OneImage]
 
 
 def one_by_one(images: Images) -> Iterable[Any]:

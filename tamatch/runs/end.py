@@ -14,15 +14,8 @@ import numpy.typing as npt
 import torch
 
 from ..data.dataset import Indices
-from ..judge.calibration import (
-    Calibration,
-    Floats,
-    calibrate,
-    calibrate_on_itself,
-    tempered,
-    uncalibrated,
-)
-from ..judge.trust import LEVEL, Trust, measure, sweep
+from ..judge.calibration import Floats, calibration_of, tempered
+from ..judge.trust import Trust, measure, sweep
 from ..methods.base import Method
 from ..pseudo.account import accepted, class_shares, generated, threshold
 from ..report.album import MOST
@@ -36,6 +29,12 @@ from ..storage.spreadsheet import write_table
 
 CHUNK = 8192  # images whose probabilities are held at once
 COLUMNS = (*PREDICTION_COLUMNS, "second", "pseudo_label", "pseudo_confidence", "accepted")
+
+NOT_MEASURED = (
+    "no labelled image was held out. Add a test folder, or hold out N labelled images per class "
+    "with --validation-per-class N"
+)
+Rows = Sequence[dict[str, Any]]  # lines of metrics.jsonl
 
 
 @dataclass(frozen=True)
@@ -141,13 +140,6 @@ def summary(found: PoolPredictions, pool: Pool, method: Method) -> dict[str, Any
     }
 
 
-NOT_MEASURED = (
-    "no labelled image was held out. Add a test folder, or hold out N labelled images per class "
-    "with --validation-per-class N"
-)
-NOT_FITTED = "there are no validation images; --validation-per-class N holds some out"
-
-
 @dataclass(frozen=True)
 class Assessment:
     """Everything there is to say, before it is written down."""
@@ -173,8 +165,9 @@ def assess(engine: Engine, held_out: Mapping[str, Subset], pool: Pool | None) ->
     measured_on = next((kind for kind in ("test", "validation") if kind in held_out), "")
     trust, temperature = None, 1.0
     if measured_on:
-        calibration = calibration_of(raw, held_out)
-        trust = measure(raw[measured_on], held_out[measured_on].labels.numpy(), calibration)
+        labels = {kind: part.labels.numpy() for kind, part in held_out.items()}
+        calibration = calibration_of(raw, labels)
+        trust = measure(raw[measured_on], labels[measured_on], calibration)
         temperature = calibration.temperature or 1.0
     found, shares = None, None
     if pool is not None and len(pool):
@@ -184,20 +177,10 @@ def assess(engine: Engine, held_out: Mapping[str, Subset], pool: Pool | None) ->
     return Assessment(measured_on, trust, spoken, held_out, pool, found, shares)
 
 
-def calibration_of(p: Mapping[str, Floats], held_out: Mapping[str, Subset]) -> Calibration:
-    """The temperature by the validation images, judged by the test images where there are any."""
-    labels = {kind: part.labels.numpy() for kind, part in held_out.items()}
-    if "validation" not in p:
-        return uncalibrated(p["test"], labels["test"], NOT_FITTED)
-    if "test" not in p:
-        return calibrate_on_itself(p["validation"], labels["validation"])
-    return calibrate(p["test"], labels["test"], p["validation"], labels["validation"])
-
-
 def write_assessment(found: Assessment, folder: Path) -> None:
     """trust.json, predictions/, never_accepted.csv and pictures/."""
     content: dict[str, Any] = {"measured_on": found.measured_on or None, "pool": found.shares}
-    content |= {"reason": NOT_MEASURED} if found.trust is None else figures_of(found.trust)
+    content |= {"reason": NOT_MEASURED} if found.trust is None else found.trust.figures()
     for kind, p in found.probabilities.items():
         part = found.held_out[kind]
         lines = [part.line(i, int(c), float(p[i, c])) for i, c in enumerate(p.argmax(-1))]
@@ -226,15 +209,6 @@ def write_pool(pool: Pool, found: PoolPredictions, folder: Path) -> None:
         picture(folder, "never_accepted", pool, found.never)
 
 
-def figures_of(trust: Trust) -> dict[str, Any]:
-    """The figures as trust.json has them: shares of one, None where there is nothing to divide."""
-    classes = [
-        {**asdict(one), "precision": one.precision, "recall": one.recall} for one in trust.classes
-    ]
-    own = {"accuracy": trust.accuracy, "balanced_accuracy": trust.balanced_accuracy}
-    return {**asdict(trust), **own, "level": LEVEL, "classes": classes}
-
-
 def notable(p: Floats, labels: Indices) -> dict[str, Indices]:
     """The images the model is least sure of, and its mistakes, the surest first."""
     confidence = p.max(-1)
@@ -248,9 +222,6 @@ def notable(p: Floats, labels: Indices) -> dict[str, Indices]:
 def picture(folder: Path, name: str, part: Subset, places: Indices) -> None:
     if len(places):
         write_bytes(folder / "pictures" / f"{name}.jpg", sheet(part.pixels(places[:MOST])))
-
-
-Rows = Sequence[dict[str, Any]]  # lines of metrics.jsonl
 
 
 def result_of(run: Run, rows: Rows, seconds: float) -> dict[str, Any]:

@@ -156,5 +156,6 @@ def at_checkpoint(job: Job, shared: SharedData) -> Training:
         job.progress.say(message)
     training, split = prepare(job, shared, started=state is not None)
     training.resume(state)
-    send_run(job.run, job.folder, split, training.engine)
+    if not dist.alone():
+        send_run(job.run, job.folder, split, training.engine)
     return training

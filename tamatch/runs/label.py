@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 COLUMNS = ("file_name", "label", "confidence", "second", "accepted")
 GIVEN = "given"  # in the last column: by a person
 
+SHOWN = 10  # of the most and of the least frequent classes, if there are more than twice as many
+
 
 def line(
     data: DataSet, i: int, p: np.ndarray, best: int, how: str, *, named: bool = True
@@ -124,9 +126,6 @@ def trained_without(
             train_one(Job(part, place, progress), stop)
         without = parted.validation
         yield Model.load(place.model, run.net), without[np.isin(without, split.labelled)]
-
-
-SHOWN = 10  # of the most and of the least frequent classes, if there are more than twice as many
 
 
 @dataclass(frozen=True)

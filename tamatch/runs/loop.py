@@ -107,9 +107,9 @@ def advance(joint: JointGraph, trainings: Sequence[Training]) -> None:
 
 
 def captured(joint: JointGraph, trainings: Sequence[Training]) -> bool:
-    """Replay a step of each; False where there was no room to record it: then less is to be taken.
+    """Replay a step of each run, captured if need be; False if memory did not suffice to capture.
 
-    Recording does nothing yet, so that no step is lost.
+    The runs then use less memory. Capturing computes nothing, so no step is lost.
     """
     try:
         joint.replay([training.engine for training in trainings])

@@ -33,6 +33,10 @@ from ..storage.spreadsheet import write_table
 if TYPE_CHECKING:
     pass
 
+LAST_BITS = "The run continues; results may differ in the last bits."
+NEW_CODE = "The run continues with the new code."
+Conditions = dict[str, str]
+
 
 def begin(run: Run, folder: RunFolder, reasons: Mapping[str, str] | None = None) -> None:
     """Write down what is to be trained and why, in place of what an older run has left there."""
@@ -153,12 +157,6 @@ def option_words(option: Option, value: Any) -> list[str]:
     """An option and its value as words of a command; a value that looks like an option is tied."""
     text = as_text(value)
     return [f"{option.flag}={text}"] if text.startswith("-") else [option.flag, text]
-
-
-LAST_BITS = "The run continues; results may differ in the last bits."
-NEW_CODE = "The run continues with the new code."
-
-Conditions = dict[str, str]
 
 
 def conditions(run: Run, device: torch.device) -> Conditions:

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from ..methods import AnyMethod
     from ..nets import AnyNet
 
+FIGURES = {"error": "test error", "baseline_error": "supervised", "utilization": "unlabelled used"}
+
 
 def train_seeds(
     seeds: Sequence[int] | str, *, out: str | Path | None = None, overwrite: bool = False,
@@ -169,9 +171,6 @@ def refuse_begun(home: SeedFolder | None, folders: Sequence[RunFolder], *, overw
             f"{begun[0].path} already exists. {command} continues the unfinished runs, --overwrite "
             "deletes them."
         )
-
-
-FIGURES = {"error": "test error", "baseline_error": "supervised", "utilization": "unlabelled used"}
 
 
 @dataclass(frozen=True)

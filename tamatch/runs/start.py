@@ -30,6 +30,10 @@ from .build import engine_of
 from .record import record_facts, record_skipped
 from .training import Training
 
+HELD_OUT = ("validation", "test")
+COLUMNS = 8
+TILE = 64  # pixels of an image in the picture, at least
+
 
 @dataclass(frozen=True)
 class Job:
@@ -92,9 +96,6 @@ def prepare(job: Job, shared: SharedData, *, started: bool) -> tuple[Training, S
         remark_on_data(run, data, split, pool, seen, progress)
     facts = Facts.of(run.net, data)
     return Training(run, engine, folder, held_out, facts, progress, pool), split
-
-
-HELD_OUT = ("validation", "test")
 
 
 def remark_on_skipped(data: DataSet, progress: Progress) -> None:
@@ -170,10 +171,6 @@ def remark_on_contradictions(run: Run, data: DataSet, split: Split, progress: Pr
 
 def check_command(run: Run) -> str:
     return shlex.join(["tamatch", "check", run.data])
-
-
-COLUMNS = 8
-TILE = 64  # pixels of an image in the picture, at least
 
 
 def save_views(engine: Engine, path: Path) -> None:

@@ -29,6 +29,14 @@ if TYPE_CHECKING:
 
 TARGET = {"target", "prior", "lambda_target"}  # what says where TaMatch steers to
 
+BY_CONFIDENCE = ("gaussian", "class*gaussian")
+READ_WITH = {  # options that only some parts of a method read: which choice, and its values
+    "tau": ("select", ("fixed", "relative", "flexmatch")),
+    "clip": ("weigh", ("class", "class*gaussian")),
+    "n_sigma": ("weigh", BY_CONFIDENCE),
+    "learn_from": ("weigh", BY_CONFIDENCE),
+}
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -248,15 +256,6 @@ def settings_of_method(
     check_fixed(method, settings)
     check_effective(settings, [k for k in given if settings[k] != allowed[k].default])
     return {k: settings[k] for k in allowed}
-
-
-BY_CONFIDENCE = ("gaussian", "class*gaussian")
-READ_WITH = {  # options that only some parts of a method read: which choice, and its values
-    "tau": ("select", ("fixed", "relative", "flexmatch")),
-    "clip": ("weigh", ("class", "class*gaussian")),
-    "n_sigma": ("weigh", BY_CONFIDENCE),
-    "learn_from": ("weigh", BY_CONFIDENCE),
-}
 
 
 def check_fixed(method: str, chosen: Mapping[str, Any]) -> None:

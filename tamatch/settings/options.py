@@ -18,6 +18,13 @@ from ..kinds import Between
 NAMED = re.compile(r"(.+?)=([^=,]+)(?:,|$)|(.+)")  # name=number; a name may have commas in it
 LARGEST = 2**53  # whole numbers are read as floats, which have gaps beyond it
 
+OTHER_NAMES = {  # what other programs call it
+    "epochs": "steps", "iterations": "steps", "learning_rate": "lr", "dataset": "data",
+    "model": "net", "gpu": "device", "image_size": "size", "threshold": "tau",
+    "pretrained": "weights",
+}  # fmt: skip
+KINDS = (int, float, bool, str, tuple[float, ...])  # of values that `parse` can read
+
 
 @dataclass(frozen=True)
 class Option:
@@ -137,13 +144,6 @@ def as_text(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-OTHER_NAMES = {  # what other programs call it
-    "epochs": "steps", "iterations": "steps", "learning_rate": "lr", "dataset": "data",
-    "model": "net", "gpu": "device", "image_size": "size", "threshold": "tau",
-    "pretrained": "weights",
-}  # fmt: skip
-
-
 def unknown_option(
     name: str, known: dict[str, Option], method: str, others: Sequence[str]
 ) -> UsageError:
@@ -167,9 +167,6 @@ def unknown_option(
     default = "" if option.default is None else f"default {as_text(option.default)}"
     about = ", ".join(filter(None, [option.help, default]))
     return UsageError(f"{flag} is not an option. Perhaps you meant {option.flag} ({about}).")
-
-
-KINDS = (int, float, bool, str, tuple[float, ...])  # of values that `parse` can read
 
 
 def from_hint(name: str, hint: Any, default: Any, owner: str) -> Option | None:

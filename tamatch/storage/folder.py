@@ -21,6 +21,11 @@ from .untrusted import parse_json
 REPLACED = ".replaced"
 ANYTHING = re.compile(".*", re.DOTALL)
 
+LOCK = ".lock"
+ADVICE = "Restore it; other settings need a new run, with a different --out"
+NOT_OWN = re.compile(rf"(?!(?:{record.OWN.pattern})\Z|\{LOCK}\Z|\{REPLACED}/).*", re.DOTALL)
+SEEDS = "seeds.json"  # in a folder that holds several runs
+
 
 class Replaced:
     """A folder inside the run folder. The record goes in last and comes out first.
@@ -62,12 +67,6 @@ class Replaced:
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             (source / name).rename(target / name)
         remove_empty(source, names)
-
-
-LOCK = ".lock"
-ADVICE = "Restore it; other settings need a new run, with a different --out"
-NOT_OWN = re.compile(rf"(?!(?:{record.OWN.pattern})\Z|\{LOCK}\Z|\{REPLACED}/).*", re.DOTALL)
-SEEDS = "seeds.json"  # in a folder that holds several runs
 
 
 def make_folder(path: Path) -> None:
@@ -180,11 +179,12 @@ class RunFolder:
                 f"{self.path} is not a run folder: it contains no run.json. "
                 f"{folder_advice(self.path)}"
             )
-        if not is_record(record.read_record(self.record)):
+        content = record.read_record(self.record)
+        if not is_record(content):
             raise DataError(
                 f"{self.record} is not the record of a tamatch run. Restore it, or train again."
             )
-        return record.read_sealed(self.record, RUN, ADVICE)
+        return record.unsealed(content, RUN, self.record, ADVICE)
 
     def checked(self, name: str) -> Path:
         """A file that run.json lists, or an error if it is not as the run wrote it."""

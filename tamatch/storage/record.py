@@ -242,8 +242,13 @@ def write_sealed(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_sealed(path: Path, kind: Kind, advice: str = RESTORE) -> dict[str, Any]:
-    """A record without its seal, every field checked."""
-    content = check(read_record(path, advice), kind, path, advice)
+    """The record in a file without its seal, every field checked."""
+    return unsealed(read_record(path, advice), kind, path, advice)
+
+
+def unsealed(content: Any, kind: Kind, path: Path, advice: str) -> dict[str, Any]:
+    """A record without its seal, or an error if a field is not as it was written."""
+    check(content, kind, path, advice)
     if change := next(broken_seal(content), None):
         raise DataError(f"{path} has been changed: {change}. {advice}.")
     return {name: value for name, value in content.items() if name != SEAL}

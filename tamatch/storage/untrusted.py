@@ -18,6 +18,9 @@ from ..errors import one_line
 LONGEST = 100_000  # characters of YAML, which is slow to read; configurations have hundreds
 LONGEST_NUMBER = 40  # digits; Python refuses to show a number of thousands, as 1:59:59… may be
 
+SMALL_BYTES = 2**26  # bytes; smaller members may be packed as tightly as they like
+MOST_PACKED = 200  # times smaller than its content: images and weights never are, bombs always
+
 
 def parse_json(content: str | bytes) -> Any:
     """The values in a JSON text; `ValueError` if it is not valid, or nested too deeply."""
@@ -63,10 +66,6 @@ class Plain(yaml.SafeLoader):
 
 
 Plain.add_constructor("tag:yaml.org,2002:int", Plain.construct_yaml_int)
-
-
-SMALL_BYTES = 2**26  # bytes; smaller members may be packed as tightly as they like
-MOST_PACKED = 200  # times smaller than its content: images and weights never are, bombs always
 
 
 def read_npz(path: Path) -> dict[str, npt.NDArray[Any]]:
