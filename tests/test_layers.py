@@ -16,11 +16,12 @@ LAYERS = [
     {"dist", "rules"},
     {"stats", "own"},
     {"pseudo", "nets", "augment", "data", "report"},  # siblings never import each other
-    {"methods", "frozen"},
+    {"methods", "frozen", "progress"},
     {"settings"},
     {"step"},
+    {"model"},
     {"runs"},
-    {"apply", "estimators"},
+    {"estimators"},
     {"review"},
     {"bench"},
     {"cli"},
@@ -33,7 +34,7 @@ METHODS_MAY_USE = {"types", "kinds", "dist", "losses", "stats", "pseudo", "metho
 }  # fmt: skip
 
 ACYCLIC = {"machine", "own", "storage", "nets", "data", "report", "settings"} | {
-    "step", "runs", "apply", "bench",
+    "step", "model", "runs", "bench",
 }  # fmt: skip
 
 

@@ -137,7 +137,7 @@ def train(cell: Cell, run: Run) -> tuple[list[float], float]:
     import torch
 
     from ..runs.build import engine_of
-    from ..runs.inputs import split_plan
+    from ..settings.inputs import split_plan
 
     torch._dynamo.reset()
     data = images_of(cell.setting.data)

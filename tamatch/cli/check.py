@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError
-from ..rules.recipes import PROTOCOLS
 from ..settings.config import RUN_OPTIONS
 from ..settings.configure import filled_in
+from ..settings.recipes import PROTOCOLS
 from .shared import add_json, add_option
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def add_arguments(sub: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     from ..data.archives import download
     from ..data.check import check
-    from ..runs.progress import counting
+    from ..progress import counting
 
     given = {k: RUN_OPTIONS[k].parse(v) for k, v in vars(arguments).items() if k in RUN_OPTIONS}
     root, labels = (Path(given[k]) if given.get(k) else None for k in ("root", "labels"))

@@ -18,7 +18,7 @@ def add_arguments(sub: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    from ..apply.evaluate import evaluate
+    from ..model.evaluate import evaluate
 
     found = evaluate(arguments.path, arguments.data, arguments.root, net=arguments.net)
     print(json.dumps(found.to_json()) if arguments.json else "\n".join(found.lines()))

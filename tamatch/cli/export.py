@@ -22,7 +22,7 @@ def add_arguments(sub: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    from ..apply.export import export
+    from ..model.export import export
 
     made = export(
         arguments.path, arguments.format, arguments.out, overwrite=arguments.overwrite,

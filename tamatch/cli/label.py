@@ -28,7 +28,7 @@ def add_arguments(sub: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    from ..apply.label import label
+    from ..runs.label import label
 
     made = label(
         arguments.path, arguments.out, min_confidence=arguments.min_confidence,

@@ -15,7 +15,7 @@ from ..errors import StorageError
 from ..machine import launch
 
 if TYPE_CHECKING:
-    from ..runs.group import SeedGroup
+    from ..runs.seeds import SeedGroup
 
 
 class Output(FileIO):

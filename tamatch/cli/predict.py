@@ -28,7 +28,7 @@ def add_arguments(sub: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    from ..apply.predict import predict
+    from ..model.predict import predict
 
     if arguments.csv and arguments.format == "jsonl":
         raise UsageError("--csv always writes CSV: for --format jsonl, use --out.")

@@ -10,11 +10,11 @@ from typing import Any
 
 from ..errors import UsageError
 from ..rules.pace import parse_time
-from ..rules.recipes import PROTOCOLS
 from ..settings.config import RUN_OPTIONS
 from ..settings.config_file import dump
-from ..settings.configure import configure
+from ..settings.configure import ask, configure
 from ..settings.options import read_seeds
+from ..settings.recipes import PROTOCOLS
 from .output import show_group, show_run
 from .parser import Parser
 from .shared import add_option
@@ -51,16 +51,17 @@ def add_arguments(sub: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     given = given_options(arguments)
-    known = configure(given, arguments.config)  # complain before the long import
+    asked = ask(given, arguments.config)
+    known = asked.run  # complain before the long import
     if arguments.time is not None:
         parse_time(arguments.time)
     if arguments.seeds is not None:
         read_seeds(arguments.seeds)
     if arguments.print_config:
         if arguments.time is not None or known.data not in PROTOCOLS:
-            from ..runs.automatic import decide
+            from ..runs.decide import decide
 
-            known = decide(given, arguments.config, arguments.time).run
+            known = decide(asked, arguments.time).run
         print(dump(known), end="")
         return 0
     where = {name: getattr(arguments, name) for name in ("out", "overwrite", "config", "time")}

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import DataError
-from ..storage.npz import read_npz
+from ..storage.untrusted import read_npz
 from .dataset import NONE, UNKNOWN, DataSet, Indices, OnProgress, Pixels, mean_std
 from .decode import resized
 

@@ -23,7 +23,7 @@ from ..errors import DataError, UsageError
 from ..kinds import AT_LEAST_ONE
 from ..machine.precision import restoring_threads
 from ..rules import choose, finetune, pace
-from ..runs.start import start_of
+from ..runs.decide import start_of
 from ..settings.config import RUN_OPTIONS, Run
 from ..settings.configure import configure
 from ..settings.hardware import pick_device

@@ -22,12 +22,12 @@ from ..data import UNKNOWN, DataSet, Split, make_split
 from ..data.arrays import from_arrays
 from ..data.dataset import Indices
 from ..errors import NumericError
+from ..model.model import Facts, Model
 from ..modules import tensors_of, unshifted, with_tensors
 from ..nets.base import Net
 from ..runs import build
-from ..runs.inputs import normalised, split_plan
-from ..runs.model import Facts, Model
 from ..settings.config import Run
+from ..settings.inputs import normalised, split_plan
 from ..step.engine import Engine
 from ..step.guard import ALLOWED_BAD_STEPS
 from ..step.source import Draw, OnHost, Source, stream_key
@@ -74,7 +74,7 @@ class ImageLearner:
         net: AnyNet | None = None,
     ) -> tuple[Self, History]:
         numbered = from_arrays(samples, labels, size=run.size)
-        data = normalised(replace(numbered, classes=classes), run)
+        data = normalised(replace(numbered, classes=classes), run.normalise)
         engine = build.engine_of(run, data, make_split(data, split_plan(run)))
         history = train(engine)
         model = Model(Facts.of(run.net, data), final_net(engine))

@@ -8,7 +8,8 @@ said is None.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from statistics import NormalDist
 from typing import Any
 
@@ -23,6 +24,7 @@ Flags = npt.NDArray[np.bool_]
 
 LEVEL = 0.95  # of the confidence interval
 TAUS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99)  # of a sweep
+NOT_FITTED = "there are no validation images; --validation-per-class N holds some out"
 BINS = 10  # of the reliability curve
 FEWEST_TO_FIT = 50  # images to fit a temperature on; with fewer it does more harm than good
 FOLDS = 5  # where the same images are used for fitting and for measuring
@@ -136,6 +138,15 @@ def calibrate_on_itself(p: Floats, labels: Labels) -> Calibration:
     return Calibration(before, after, fit_temperature(p, labels), len(labels), how)
 
 
+def calibration_of(p: Mapping[str, Floats], labels: Mapping[str, Labels]) -> Calibration:
+    """The temperature by the validation images, judged by the test images where there are any."""
+    if "validation" not in p:
+        return uncalibrated(p["test"], labels["test"], NOT_FITTED)
+    if "test" not in p:
+        return calibrate_on_itself(p["validation"], labels["validation"])
+    return calibrate(p["test"], labels["test"], p["validation"], labels["validation"])
+
+
 @dataclass(frozen=True)
 class ClassCounts:
     """One class: images of it, images predicted as it, and those that are both."""
@@ -175,6 +186,15 @@ class Trust:
         """The mean recall of the classes that occur."""
         recalls = [c.recall for c in self.classes if c.recall is not None]
         return math.fsum(recalls) / len(recalls)
+
+    def figures(self) -> dict[str, Any]:
+        """As trust.json has them: shares of one, None where there is nothing to divide."""
+        classes = [
+            {**asdict(one), "precision": one.precision, "recall": one.recall}
+            for one in self.classes
+        ]
+        own = {"accuracy": self.accuracy, "balanced_accuracy": self.balanced_accuracy}
+        return {**asdict(self), **own, "level": LEVEL, "classes": classes}
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from ..errors import UsageError
-from ..storage.npz import read_npz
+from ..storage.untrusted import read_npz
 from .base import Net
 from .weight_names import to_timm_names
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
-from ..apply.load import load, own_data, own_split
 from ..data import DATASETS
 from ..data.check import counted
 from ..errors import DataError, UsageError
-from ..runs.progress import counting
-from ..runs.record import stored_config
+from ..model.load import load, own_data, own_split
+from ..progress import counting
 from ..settings.config import Run
+from ..settings.configure import stored_config
 from ..storage.folder import RunFolder
 from .picking import survey
 from .server import Server

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from ..data import DataSet, OnProgress, Split
 from ..data.dataset import Indices
-from ..runs.model import Model
+from ..model.model import Model
 from ..step.source import OnHost
 
 Floats = npt.NDArray[np.float32]

@@ -20,8 +20,7 @@ from ..data.labels import (
     refuse_table_inside,
 )
 from ..errors import DataError, UsageError
-from ..storage.files import write_bytes
-from ..storage.lock import locked
+from ..storage.files import locked, write_bytes
 from ..storage.spreadsheet import neutralise, printable
 
 SKIPPED = ""  # the label of an image that the person has skipped

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -16,10 +17,12 @@ from .. import methods, nets
 from ..augment import Augment, Policy
 from ..augment.views import LARGEST, QUICK, VIEWS
 from ..data import DataSet, Split, shares
+from ..data.cache import cache_folder
 from ..errors import DataError, UsageError
-from ..machine.gpu import rehearsing, why_no_triton
+from ..machine.gpu import rehearsing, why_no_nvrtc, why_no_triton
 from ..machine.memory import OutOfMemory, detecting_out_of_memory
 from ..methods.base import Method
+from ..model.model import Model
 from ..modules import make_buffers_contiguous, restoring, unshifted
 from ..nets.base import Net
 from ..nets.layers import set_momentum, share_norms
@@ -35,11 +38,13 @@ from ..step import optim
 from ..step.engine import Engine, Pace
 from ..step.source import Draw, Resident, Source, Streamed, stream_key
 from ..types import Task
-from .compiler import accelerate, keep_compiled
-from .model import Model
+
+COMPILED_RUNS = 1024  # kept side by side; with torch's default of 8, the ninth is not compiled
+REPAID = 25_000  # steps that repay compiling a net: some 35 s once, for 1.4 to 2.6 ms of each step
+LONG = 100_000  # steps that repay compiling a method: some 15 s once, for 0.15 ms of each step
+CACHE_FOLDERS = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
 
 Say = Callable[[str], None]
-
 SEEDS = {"init": 1, "steps": 2, "views": 3, "batches": 4}  # independent streams of one seed
 
 
@@ -173,6 +178,13 @@ def assemble(
     )
 
 
+def method_again(run: Run, engine: Engine) -> Method:
+    """The method of an engine made anew, around a copy of its net."""
+    with seeded(run):
+        net = cast(Net, copy.deepcopy(engine.method.net))
+        return method_of(run, net, engine.method.task, engine.device)
+
+
 def try_and_accelerate(run: Run, engine: Engine, say: Say = silent) -> Engine:
     """The same engine, after a trial where the method is the user's own, and as fast as it can."""
     if methods.is_user_code(run.method):
@@ -191,11 +203,40 @@ def try_and_accelerate(run: Run, engine: Engine, say: Say = silent) -> Engine:
     return engine
 
 
-def method_again(run: Run, engine: Engine) -> Method:
-    """The method of an engine made anew, around a copy of its net."""
-    with seeded(run):
-        net = cast(Net, copy.deepcopy(engine.method.net))
-        return method_of(run, net, engine.method.task, engine.device)
+def accelerate(
+    net: Net, method: Method, steps: int, say: Callable[[str], None], *, kernels: bool = True
+) -> None:
+    """Compile each of the two where that is possible, and the run long enough to repay it."""
+    why = why_no_triton()
+    so = "Steps are not compiled and take longer. --no-compile silences this message."
+    if why is None:
+        net.accelerate(compiling=steps >= REPAID, kernels=kernels)
+        if steps >= LONG:
+            method.accelerate()
+        why = why_no_nvrtc() if net.has_cuda_code else None
+        so = (
+            "Steps take about a fifth longer. pip install cuda-bindings nvidia-cuda-nvrtc may help."
+        )
+    if why is not None:
+        say(f"{why}. {so}")
+
+
+def keep_compiled() -> None:
+    """Keep kernels in `compiled` in the cache folder, unless the user's environment says where.
+
+    The folder can be copied to another machine with the same GPU and versions: its runs start
+    without compiling.
+    """
+    import torch._dynamo
+
+    torch._dynamo.config.recompile_limit = COMPILED_RUNS
+    try:
+        folder = cache_folder() / "compiled"
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, DataError):
+        return  # then they are where torch puts them
+    for variable, name in CACHE_FOLDERS.items():
+        os.environ.setdefault(variable, str(folder / name))
 
 
 def rehearse(engine: Engine) -> None:

@@ -14,13 +14,13 @@ from ..data import shares
 from ..judge import symptoms
 from ..judge.symptoms import Reached, Symptom, evenly_spread, two_sample_test
 from ..judge.trust import TAUS, Floats
+from ..progress import Progress
 from ..pseudo.account import threshold
 from ..settings.config import Run
 from ..step.engine import Engine
 from ..step.source import LABELLED, Pool
 from ..storage.folder import RunFolder
-from .pool_predictions import PoolPredictions, pseudo_label_probabilities
-from .progress import Progress
+from .end import PoolPredictions, pseudo_label_probabilities
 
 WINDOW = 1000  # images that a rule looks at, at least
 PER_CLASS = 30  # and at least this many per class

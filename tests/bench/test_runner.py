@@ -23,12 +23,12 @@ from tamatch.bench.record import Result
 from tamatch.bench.runner import Runner
 from tamatch.bench.store import Store
 from tamatch.errors import NumericError, Stopped, UsageError
-from tamatch.runs.jobs import Job
-from tamatch.runs.result import Finished
+from tamatch.runs.end import Finished
+from tamatch.runs.start import Job
 from tamatch.runs.training import Training
 from tamatch.settings.configure import configure
+from tamatch.storage.files import locked
 from tamatch.storage.folder import RunFolder
-from tamatch.storage.lock import locked
 from tests.bench.made import result, small_recipes
 
 WHOLE = Cell("digits", DIGITS, "fixmatch", 0, Fraction(24, 1200))

@@ -21,7 +21,7 @@ from tamatch.data.bulk import decode_all, fingerprint
 from tamatch.data.dataset import DIGEST, digests_of
 from tamatch.data.decode import decode
 from tamatch.errors import DataError
-from tamatch.runs.compiler import keep_compiled
+from tamatch.runs.build import keep_compiled
 from tests.data.memory import resident
 from tests.data.pictures import put
 from tests.processes import environment

@@ -19,8 +19,8 @@ from tamatch.cli.check import plan_of
 from tamatch.data import DATASETS, SplitPlan
 from tamatch.data.check import check, equal_images, table
 from tamatch.data.dataset import digests_of
-from tamatch.runs.inputs import split_plan
 from tamatch.settings.configure import configure
+from tamatch.settings.inputs import split_plan
 from tests.data.pictures import put
 
 

@@ -229,18 +229,18 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
         "faults/test_record.py::test_the_record_of_several_seeds_is_checked_too"
     ),
     "\0 is damaged: \0.": "storage/test_checkpoint.py::test_every_torn_or_changed_byte_is_noticed",
-    "needs the package": "apply/test_export.py::test_a_missing_package_is_named",
+    "needs the package": "model/test_export.py::test_a_missing_package_is_named",
     "torch cannot export the net": (
-        "apply/test_export.py::test_a_net_that_cannot_be_exported_is_named"
+        "model/test_export.py::test_a_net_that_cannot_be_exported_is_named"
     ),
     "of the exported model differ": (
-        "apply/test_export.py::test_a_wrong_model_is_not_written_silently"
+        "model/test_export.py::test_a_wrong_model_is_not_written_silently"
     ),
     "even if the model classifies all": (
-        "apply/test_label.py::test_a_precision_is_promised_or_refused_with_the_reason"
+        "runs/test_label.py::test_a_precision_is_promised_or_refused_with_the_reason"
     ),
     "no confidence threshold guarantees": (
-        "apply/test_label.py::test_the_cut_keeps_ties_and_the_largest_share_that_holds"
+        "runs/test_label.py::test_the_cut_keeps_ties_and_the_largest_share_that_holds"
     ),
     "out of memory: this process may use": (
         "faults/test_output.py::test_a_process_that_may_not_use_memory_says_so_in_one_line"

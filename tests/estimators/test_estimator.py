@@ -27,8 +27,8 @@ from tamatch.augment import Augment, Policy
 from tamatch.data import make_split
 from tamatch.estimators.estimator import IN_OPTIONS, run_of
 from tamatch.estimators.learners import DROP, STRONG, WEAK, Jitter, data_of, vector_engine
-from tamatch.runs.inputs import split_plan
 from tamatch.settings.config import Run
+from tamatch.settings.inputs import split_plan
 
 QUICK: dict[str, Any] = {"steps": 60, "batch": 16, "unlabelled": 16, "lr": 0.1, "ema": 0.0}
 EXPECTED_TO_FAIL = {

@@ -21,8 +21,8 @@ from tamatch.methods import METHODS
 from tamatch.nets import wrn
 from tamatch.nets.layers import recompute
 from tamatch.runs.build import engine_of
-from tamatch.runs.inputs import split_plan
 from tamatch.settings.configure import configure
+from tamatch.settings.inputs import split_plan
 from tamatch.step.cost import estimate
 from tamatch.step.engine import Engine
 from tests.contract.test_contract import assert_equal

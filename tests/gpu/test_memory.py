@@ -13,9 +13,9 @@ import tamatch
 from tamatch.data import load, make_split
 from tamatch.nets.layers import recompute, recomputes
 from tamatch.runs.build import engine_of
-from tamatch.runs.inputs import split_plan
 from tamatch.settings.configure import configure
 from tamatch.settings.hardware import available_memory
+from tamatch.settings.inputs import split_plan
 from tamatch.step.cost import estimate
 from tamatch.step.engine import Engine
 from tests.contract.test_contract import assert_equal

@@ -44,7 +44,7 @@ def own_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("plain.py").write_text(ADJUSTED.replace("Shifted(super().final, SHIFT)", "super().final"))
 
 
-def train(file: str, out: str) -> tamatch.runs.model.Model:
+def train(file: str, out: str) -> tamatch.model.model.Model:
     words = ["train", "--method", f"{file}:Adjusted", *WORDS.split(), "--out", out]
     assert main(words) == 0
     return tamatch.load(out)

@@ -18,9 +18,8 @@ from tamatch.data import load, read_split
 from tamatch.review.command import label_file
 from tamatch.review.picking import survey
 from tamatch.review.session import SIDE, Pictures, headline
-from tamatch.runs.inputs import data_of
-from tamatch.runs.record import stored_config
-from tamatch.settings.configure import configure
+from tamatch.settings.configure import configure, stored_config
+from tamatch.settings.inputs import data_of
 from tamatch.storage.folder import RunFolder
 from tests.data.pictures import picture
 from tests.report.test_verdict import FACTS
@@ -30,7 +29,7 @@ from tests.review.conftest import Project
 
 def test_the_pool_alone_is_asked_for(project: Project) -> None:
     folder = RunFolder(project.run)
-    data, model = data_of(stored_config(folder), 8), tamatch.load(project.run)
+    data, model = data_of(stored_config(folder), size=8), tamatch.load(project.run)
     split = read_split(folder.split, data)
     found = survey(model, data, split)
     assert {data.files[i] for i in found.images} == project.truth.keys()

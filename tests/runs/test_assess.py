@@ -23,7 +23,7 @@ from tamatch.judge.trust import fit_temperature, measure, reliability, tempered
 from tamatch.pseudo import Guess
 from tamatch.pseudo.account import class_shares, generated, threshold
 from tamatch.report.album import COLUMNS, MOST, TILE, sheet
-from tamatch.runs.pool_predictions import drawn, predict_pool, pseudo_label_probabilities
+from tamatch.runs.end import drawn, predict_pool, pseudo_label_probabilities
 from tamatch.stats import Tally
 from tamatch.step.engine import Pace
 from tamatch.step.source import UNLABELLED, Draw, Pool, Resident

@@ -14,17 +14,17 @@ from PIL import Image
 
 import tamatch
 from tamatch import cli
-from tamatch.apply.evaluate import Evaluation, evaluate
-from tamatch.apply.export import export
-from tamatch.apply.label import label
 from tamatch.data import DataSet
 from tamatch.data.splitfile import listed_in
 from tamatch.errors import DataError, UsageError
 from tamatch.judge.trust import measure
+from tamatch.model.evaluate import Evaluation, evaluate
+from tamatch.model.export import export
 from tamatch.review import command as reviewing
 from tamatch.review.server import Server
-from tamatch.runs.inputs import data_of
+from tamatch.runs.label import label
 from tamatch.settings.config import Run
+from tamatch.settings.inputs import data_of
 from tests.photos import dark_and_light
 
 TINY = {"steps": 2, "batch": 4, "unlabelled": 4, "net": "wrn_10_1_clean", "size": 8, "quiet": True}
@@ -122,11 +122,11 @@ def test_images_are_looked_for_where_the_run_had_them(
     tamatch.train("digits", root=str(tmp_path / "sets"), out=run, baseline="none", **TINY)
     roots = []
 
-    def noted(run: Run, *rest: Any) -> DataSet:
+    def noted(run: Run, *rest: Any, **more: Any) -> DataSet:
         roots.append(run.root)
-        return data_of(run, *rest)
+        return data_of(run, *rest, **more)
 
-    monkeypatch.setattr("tamatch.apply.load.data_of", noted)
+    monkeypatch.setattr("tamatch.model.load.data_of", noted)
     evaluate(run)
     evaluate(run, root="elsewhere")
     assert roots == [str(tmp_path / "sets"), "elsewhere"]

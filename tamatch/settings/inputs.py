@@ -1,21 +1,63 @@
-"""The runs that a run was started from, and which images these have learnt from."""
+"""The data that a run asks for, how they are split, and what earlier runs did with them."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
-from ..data import DataSet, Past, Split, make_split, make_split_again
+from .. import methods
+from ..data import DataSet, OnProgress, Past, Split, SplitPlan, load, make_split, make_split_again
 from ..data.splitfile import image_hashes, listed_in
-from ..data.splits import Mask
+from ..data.splits import Mask, read_fold
 from ..errors import DataError
 from ..nets.pretrained import is_published
-from ..settings.config import Run
+from ..rules.finetune import COLOURS
 from ..storage.folder import RunFolder
-from .inputs import split_plan
+from .config import Run
+
+
+def data_of(
+    run: Run,
+    progress: OnProgress | None = None,
+    *,
+    size: int | None = None,
+    normalise: str | None = None,
+) -> DataSet:
+    """The data of a run, with the labels that were given to it.
+
+    `size` and `normalise` replace the run's own, where they are still to be chosen.
+    """
+    root, labels = (Path(p) if p else None for p in (run.root, run.labels))
+    data = load(run.data, root, size or run.size, progress, labels)
+    return normalised(data, normalise or run.normalise)
+
+
+def normalised(data: DataSet, normalise: str) -> DataSet:
+    """The data with the mean and spread of colours that `--normalise` names."""
+    if normalise == "own":
+        return data
+    colours = COLOURS[normalise]
+    return dataclasses.replace(data, mean=colours.mean, std=colours.std)
+
+
+def split_plan(run: Run) -> SplitPlan:
+    """What to draw from the data; a fully supervised run draws every label."""
+    everything = methods.entry(run.method).all_labels
+    return SplitPlan(
+        labels_per_class=None if everything else run.labels_per_class,
+        head_labelled=None if everything else run.head_labelled,
+        head_unlabelled=None if everything else run.head_unlabelled,
+        gamma=1.0 if everything else run.gamma,
+        gamma_unlabelled=None if everything else run.gamma_unlabelled,
+        validation_per_class=run.validation_per_class,
+        labelled_in_pool=run.labelled_in_pool == "yes",
+        seed=run.seed,
+        fold=read_fold(run.fold),
+    )
 
 
 def lineage(start: str | None) -> list[RunFolder]:
@@ -72,8 +114,11 @@ def learnt_by(runs: Sequence[RunFolder], data: DataSet, size: int | None) -> Mas
     return learnt
 
 
-def split_of(run: Run, data: DataSet, before: Path | None = None) -> Split:
-    """The split of a run; with its split.csv of `before`, what was held out there, and no more."""
+def split_of(run: Run, data: DataSet, size: int | None, before: Path | None = None) -> Split:
+    """The split of a run on images of this `--size`.
+
+    With its split.csv of `before`, it holds out what was held out there, and no more.
+    """
     plan = split_plan(run)
     held_out: set[str] | None = None
     if before is not None:
@@ -82,7 +127,7 @@ def split_of(run: Run, data: DataSet, before: Path | None = None) -> Split:
     if held_out is not None:
         return make_split_again(data, plan, np.array([f in held_out for f in data.files], bool))
     earlier = lineage(run.from_) if plan.validation_per_class or plan.fold else []
-    past = past_of(earlier, data, run.size) if earlier else None
+    past = past_of(earlier, data, size) if earlier else None
     if past and plan.fold:  # another draw would hold out what the earlier runs have learnt
         return make_split_again(data, plan, past.held_out)
     return make_split(data, plan, past)

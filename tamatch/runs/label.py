@@ -1,10 +1,14 @@
-"""Labels for a run's unlabelled pool, as a table that `--data` reads back."""
+"""Labels for a run's unlabelled pool, as a table that `--data` reads back.
+
+A confidence threshold for a given precision may be judged by folds: more runs, each trained
+without a part of the labels.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,27 +16,116 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .. import nets
-from ..data import DataSet, Split
+from ..data import DATASETS, DataSet, Past, Split, make_split, write_split
 from ..data.dataset import UNKNOWN, Indices
+from ..data.layout import table_of
 from ..data.splitfile import CurrentSplit
 from ..errors import DataError, UsageError
 from ..judge.trust import RISK, Cut, choose_cut, least_images
 from ..kinds import FRACTION, SHARE
-from ..runs.folds import images_to_hold_out, trained_without
-from ..runs.model import Model
-from ..runs.progress import Progress
+from ..machine.launch import StopSignals
+from ..model.load import load, own_data, own_split
+from ..model.model import Model
+from ..progress import Progress
 from ..settings.config import Run
+from ..settings.inputs import first_weights, split_plan
 from ..step.source import OnHost
-from ..storage.folder import RunFolder
+from ..storage.folder import RunFolder, refuse_links
 from ..storage.paths import path_of, refuse_existing
-from ..storage.spreadsheet import write_table
-from .labeltable import COLUMNS, GIVEN, accepted, by_model, is_label_table, line, tables_of
-from .load import load, own_data, own_split
+from ..storage.spreadsheet import read_rows, write_table
+from .jobs import train_one
+from .record import begin
+from .start import Job
 
 if TYPE_CHECKING:
     from ..nets import AnyNet
 
+COLUMNS = ("file_name", "label", "confidence", "second", "accepted")
+GIVEN = "given"  # in the last column: by a person
+
 SHOWN = 10  # of the most and of the least frequent classes, if there are more than twice as many
+
+
+def line(
+    data: DataSet, i: int, p: np.ndarray, best: int, how: str, *, named: bool = True
+) -> tuple[str, ...]:
+    """One line of the table; the second guess is the most probable class but the first."""
+    others = np.delete(np.arange(len(p)), best)
+    second = data.classes[others[p[others].argmax()]] if len(others) else ""
+    return data.files[i], data.classes[best] if named else "", f"{p[best]:.6f}", second, how
+
+
+def is_label_table(path: Path) -> bool:
+    """Whether a file has the columns of this table, and no others."""
+    with path.open("rb") as file:
+        return file.readline(100).strip() == ",".join(COLUMNS).encode()
+
+
+def tables_of(run: Run) -> list[Path]:
+    """Where labels may have been written down since the run."""
+    own = None if run.data in DATASETS else table_of(run.data)
+    return [table for table in (own, run.labels and Path(run.labels)) if table]
+
+
+def by_model(tables: Iterable[Path]) -> set[str]:
+    """Files whose label an earlier `label` wrote into such a table: no person gave them."""
+    found = set()
+    for table in tables:
+        try:
+            rows = [*read_rows(table, "file_name", "accepted")]
+        except DataError:  # not a table of ours
+            continue
+        found |= {row["file_name"] for row in rows if row["accepted"] != GIVEN}
+    return found
+
+
+def accepted(folder: RunFolder) -> dict[str, str]:
+    """Was an image accepted as a pseudo-label at least once in training? yes or no, by its file.
+
+    Empty for methods without such a rule, and where the run's own table is gone.
+    """
+    table = folder.checked("predictions/pool.csv")
+    try:
+        rows = read_rows(table, "image", "accepted")
+        times = {row["image"]: row["accepted"] for row in rows}
+    except DataError:
+        return {}
+    return {image: "no" if n == "0" else "yes" for image, n in times.items() if n}
+
+
+def images_to_hold_out(labels: Indices) -> int:
+    """How many labelled images the folds can hold out in turn: the only one of a class stays."""
+    counts = np.bincount(labels)
+    return int(counts[counts > 1].sum())
+
+
+def trained_without(
+    folder: RunFolder, run: Run, data: DataSet, split: Split, folds: int, progress: Progress
+) -> Iterator[tuple[Model, Indices]]:
+    """Models of the same run without a part of its labels each, and the images of that part.
+
+    Where the run goes on from another, which has learnt from that part as well, they begin as the
+    first of them did. They are trained in RUN/folds. What has finished is not trained again, what
+    was stopped goes on.
+    """
+    refuse_links(folder.path)
+    afresh = dataclasses.replace(run, baseline="none", from_=None, weights=first_weights(folder))
+    stop = StopSignals()
+    validating = np.isin(np.arange(len(data.files)), split.validation)
+    for k in range(1, folds + 1):
+        part = dataclasses.replace(afresh, fold=f"{k}/{folds}")
+        past = Past(learnt=np.zeros_like(validating), held_out=validating)
+        parted = make_split(data, split_plan(part), past)
+        place = RunFolder(folder.path / "folds" / f"{k}-of-{folds}")
+        with place.held():
+            if not place.record.exists():
+                begin(part, place)
+            if not place.split.exists():
+                write_split(place.split, data, parted)
+            progress.say(f"Fold {k} of {folds}: the same run, trained without part of its labels")
+            train_one(Job(part, place, progress), stop)
+        without = parted.validation
+        yield Model.load(place.model, run.net), without[np.isin(without, split.labelled)]
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,12 @@ from typing import Literal, TextIO, cast
 from ..data.decode import FOREIGN, SUFFIXES
 from ..data.layout import identities_above, identity
 from ..errors import DataError, UsageError
-from ..runs.model import Predictions
-from ..runs.progress import counting
+from ..progress import counting
 from ..storage.files import make_parent, writing
 from ..storage.folder import RunFolder, removing_empty_folders
 from ..storage.spreadsheet import neutralise, printable
 from .load import load
+from .model import Predictions
 
 Format = Literal["csv", "jsonl"]
 STDIN = "-"

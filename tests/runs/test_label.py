@@ -13,8 +13,6 @@ from scipy.stats import binom
 
 import tamatch
 from tamatch import cli
-from tamatch.apply.label import label, most_first, ways_out
-from tamatch.apply.labeltable import COLUMNS, by_model
 from tamatch.data import SplitPlan, make_split
 from tamatch.data import load as load_data
 from tamatch.data.arrays import from_arrays
@@ -29,6 +27,7 @@ from tamatch.judge.trust import (
     lower_bound,
     tempered,
 )
+from tamatch.runs.label import COLUMNS, by_model, label, most_first, ways_out
 from tamatch.storage import checkpoint
 from tests.photos import dark_and_light
 

@@ -14,12 +14,12 @@ from ..data import load as load_data
 from ..data.splitfile import still_there
 from ..errors import DataError
 from ..judge.trust import LEVEL, Trust, measure
-from ..runs.lineage import learnt_by, lineage
-from ..runs.model import Model
-from ..runs.record import stored_config
+from ..settings.configure import stored_config
+from ..settings.inputs import learnt_by, lineage
 from ..step.source import Subset
 from ..storage.folder import RunFolder
 from .load import load, own_data
+from .model import Model
 
 if TYPE_CHECKING:
     from ..nets import AnyNet

@@ -17,11 +17,11 @@ from PIL import Image
 
 import tamatch
 from tamatch import cli, nets
-from tamatch.apply.export import TOLERANCE, compared, export
 from tamatch.data import load as load_data
 from tamatch.errors import NumericError, UsageError
+from tamatch.model.export import TOLERANCE, compared, export
+from tamatch.model.model import Facts, Model
 from tamatch.report.card import literal, model_card
-from tamatch.runs.model import Facts, Model
 from tests.faults.runs import unseal
 
 onnxruntime = pytest.importorskip("onnxruntime")

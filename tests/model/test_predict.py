@@ -20,10 +20,10 @@ from PIL import Image
 
 import tamatch
 from tamatch import nets
-from tamatch.apply.predict import images_below, images_of, output
 from tamatch.cli import main
 from tamatch.errors import DataError, UsageError
-from tamatch.runs.model import Facts, Model
+from tamatch.model.model import Facts, Model
+from tamatch.model.predict import images_below, images_of, output
 from tests.processes import environment
 
 CLASSES = ("cat", "=dog", "owl")

@@ -16,8 +16,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 from rich.table import Column
 
-from ..judge.differences import kl
-from ..storage.files import append_line
+from .judge.differences import kl
+from .storage.files import append_line
 
 PLAIN_SECONDS = 5.0  # at least this long between two plain lines
 PLAIN_COUNT = 20.0  # the same of a count, which most often ends before

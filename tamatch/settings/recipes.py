@@ -1,8 +1,8 @@
 """The settings each data set is trained with: the paper's protocols, and ours for small data.
 
 The benchmark's two protocols are recorded here once: (a) pre-trained ViTs on few labels, (b) a
-WRN-28-2 from scratch. A method's signature holds its values for (a); what (b) or one data set
-changes is listed below.
+WRN-28-2 from scratch. A method's signature holds its values for (a); its row in `METHODS` holds
+what (b) or one data set changes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import choose, pace
+from ..methods import entry
+from ..rules import choose, pace
 
 Settings = dict[str, Any]
 
@@ -78,38 +79,18 @@ PROTOCOLS: dict[str, Settings] = {
     },
 }  # fmt: skip
 
-WRN_DATA = ("cifar10", "cifar10-lt")
-AVERAGED = ("mean_teacher", "comatch", "simmatch")  # weight average 0.999 also for the ViTs
-SMALL_POOL = {  # as many unlabelled as labelled images a step
-    "cifar10": ("pseudo_label", "mean_teacher", "pi_model", "vat", "mixmatch", "remixmatch"),
-    "cifar10-lt": ("remixmatch",),
-}
-
-WRN_OPTIONS: dict[str, Settings] = {"mixmatch": {"lambda_u": 100.0}, "comatch": {"queue": 5}}
-DATA_OPTIONS: dict[tuple[str, str], Settings] = {
-    ("digits", "comatch"): {"memory_after": 100},  # an epoch of the benchmark is most of this run
-    ("digits", "simmatch"): {"memory_after": 100},
-    ("stl10", "comatch"): {"lambda_contrast": 5.0},
-    ("eurosat", "simmatch"): {"temperature": 0.2},
-}
-
 
 def defaults(data: str, method: str, *, named: bool) -> Recipe:
-    """The recipe for a data set and a method.
+    """The recipe for a data set and a method, with what the method's row changes in it.
 
     The supervised baseline runs beside the digits and a person's own images, unless the user
     named a method: then they are comparing, and want that one alone.
     """
-    run = dict(PROTOCOLS.get(data, FOLDER))
+    run, row = dict(PROTOCOLS.get(data, FOLDER)), entry(method)
     small = data == "digits" or data not in PROTOCOLS
     run["baseline"] = "supervised" if small and not named else "none"
-    if method in AVERAGED:
-        run["ema"] = max(run["ema"], 0.999 if data in PROTOCOLS and data != "digits" else 0.99)
-    if method in SMALL_POOL.get(data, ()):
-        run["unlabelled"] = run["batch"]
-    options = dict(WRN_OPTIONS.get(method, {})) if data in WRN_DATA else {}
-    options |= DATA_OPTIONS.get((data, method), {})
-    own = ":" in method  # FILE.py:CLASS, which is not TaMatch whatever the file is called
-    if data == "cifar10-lt" and method.startswith("tamatch") and not own:
-        options["target"] = "adaptive"  # λ_target = 0.99999: the class shares are unknown
-    return Recipe(run, options)
+    if row.averaged:
+        run["ema"] = max(run["ema"], 0.99 if small else 0.999)
+    preset = row.presets.get(data, {})
+    run |= {name: value for name, value in preset.items() if name in run}
+    return Recipe(run, {name: value for name, value in preset.items() if name not in run})

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from ..data import DATASETS, DataSet, OnProgress
 from ..data.splitfile import CurrentSplit, current_split
 from ..errors import DataError, UsageError
-from ..runs.inputs import data_of, split_plan
-from ..runs.model import Model
-from ..runs.record import stored_config
 from ..settings.config import Run
+from ..settings.configure import stored_config
+from ..settings.inputs import data_of, split_plan
 from ..storage.folder import RunFolder, folder_advice
 from ..storage.paths import path_of
+from .model import Model
 
 if TYPE_CHECKING:
     from ..nets import AnyNet
@@ -51,14 +51,20 @@ def own_data(
     `data` and `root` say where, if it is neither where it was nor below where the run was started.
     """
     run = stored_config(folder)
-    own = data or (run.data if run.data in DATASETS else images_again(run.data, folder))
+    own = data or (
+        run.data if run.data in DATASETS else found_again(
+            f"{folder.path} was trained on", run.data, folder,
+            "Restore it; if the images have moved, give their new folder as --data.",
+        )
+    )  # fmt: skip
+    labels = run.labels and found_again(
+        f"{folder.path} was trained with the labels in", run.labels, folder,
+        f"Restore it; {folder.split} lists these labels.",
+    )  # fmt: skip
     run = dataclasses.replace(
-        run,
-        data=str(own),
-        root=str(root) if root else run.root,
-        labels=run.labels and labels_again(run.labels, folder),
+        run, data=str(own), root=str(root) if root else run.root, labels=labels
     )
-    found = data_of(run, model.facts.size, progress)
+    found = data_of(run, progress, size=model.facts.size)
     if found.classes != model.facts.classes:
         raise DataError(
             f"{found.name} no longer has the classes that the model was trained on. Restore them, "
@@ -74,19 +80,8 @@ def own_split(folder: RunFolder, run: Run, data: DataSet) -> CurrentSplit:
     return current_split(folder.checked("split.csv"), data, whole=data.given_labels and not drawn)
 
 
-def images_again(path: str, folder: RunFolder) -> str:
+def found_again(what: str, path: str, folder: RunFolder, advice: str) -> str:
+    """A path of a run as it is found from here, or from where the run was started."""
     if os.path.exists(there := folder.path_now(path)):
         return there
-    raise UsageError(
-        f"{folder.path} was trained on {there}, which no longer exists. Restore it; if the images "
-        "have moved, give their new folder as --data."
-    )
-
-
-def labels_again(path: str, folder: RunFolder) -> str:
-    if os.path.exists(there := folder.path_now(path)):
-        return there
-    raise UsageError(
-        f"{folder.path} was trained with the labels in {there}, which no longer exists. Restore "
-        f"it; {folder.split} lists these labels."
-    )
+    raise UsageError(f"{what} {there}, which no longer exists. {advice}")
