@@ -11,7 +11,6 @@ import torch
 
 from .. import __version__, dist, methods, nets
 from ..errors import UsageError
-from ..nets import user_net
 from ..storage.record import MACHINE
 from .config import Run
 
@@ -24,7 +23,7 @@ Conditions = dict[str, str]
 def conditions(run: Run, device: torch.device) -> Conditions:
     """The settings, the versions and the device, as a checkpoint keeps them."""
     settings = {k: v for k, v in dataclasses.asdict(run).items() if k not in MACHINE}
-    net = user_net.CUSTOM.own_name(run.net)
+    net = nets.CUSTOM.own_name(run.net)
     own = {"file of the net": file_digest(net)} if nets.is_user_code(run.net) else {}
     cuda = device.type == "cuda"
     return {
