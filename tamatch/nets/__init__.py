@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import UsageError, perhaps
+from ..own import usercode
 
 if TYPE_CHECKING:
     from torch import nn
@@ -33,6 +34,7 @@ WRN = "wrn:build"
 VIT = "vit:build"
 TIMM = "timm_net:build"
 OWN = "user_net:build"
+CUSTOM = usercode.UserObjects()  # modules, and what makes them
 OWN_NAME = r".+\.py:\w+|python:.+"  # in a file, or an object that was given in Python
 
 NETS: dict[str, NetEntry] = {
@@ -136,20 +138,47 @@ def title(name: str) -> str:
 
 
 def register(net: AnyNet) -> str:
-    """The name of a net, under which `build` finds it: a text is one already."""
+    """The name of a net, under which `build` finds it: a text is one already.
+
+    A module, or a function that no file has, is found again in this process alone.
+    """
     if isinstance(net, str):
         return net
-    from . import user_net
-
-    return user_net.register(net)
+    if not callable(net):
+        raise UsageError(
+            "net takes a name, FILE.py:NAME, an nn.Module, or a class or function that makes one; "
+            f"got {type(net).__name__}."
+        )
+    return CUSTOM.add(net)
 
 
 def register_as(name: str, net: AnyNet | None) -> None:
-    """From now on, build this net of the user's, if one is given, where a run asks for the name."""
-    if net is not None and net != name:
-        from . import user_net
+    """Let the user's net be the one that a run knows by this name, if one is given."""
+    if net is None or net == name:
+        return
+    if not is_user_code(name):
+        raise UsageError(f"--net works only for runs with your own net; this one uses {name}.")
+    if isinstance(net, str) and not is_user_code(net):
+        raise UsageError(f"--net {net}: this run uses your own net; give FILE.py:NAME.")
+    own_name = register(net)
+    CUSTOM.substitute(name, source(own_name), own_name)
 
-        user_net.register_as(name, net)
+
+def source(name: str) -> Any:
+    """The module, class or function behind a name; that of a file is imported."""
+    if name in CUSTOM.things:
+        return CUSTOM.things[name]
+    if usercode.is_object(name):
+        raise UsageError(
+            f"the net {name} was passed as a Python object, which is not available here. Pass it "
+            "again: tamatch.resume(RUN, net=…), or --net FILE.py:NAME with the class or function "
+            "that makes it."
+        )
+    found = usercode.find("--net", name)
+    if not callable(found):
+        file, _, attribute = name.rpartition(":")
+        raise UsageError(f"--net {name}: {file} has no class or function {attribute}.")
+    return found
 
 
 def net_of_model(name: str, net: AnyNet | None, place: Path) -> str:

@@ -13,55 +13,13 @@ from torch import Tensor, nn
 from .. import dist
 from ..errors import UsageError
 from ..modules import restoring
-from ..own import usercode
 from ..own.net import Tried, as_out, try_net
 from ..own.usercode import blaming
 from ..types import Out
-from . import is_user_code, title
+from . import source, title
 from .base import Net, Wrapped
 
 CLASSES = ("classes", "num_classes")  # how the number of classes may be called
-CUSTOM = usercode.UserObjects()  # modules, and what makes them
-
-
-def register(net: Any) -> str:
-    """Name a module, or what makes one, so that a run can ask for it: FILE.py:NAME if that works.
-
-    A module itself, or a function that no file has, is found again in this process alone.
-    """
-    if not (isinstance(net, nn.Module) or callable(net)):
-        raise UsageError(
-            "net takes a name, FILE.py:NAME, an nn.Module, or a class or function that makes one; "
-            f"got {type(net).__name__}."
-        )
-    return CUSTOM.add(net)
-
-
-def register_as(name: str, net: Any) -> None:
-    """From now on `net` is what is meant by the name that a run has for its net."""
-    if not is_user_code(name):
-        raise UsageError(f"--net works only for runs with your own net; this one uses {name}.")
-    if isinstance(net, str) and not is_user_code(net):
-        raise UsageError(f"--net {net}: this run uses your own net; give FILE.py:NAME.")
-    own_name = net if isinstance(net, str) else register(net)
-    CUSTOM.substitute(name, source(own_name), own_name)
-
-
-def source(name: str) -> Any:
-    """The module, class or function behind a name; that of a file is imported."""
-    if name in CUSTOM.things:
-        return CUSTOM.things[name]
-    if usercode.is_object(name):
-        raise UsageError(
-            f"the net {name} was passed as a Python object, which is not available here. Pass it "
-            "again: tamatch.resume(RUN, net=…), or --net FILE.py:NAME with the class or function "
-            "that makes it."
-        )
-    found = usercode.find("--net", name)
-    if not callable(found):
-        file, _, attribute = name.rpartition(":")
-        raise UsageError(f"--net {name}: {file} has no class or function {attribute}.")
-    return found
 
 
 def build(name: str, classes: int, size: int) -> Net:

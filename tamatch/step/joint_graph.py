@@ -27,7 +27,7 @@ class JointGraph:
 
     @staticmethod
     def ready(engines: Sequence[Engine]) -> bool:
-        """Several, and each has done the eager steps that come before a capture?"""
+        """Whether there are several, each after the eager steps that come before a capture."""
         return len(engines) > 1 and all(engine.warm for engine in engines)
 
     def replay(self, engines: Sequence[Engine]) -> None:
@@ -45,7 +45,7 @@ class JointGraph:
             engine.steps_done += 1
 
     def forget(self) -> None:
-        """Let go of the graph and its memory."""
+        """Free the graph and its memory."""
         self.graph, self.engines, self.generators = None, [], []
 
     def capture(self, engines: Sequence[Engine]) -> None:
@@ -58,22 +58,23 @@ class JointGraph:
             engine.graph = None  # of steps that it did alone
             engine.guard.remember()  # what is put back if memory runs out
             graph.register_generator_state(generator)
+        streams = [engine.stream for engine in engines if engine.stream is not None]
         with recorded(graph, here):
-            for engine in engines:
-                own_stream(engine).wait_stream(here)
+            for stream in streams:
+                stream.wait_stream(here)
             try:
-                for engine, generator in zip(engines, generators, strict=True):
-                    with torch.cuda.stream(own_stream(engine)), drawing_from(generator):
+                for engine, stream, generator in zip(engines, streams, generators, strict=True):
+                    with torch.cuda.stream(stream), drawing_from(generator):
                         engine.step()
             finally:  # a capture cannot end before all its branches are joined, even if it failed
-                for engine in engines:
-                    here.wait_stream(own_stream(engine))
+                for stream in streams:
+                    here.wait_stream(stream)
         self.graph, self.engines, self.generators = graph, [*engines], generators
 
 
 @contextmanager
 def drawing_from(generator: torch.Generator) -> Iterator[None]:
-    """Torch's default generator of that device is this one, to be seeded and to draw from."""
+    """Make this generator torch's default one of its device, to be seeded and to draw from."""
     index = generator.device.index  # none where a device was named without its number
     default = torch.cuda.default_generators[torch.cuda.current_device() if index is None else index]
     own = default.graphsafe_get_state()
@@ -82,8 +83,3 @@ def drawing_from(generator: torch.Generator) -> Iterator[None]:
         yield
     finally:
         default.graphsafe_set_state(own)
-
-
-def own_stream(engine: Engine) -> torch.cuda.Stream:
-    assert engine.stream is not None, "only a GPU has streams"
-    return engine.stream

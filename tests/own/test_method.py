@@ -299,3 +299,12 @@ def test_a_keyword_that_says_nothing_about_itself_is_no_option(
     ):
         assert main(["train", "--method", "mine.py:Mine", flag, "0.9", *TINY]) == 2
         assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", [n for n, row in methods.METHODS.items() if not row.options])
+def test_a_subclass_of_any_method_passes_the_trial(name: str) -> None:
+    """All of them keep their state where a resumed run finds it."""
+    own = type("Own", (methods.get(name),), {})
+    with methods.CUSTOM.restored():
+        run = configure({"method": own, "net": "wrn_10_1", "steps": 2, "batch": 8, "ema": 0.9})
+        engine_of(run, *digits())

@@ -16,7 +16,7 @@ from torch.autograd import Function
 from ...machine.branches import Beside
 from ..layers import recomputes
 from ..wrn import Flow, Parts
-from . import conv3, cuda
+from . import cuda
 from .conv import Convolve, Stem
 from .conv3 import Norm, NormConvolve
 from .narrow import LEAST
@@ -72,7 +72,7 @@ class Fused(Parts):
     def norm_conv(
         self, norm: nn.BatchNorm2d, conv: nn.Conv2d, flow: Flow, skip: Tensor | None = None
     ) -> tuple[Tensor, Flow]:
-        if not conv3.fits(flow.branch, conv):
+        if not cuda.fits(flow.branch, conv.weight, conv.stride[0]):
             return super().norm_conv(norm, conv, flow, skip)
         self.upside_down = not self.upside_down
         if flow.statistics is None:

@@ -19,11 +19,6 @@ from .norm import as_rows
 THREADS = 128
 
 
-def fits(x: Tensor, conv: nn.Conv2d) -> bool:
-    """Whether this convolution of this map is done here."""
-    return cuda.fits(x, conv.weight, conv.stride[0])
-
-
 class Tiles:
     """A map in tiles, a block of threads each, and the memory for sums over its channels."""
 
