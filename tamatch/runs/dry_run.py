@@ -62,7 +62,7 @@ def first_step(
     *watches: AbstractContextManager[None],
     waits: SyncDetector | None = None,
 ) -> Tensor:
-    """The loss of the first step, under watch; whatever is registered is put back."""
+    """The loss of the first step, under `watches`; weights and buffers are restored."""
     method, processes = engine.method, dist.world()
     with (
         torch.random.fork_rng([engine.device] if engine.stream else []),
@@ -106,7 +106,7 @@ def after_update(method: Method, what: str) -> None:
 
 
 def whole_batch(batch: Batch, processes: int) -> Batch:
-    """As many rows as all processes have together: what is gathered has the shape it will have."""
+    """The batch with the rows of all processes, so that gathered tensors have their final shape."""
     joined: Batch = pytree.tree_map(lambda t: torch.cat([t] * processes) if t.ndim else t, batch)
     return joined
 
@@ -123,7 +123,7 @@ def check_constructor(cls: type[Method], what: str) -> None:
 
 
 def check_built(method: Method, what: str, tensors: Collection[str]) -> None:
-    """Refuse what no engine can be made of, or what would be lost; the net had these tensors."""
+    """Refuse a method that cannot be trained or saved; `tensors` are those of the given net."""
     if not isinstance(method.views, Views):
         raise UsageError(
             f"{what}: views must be tamatch.types.Views(x=(…), u=(…)), not "
