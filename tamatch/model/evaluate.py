@@ -130,7 +130,7 @@ def evaluate(
 
 
 def in_classes_of(model: Model, data: DataSet) -> DataSet:
-    """The data with the classes of the model, of which they may have some alone, in any order."""
+    """The data with labels by the model's classes; they may have fewer, in any order."""
     classes = model.facts.classes
     if strange := [name for name in data.classes if name not in classes]:
         raise DataError(

@@ -46,7 +46,7 @@ def own_data(
     root: str | Path | None = None,
     progress: OnProgress | None = None,
 ) -> tuple[Run, DataSet]:
-    """What a run was trained on, and its settings with the paths by which that is found now.
+    """The data of a run, and its settings with the paths where the data are now.
 
     `data` and `root` say where, if it is neither where it was nor below where the run was started.
     """

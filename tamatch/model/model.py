@@ -82,7 +82,7 @@ class Predictions:
 
 
 def check_shapes(facts: Facts, tensors: dict[str, Tensor]) -> None:
-    """Refuse facts that ask for another net than the weights are of, before memory is taken."""
+    """Refuse facts that do not match the weights, before the net is allocated."""
     if nets.is_user_code(facts.net):
         return  # code of the user's own need not work without memory
     with torch.device("meta"):

@@ -131,7 +131,7 @@ def method_of(run: Run, net: Net, task: Task, device: torch.device) -> Method:
 def constructed(
     cls: type[Method], net: Net, task: Task, options: dict[str, Any], what: str
 ) -> Method:
-    """The method; an error in words where a class passes on what its `**` holds as well."""
+    """The method; a clear error if a class passes on a keyword twice."""
     try:
         return cls(net, task, **options)
     except TypeError as error:
@@ -160,7 +160,7 @@ def assemble(
     autocast: torch.dtype | None,
     say: Say = silent,
 ) -> Engine:
-    """The engine that trains a method on what the source and the views make of its images."""
+    """The engine that trains a method on the views of the source's images."""
     net, cuda = cast(Net, method.net), source.device.type == "cuda"
     groups = optim.parameter_groups(
         method, lr=run.lr, weight_decay=run.weight_decay, layer_decay=run.layer_decay
@@ -186,7 +186,7 @@ def method_again(run: Run, engine: Engine) -> Method:
 
 
 def try_and_accelerate(run: Run, engine: Engine, say: Say = silent) -> Engine:
-    """The same engine, after a trial where the method is the user's own, and as fast as it can."""
+    """The same engine, accelerated; a user's own method is tried on one batch first."""
     if methods.is_user_code(run.method):
         place = try_method(engine, f"--method {run.method}", lambda: method_again(run, engine))
         if run.graph and place is not None:
@@ -206,7 +206,7 @@ def try_and_accelerate(run: Run, engine: Engine, say: Say = silent) -> Engine:
 def accelerate(
     net: Net, method: Method, steps: int, say: Callable[[str], None], *, kernels: bool = True
 ) -> None:
-    """Compile each of the two where that is possible, and the run long enough to repay it."""
+    """Compile the net and the method if the run is long enough to repay it."""
     why = why_no_triton()
     so = "Steps are not compiled and take longer. --no-compile silences this message."
     if why is None:
@@ -240,7 +240,7 @@ def keep_compiled() -> None:
 
 
 def rehearse(engine: Engine) -> None:
-    """Compile the kernels of our own that a step needs, side by side; it changes no state."""
+    """Compile the package's kernels that a step needs in parallel; no state changes."""
     net = cast(Net, engine.method.net)
     devices = [] if engine.stream is None else [engine.device]
     with (

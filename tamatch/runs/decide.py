@@ -146,7 +146,7 @@ def fixed_by(asked: Asked, limit: str | None) -> set[str]:
 
 
 def size_and_net(run: Run, fixed: Container[str], *, gpu: bool) -> Chosen:
-    """By the images themselves and, where the run starts from weights, by these."""
+    """The image size and net, by the images and by the weights that the run starts from."""
     place = own_path(run.data)
     side = None if "size" in fixed else side_of(place)
     return start_of(run, fixed, side, arrays=place.suffix == ".npz", gpu=gpu)
@@ -179,7 +179,7 @@ def start_of(
 
 
 def fine_tunes(run: Run, net: str) -> bool:
-    """Whether it starts from weights, and is no net that is trained as from random ones."""
+    """Whether the run starts from weights, with a net that is fine-tuned gently."""
     kinds = nets.is_transformer, nets.is_timm, nets.is_user_code
     return run.weights is not None and any(kind(net) for kind in kinds)
 
@@ -219,7 +219,7 @@ def net_for_weights(
 def image_size(
     run: Run, fixed: Container[str], side: float | None, *, arrays: bool, gpu: bool
 ) -> Chosen:
-    """That of a transformer's name, or by the images; arrays are not made larger than they are."""
+    """The size in a transformer's name, or by the images; arrays are not enlarged."""
     if "size" in fixed:
         return NOTHING
     if "net" in fixed and (size := nets.size_in_name(run.net)) is not None:
@@ -264,7 +264,7 @@ def precision_of(run: Run, device: torch.device) -> Chosen:
 def fit_to_time(
     draft: Draft, speeds: Speeds, device: torch.device, limit: str, began: float, runs: int
 ) -> None:
-    """The steps that fit, and what gives way to them; `began` is when the time began to run."""
+    """As many steps as fit; compiling and the baseline give way. The time runs from `began`."""
 
     def left() -> float:
         return pace.parse_time(limit) - OVERHEAD - (time.perf_counter() - began)
@@ -321,7 +321,7 @@ def remarks_on(run: Run, user: Mapping[str, Any], data: DataSet, split: Split) -
 
 
 def remarks_on_average(run: Run) -> tuple[str, ...]:
-    """A run that goes on from another begins with weights that are worth keeping."""
+    """A remark if the average keeps too much of the initial weights, unless these are trained."""
     remark = "" if run.from_ else pace.average_remark(run.steps, run.ema)
     return (remark,) if remark else ()
 

@@ -59,7 +59,7 @@ class PoolPredictions:
         return places[np.argsort(self.confidence[places], kind="stable")]
 
     def lines(self, pool: Pool, places: Iterable[int]) -> Iterator[tuple[str, ...]]:
-        """What `COLUMNS` names, of these images."""
+        """The lines of the table for these images; `COLUMNS` names the cells."""
         names = pool.data.classes
         for i in places:
             yield (
@@ -139,7 +139,7 @@ def summary(found: PoolPredictions, pool: Pool, method: Method) -> dict[str, Any
 
 @dataclass(frozen=True)
 class Assessment:
-    """Everything there is to say, before it is written down."""
+    """All figures of a finished run, before they are written."""
 
     measured_on: str  # "test", "validation", or "" where no labels were held out
     trust: Trust | None
@@ -157,7 +157,7 @@ class Assessment:
 
 
 def assess(engine: Engine, held_out: Mapping[str, Subset], pool: Pool | None) -> Assessment:
-    """Ask the final net about all held-out and all unlabelled images, once."""
+    """Predict all held-out and all unlabelled images once with the final net."""
     raw = {k: engine.probabilities(part.images).cpu().numpy() for k, part in held_out.items()}
     measured_on = next((kind for kind in ("test", "validation") if kind in held_out), "")
     trust, temperature = None, 1.0

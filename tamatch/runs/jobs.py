@@ -31,7 +31,7 @@ SWITCHES = ("precision", "deterministic", "threads")  # options that set them
 
 
 def refuse_mixed(runs: Sequence[Run], folders: Sequence[RunFolder]) -> None:
-    """Refuse runs of which one would get another's switches, and with them other results."""
+    """Refuse runs that need different switches of torch: a process has only one set."""
     found = [switches(run, folder) for run, folder in zip(runs, folders, strict=True)]
     for name, (i, other) in product(SWITCHES, enumerate(found)):
         if other[name] != found[0][name]:
@@ -44,7 +44,7 @@ def refuse_mixed(runs: Sequence[Run], folders: Sequence[RunFolder]) -> None:
 
 
 def switches(run: Run, folder: RunFolder) -> dict[str, Any]:
-    """What a run needs them to be; the number of threads is that of its start, and of a CPU's."""
+    """The switches of a run; on a CPU, the number of threads is the one it began with."""
     device = pick_device(run.device)
     threads = folder.read().get("threads") or run.threads or torch.get_num_threads()
     return {
@@ -128,7 +128,7 @@ def train_one(job: Job, stop: StopSignals) -> dict[str, Any]:
 
 @restoring_threads()
 def train_all(jobs: Sequence[Job], stop: StopSignals) -> list[Outcome]:
-    """Train what is left of these runs; of one that is finished, the result is read.
+    """Train what is left of these runs; the result of a finished one is read.
 
     A signal that came while the runs before them were writing their results counts here.
     """

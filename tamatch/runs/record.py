@@ -20,7 +20,6 @@ from ..data import DataSet, Split, read_split, shares, write_split
 from ..data.splitfile import ROLES
 from ..errors import DataError, UsageError
 from ..machine import launch
-from ..nets import user_net
 from ..settings.config import RUN_OPTIONS, Run, method_options
 from ..settings.hardware import pick_precision
 from ..settings.options import Option, as_text
@@ -162,7 +161,7 @@ def option_words(option: Option, value: Any) -> list[str]:
 def conditions(run: Run, device: torch.device) -> Conditions:
     """The settings, the versions and the device, as a checkpoint keeps them."""
     settings = {k: v for k, v in dataclasses.asdict(run).items() if k not in MACHINE}
-    net = user_net.CUSTOM.own_name(run.net)
+    net = nets.CUSTOM.own_name(run.net)
     own = {"file of the net": code_digest(net)} if nets.is_user_code(run.net) else {}
     cuda = device.type == "cuda"
     return {

@@ -15,7 +15,7 @@ from .options import Option, keyword_options, options_of_dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """All that decides a run's result. What has no default here, the data set's recipe decides."""
+    """Every setting of a run; what has no default here is set by the recipe of the data set."""
 
     data: Annotated[str, "name of a data set, or a folder of images"] = "digits"
     root: Annotated[str, "folder that contains a named data set"] | None = None

@@ -49,7 +49,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def naming_file(path: Path | None, names: Collection[str]) -> Iterator[None]:
-    """Errors about an option of these names, which the file sets, begin with the file."""
+    """Prefix errors about options that the file sets with the name of the file."""
     try:
         yield
     except UsageError as error:

@@ -40,7 +40,7 @@ READ_WITH = {  # options that only some parts of a method read: which choice, an
 
 @dataclass(frozen=True)
 class Asked:
-    """What the user asks for, and says by naming a run to start from; nothing is chosen yet."""
+    """The settings that the user gives, and those of the run to start from, before any choice."""
 
     user: dict[str, Any]  # with the command or in the file
     file: Path | None
@@ -54,7 +54,7 @@ class Asked:
 
     @cached_property
     def run(self) -> Run:
-        """The run by what is said and the recipe alone."""
+        """The run by these settings and the recipe, without choices."""
         return self.with_choices({})
 
     def with_choices(
@@ -211,7 +211,7 @@ def with_names(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def in_steps(preset: dict[str, Any], steps: Any) -> dict[str, Any]:
-    """A preset for so many steps: its warm-up keeps its share, or it would outlast a short run."""
+    """A preset for another number of steps: the warm-up keeps its share of the run."""
     if steps is None or not {"steps", "warmup"} <= preset.keys():
         return preset
     asked, usual = (RUN_OPTIONS["steps"].parse(count) for count in (steps, preset["steps"]))
@@ -236,7 +236,7 @@ def filled_in(given: Mapping[str, Any], preset: Mapping[str, Any]) -> dict[str, 
 
 
 def with_target(own: dict[str, Any], prior: Shares | None) -> tuple[dict[str, Any], Shares | None]:
-    """The options with the target that known class shares mean, and these shares."""
+    """The method's options with the target set by --target or --prior, and the class shares."""
     if "target" not in own:
         return own if prior is None else {**own, "target": "prior"}, prior
     target, from_file = read_target(str(own["target"]))
@@ -259,7 +259,7 @@ def settings_of_method(
 
 
 def check_fixed(method: str, chosen: Mapping[str, Any]) -> None:
-    """What the table fixes makes a method what its title says."""
+    """Refuse another value for an option that the method's row in the table fixes."""
     row = entry(method)
     for name, value in row.options.items():
         if chosen[name] != value:
@@ -285,7 +285,7 @@ def check_effective(chosen: Mapping[str, Any], given: Iterable[str]) -> None:
 
 
 def check_together(values: dict[str, Any]) -> None:
-    """Options that contradict each other, or need what is not there."""
+    """Refuse options that contradict each other or need a package that is missing."""
     if values.get("tensorboard"):
         check_installed()
     if values.get("from_") and values.get("weights"):
@@ -303,7 +303,7 @@ def check_together(values: dict[str, Any]) -> None:
 
 
 def check_processes(run: Run) -> None:
-    """The processes that torchrun started must have equal shares of a batch."""
+    """Refuse a number of processes that does not divide the batches evenly."""
     count, whole = launch.processes(), math.gcd(run.batch, run.unlabelled)
     if whole % count:
         fit = [str(n) for n in range(1, whole + 1) if whole % n == 0]
@@ -328,5 +328,5 @@ def baseline_config(run: Run) -> Run:
 
 
 def without_start(run: Run) -> Run:
-    """The same run for a net whose weights come from a checkpoint: it loads no others first."""
+    """The same run without initial weights, for a net whose weights come from a checkpoint."""
     return dataclasses.replace(run, weights=None, from_=None)

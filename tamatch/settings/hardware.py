@@ -85,7 +85,7 @@ def pick_images(run: Run, pixels: int, device: torch.device) -> Literal["device"
 
 
 def available_memory(device: torch.device) -> int:
-    """Bytes that this process may still take of a GPU's; where a CPU trains, may take at all."""
+    """Bytes that this process may still allocate on a GPU; on a CPU, all it may use."""
     if device.type != "cuda":
         return int(min(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), memory_limit()))
     allocated, reserved = torch.cuda.memory_allocated(device), torch.cuda.memory_reserved(device)

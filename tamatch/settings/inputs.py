@@ -61,7 +61,7 @@ def split_plan(run: Run) -> SplitPlan:
 
 
 def lineage(start: str | None) -> list[RunFolder]:
-    """The run in this folder, the one that it went on from and so on, while they are there."""
+    """The run in this folder, the run it started from and so on, as far as the folders exist."""
     found: dict[Path, RunFolder] = {}
     while start is not None and (folder := RunFolder(Path(start))).holds_run():
         if folder.path.resolve() in found:
@@ -78,7 +78,7 @@ def path_in_config(folder: RunFolder, name: str) -> str | None:
 
 
 def first_weights(folder: RunFolder) -> str | None:
-    """The weights that the first run of this one's line began with; None: random ones."""
+    """The initial weights of the first run in the lineage; None for random ones."""
     first = lineage(str(folder.path))[-1]
     if gone := path_in_config(first, "from_"):
         raise DataError(
@@ -106,7 +106,7 @@ def past_of(runs: Sequence[RunFolder], data: DataSet, size: int | None) -> Past:
 
 
 def learnt_by(runs: Sequence[RunFolder], data: DataSet, size: int | None) -> Mask:
-    """Which of the images these runs have learnt; nothing is known of one without a split.csv."""
+    """Which images these runs were trained on; a run without split.csv is ignored."""
     learnt = np.zeros(len(data.files), bool)
     for folder in runs:
         with suppress(DataError):

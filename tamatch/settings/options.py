@@ -147,7 +147,7 @@ def as_text(value: Any) -> str:
 def unknown_option(
     name: str, known: dict[str, Option], method: str, others: Sequence[str]
 ) -> UsageError:
-    """The error for an option that does not exist, with its near miss or whose it is instead."""
+    """The error for an unknown option, with a similar name or the methods that have it."""
     flag = flag_of(name)
     if others:
         more = f" and {len(others) - 1} other methods" if len(others) > 2 else ""
@@ -246,7 +246,7 @@ def keyword_options(cls: type) -> dict[str, Option | None]:
 
 
 def undescribed_option(name: str, cls: type, method: str) -> UsageError | None:
-    """The error for a keyword of a method that says nothing about itself; None if there is none.
+    """The error for a method's keyword without an `Annotated` type; None for other names.
 
     Keywords of our own methods that do not are for the methods that build on them.
     """

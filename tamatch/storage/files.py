@@ -28,7 +28,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def own(path: Path) -> Path:
-    """The same path, if what lies there is not a link to a file elsewhere, nor no file at all."""
+    """The same path; an error if it is a link or not a regular file."""
     try:
         found = path.lstat()
     except FileNotFoundError:

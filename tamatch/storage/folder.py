@@ -44,7 +44,7 @@ class Replaced:
         self._move(self.record.parent, self.path, sorted(names, key=self.record.name.__eq__))
 
     def recover(self) -> None:
-        """After a kill: whatever was not replaced in the end is put back."""
+        """After a kill, put back what was not replaced completely."""
         complete = (self.path / self.record.name).exists()
         if self.path.exists() and not (complete and self.record.exists()):
             self.restore()
@@ -96,7 +96,7 @@ def runs_below(path: Path) -> list[Path]:
 
 
 def no_folder(path: Path) -> UsageError:
-    """For a run that is not there; it may hold the file, or have a similar name."""
+    """The error for a missing run folder, with a similar name or the folder of a given file."""
     hint = perhaps(str(path), map(str, runs_below(path.parent)), most=1)
     if path.is_file() and (path.parent / "run.json").exists():
         hint = f" Perhaps you meant {path.parent}."
@@ -115,7 +115,7 @@ def is_record(content: Any) -> bool:
 
 
 def refuse_links(path: Path) -> None:
-    """A folder of a run that is a link would lead what is written there somewhere else."""
+    """Refuse symbolic links among the folders of a run: writing would change another place."""
     for place, folders, _ in os.walk(path):
         for folder in (Path(place) / name for name in folders):
             first = folder.relative_to(path).parts[0]
@@ -285,7 +285,7 @@ class RunFolder:
         self.clear()
 
     def _refuse_unwritten(self) -> None:
-        """Files that a run would replace, and that one which has not begun cannot have written."""
+        """Refuse files that a new run would replace but the run there has not written."""
         written = record.files_in(self.path, record.OWN)
         if later := [name for name in written if not record.FIRST.fullmatch(name)]:
             raise UsageError(
@@ -312,7 +312,7 @@ class RunFolder:
         return self.record.exists() and self.read().get("status") == "finished"
 
     def contents(self) -> list[Path]:
-        """All that is in the folder but what a process killed at its very start leaves there."""
+        """The content of the folder, without traces of a process killed at its start."""
         traces = (LOCK, REPLACED, f".{self.record.name}.*.tmp")
         there = self.path.iterdir() if self.path.is_dir() else ()
         return [p for p in there if not any(p.match(trace) for trace in traces)]

@@ -11,7 +11,7 @@ from ..errors import UsageError
 
 
 def path_of(value: Any, what: str) -> Path:
-    """The path that a value is; `what` says who takes it and what for: "out takes a folder"."""
+    """A value as a path; `what` begins the error message: "out takes a folder"."""
     if isinstance(value, str | os.PathLike) and os.fspath(value):
         return Path(value)
     got = repr(value) if value is None or isinstance(value, str) else type(value).__name__

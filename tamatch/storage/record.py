@@ -311,7 +311,7 @@ def left_over_in(folder: Path) -> list[str]:
 
 
 def changes(folder: Path, run: Mapping[str, Any]) -> Iterator[str]:
-    """How a run folder differs from what the run wrote, in sentences, for who reads it anyway."""
+    """How a run folder differs from what the run wrote, in sentences for the report."""
     if change := next(broken_seal(run), None):
         yield f"run.json has been changed: {change}."
     files, mark = run.get("files"), run.get("metrics")

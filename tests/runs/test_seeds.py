@@ -366,7 +366,7 @@ def test_no_run_to_resume_is_told() -> None:
 
 def test_a_record_of_seeds_is_not_believed_blindly(tmp_path: Path) -> None:
     (tmp_path / "seeds.json").write_text('{"seeds": 5}')
-    with pytest.raises(tamatch.errors.DataError, match="does not list the seeds"):
+    with pytest.raises(tamatch.errors.DataError, match="seeds is 5, not a list"):
         tamatch.resume_seeds(tmp_path)
 
 
