@@ -68,6 +68,7 @@ def test_train_and_resume_end_with_one_line_and_the_run_goes_on(
     assert fingerprint(out) == fingerprint(whole)
 
 
+@pytest.mark.slow
 def test_seeds_name_the_folder_of_all(tmp_path: Path, method: str) -> None:
     out = tmp_path / "runs"
     words = ["--device", "cpu", "--method", method, "--out", str(out), "--seeds", "0,1"]
