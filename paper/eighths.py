@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from statistics import mean, median
 
 from tamatch.bench.cells import Cell
-from tamatch.bench.formats import Grid, Page, Row
-from tamatch.bench.record import Curve, Result
+from tamatch.bench.results import Curve, Result
+from tamatch.bench.tables import Grid, Page, Row
 
 EIGHTHS = 8
 NOTES = [

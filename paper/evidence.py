@@ -8,8 +8,7 @@ from fractions import Fraction
 
 from tamatch.bench.cells import SEEDS, Cell, Setting
 from tamatch.bench.plans import PLANS
-from tamatch.bench.record import Result
-from tamatch.bench.store import Store
+from tamatch.bench.results import Result, Store
 
 ANY_SCORE = ""  # of figures that are not errors
 Figures = dict[str, str]  # by setting, as `short` names it

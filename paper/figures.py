@@ -16,12 +16,9 @@ from statistics import mean
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tamatch.bench import published
-from tamatch.bench.cells import SEEDS, Cell, Setting
-from tamatch.bench.plans import DIGITS, EUROSAT, LONG_TAIL, STL10, TITLES
-from tamatch.bench.record import Curve, Result
-from tamatch.bench.scale import FULL, parse_scale
-from tamatch.bench.selection import one_name
-from tamatch.bench.store import Store
+from tamatch.bench.cells import FULL, SEEDS, Cell, Setting, parse_scale
+from tamatch.bench.plans import DIGITS, EUROSAT, LONG_TAIL, STL10, TITLES, one_name
+from tamatch.bench.results import Curve, Result, Store
 from tamatch.errors import DataError, UsageError
 from tamatch.methods import METHODS
 from tamatch.storage.files import writing

@@ -9,12 +9,10 @@ from operator import gt, lt
 from statistics import mean, stdev
 
 from tamatch.bench import published
-from tamatch.bench.cells import SEEDS, Cell, Setting
+from tamatch.bench.cells import FULL, SEEDS, Cell, Setting
 from tamatch.bench.plans import PLANS
 from tamatch.bench.rank import by_seed, own_errors, standings
-from tamatch.bench.record import Curve, Result
-from tamatch.bench.scale import FULL
-from tamatch.bench.store import Store
+from tamatch.bench.results import Curve, Result, Store
 from tamatch.bench.tables import spread
 
 from .eighths import EIGHTHS, parts

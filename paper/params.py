@@ -7,9 +7,9 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 
 from tamatch.augment.policy import Policy
-from tamatch.bench.formats import FORMATS, Grid, Page
+from tamatch.bench.cells import LAMBDA_MODEL
 from tamatch.bench.published import Texts, texts
-from tamatch.bench.scale import LAMBDA_MODEL
+from tamatch.bench.tables import FORMATS, Grid, Page
 from tamatch.nets import NETS
 from tamatch.settings.recipes import PROTOCOLS
 

@@ -11,13 +11,10 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
-from tamatch.bench.cells import RECIPE, Cell
-from tamatch.bench.formats import Grid, Page, markdown
+from tamatch.bench.cells import FULL, RECIPE, Cell
 from tamatch.bench.plans import LONG_TAIL, PLANS
-from tamatch.bench.record import Result
-from tamatch.bench.scale import FULL
-from tamatch.bench.store import Store
-from tamatch.bench.tables import UNEQUAL, length, short, table
+from tamatch.bench.results import Result, Store
+from tamatch.bench.tables import UNEQUAL, Grid, Page, length, markdown, short, table
 from tamatch.errors import UsageError
 from tamatch.storage.files import write_bytes
 

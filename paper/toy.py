@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tamatch.bench.formats import FORMATS, Grid, Page
-from tamatch.bench.record import commit, source_digest
+from tamatch.bench.results import commit, source_digest
+from tamatch.bench.tables import FORMATS, Grid, Page
 from tamatch.errors import UsageError
 from tamatch.kinds import AT_LEAST_ONE, AT_LEAST_ZERO, Between
 from tamatch.storage.files import write_json

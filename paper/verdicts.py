@@ -7,10 +7,9 @@ from fractions import Fraction
 from itertools import combinations
 from statistics import mean
 
-from tamatch.bench.cells import Setting
+from tamatch.bench.cells import FULL, Setting
 from tamatch.bench.plans import PLANS
-from tamatch.bench.scale import FULL
-from tamatch.bench.store import Store
+from tamatch.bench.results import Store
 from tamatch.bench.tables import length
 from tamatch.methods import METHODS
 

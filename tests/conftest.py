@@ -31,11 +31,22 @@ SAID_ON_A_GPU = (
 )
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    sampled: dict[str, list[pytest.Item]] = {}
     for item in items:
+        if item.get_closest_marker("sample") is not None:
+            sampled.setdefault(item.nodeid.partition("[")[0], []).append(item)
         if item.get_closest_marker("gpu") is not None:
             for words in SAID_ON_A_GPU:
                 item.add_marker(pytest.mark.filterwarnings(f"ignore:{words}"))
+    for cases in sampled.values():
+        mark = cases[0].get_closest_marker("sample")
+        assert mark is not None
+        chosen = {i * len(cases) // mark.args[0] for i in range(mark.args[0])}
+        for i, case in enumerate(cases):
+            if i not in chosen:
+                case.add_marker(pytest.mark.slow)
 
 
 @pytest.hookimpl(tryfirst=True)

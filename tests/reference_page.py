@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import tamatch
-from tamatch.bench.commands import BENCHES
+from tamatch.bench import BENCHES
 from tamatch.cli.commands import top_parser
 from tamatch.cli.parser import Parser
 from tamatch.methods import METHODS

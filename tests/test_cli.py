@@ -1,10 +1,13 @@
-"""The commands as a user types them, in real processes."""
+"""The commands as a user types them; in real processes where that matters."""
 
 from __future__ import annotations
 
 import csv
 import json
+import shlex
+from collections.abc import Callable
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import numpy as np
@@ -17,10 +20,22 @@ from tamatch.methods import METHODS
 from tamatch.model.evaluate import evaluate
 from tests.photos import dark_and_light
 from tests.processes import SMALL
-from tests.processes import tamatch as command
+from tests.processes import tamatch as process
 
 ROOT = Path(__file__).parents[1]
 ROLES = ("labelled", "unlabelled", "test")
+Command = Callable[..., CompletedProcess[str]]
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Command:
+    """A command in this process."""
+
+    def call(*words: str) -> CompletedProcess[str]:
+        code = main(words)
+        return CompletedProcess(words, code, *capsys.readouterr())
+
+    return call
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:
@@ -31,7 +46,7 @@ def read_csv(path: Path) -> list[dict[str, str]]:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small finished run with its baseline."""
     path = tmp_path_factory.mktemp("cli") / "run"
-    done = command("train", "--out", str(path), *SMALL[:-1], "supervised")
+    done = process("train", "--out", str(path), *SMALL[:-1], "supervised")
     assert done.returncode == 0, done.stderr
     assert "report.html" in done.stdout
     assert "Did the unlabelled images help? " in done.stdout
@@ -67,9 +82,7 @@ def test_the_roles_do_not_overlap(run: Path) -> None:
     assert not roles["test"] & (roles["labelled"] | roles["unlabelled"])
 
 
-def test_the_stored_command_repeats_the_run(run: Path, tmp_path: Path) -> None:
-    import shlex
-
+def test_the_stored_command_repeats_the_run(run: Path, tmp_path: Path, command: Command) -> None:
     words = shlex.split(json.loads((run / "run.json").read_text())["command"])
     words[words.index("--out") + 1] = str(tmp_path / "again")
     assert words[0] == "tamatch"
@@ -79,7 +92,7 @@ def test_the_stored_command_repeats_the_run(run: Path, tmp_path: Path) -> None:
     assert {**again, "seconds": 0} == {**first, "seconds": 0}
 
 
-def test_evaluate_agrees_with_training(run: Path) -> None:
+def test_evaluate_agrees_with_training(run: Path, command: Command) -> None:
     done = command("evaluate", str(run), "--json")
     assert done.returncode == 0, done.stderr
     result = json.loads((run / "result.json").read_text())
@@ -98,7 +111,7 @@ def test_images_that_were_learnt_from_are_told(tmp_path: Path) -> None:
     assert found.lines()[-1] == told
 
 
-def test_predict_files_and_folders(run: Path, tmp_path: Path) -> None:
+def test_predict_files_and_folders(run: Path, tmp_path: Path, command: Command) -> None:
     for i in range(3):
         Image.fromarray(np.full((20 + i, 30, 3), 80 * i, np.uint8)).save(tmp_path / f"{i}.png")
     (tmp_path / "broken.png").write_bytes(b"no image")
@@ -124,7 +137,7 @@ def test_python_gives_the_same_predictions(run: Path) -> None:
     assert predictions.confidence == pytest.approx([float(r["confidence"]) for r in rows], abs=1e-5)
 
 
-def test_methods_and_nets_are_listed() -> None:
+def test_methods_and_nets_are_listed(command: Command) -> None:
     rows = json.loads(command("methods", "--json").stdout)
     assert [row["name"] for row in rows] == list(METHODS)
     assert "--tau" in command("methods", "tamatch").stdout
@@ -153,52 +166,32 @@ def test_the_options_of_a_method_as_json(capsys: pytest.CaptureFixture[str]) -> 
 def test_any_encoding_of_the_output_will_do(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONIOENCODING", encoding)
     for words, shown in (("methods", "\\u03a0-Model"), ("bench lt --scale 1/8 --list", "\\u03bb")):
-        done = command(*words.split())
+        done = process(*words.split())
         assert done.returncode == 0 and shown in done.stdout, done.stderr
 
 
-def test_a_finished_run_is_never_overwritten_unasked(run: Path) -> None:
+def test_a_finished_run_is_never_overwritten_unasked(run: Path, command: Command) -> None:
     done = command("train", "--out", str(run), *SMALL)
     assert done.returncode == 2
     assert "--overwrite" in done.stderr and "different --out" in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "message"),
+    ("words", "message"),
     [
-        (["train", "--method", "fixmach"], 2, "Perhaps you meant fixmatch"),
-        (["train", "--tau", "1.5"], 2, "--tau must lie in (0, 1), got 1.5."),
-        (["train", "--tua", "0.5"], 2, "Perhaps you meant --tau"),
-        (["train", "--tau"], 2, "--tau needs a value"),
-        (["train", "digits"], 2, "'digits' is not an option"),
-        (["train", "--data", "digts"], 2, "Perhaps you meant digits"),
-        (["train", "--net", "wrn_28"], 2, "wrn_28_2"),
-        (["train", "--device", "gpu9"], 2, "--device takes"),
-        (["train", "--labels-per-class", "5000"], 3, "has"),
-        (["train", "--config", "none.yaml"], 2, "none.yaml cannot be read"),
-        (["train", "--method", "none.py:X"], 2, "file none.py not found"),
-        (["train", "--target", "uniformly"], 2, "Perhaps you meant uniform"),
-        (["resume", "no-such-run"], 2, "is not a folder"),
-        (["evaluate", "."], 2, "is neither a run folder nor a model folder"),
-        (["predict", ".", "."], 2, "is neither a run folder nor a model folder"),
-        (["predict", ".", "x.png"], 2, "x.png does not exist"),
-        (["report", "no-such-run"], 2, "no-such-run"),
-        (["methods", "fixmach"], 2, "Perhaps you meant fixmatch"),
-        (["methods", "--jsn"], 2, "--jsn is not an option"),
-        (["trian"], 2, "command trian is unknown. Perhaps you meant train."),
+        ("train --method fixmach", "Perhaps you meant fixmatch"),
+        ("predict . x.png", "x.png does not exist"),  # after torch is loaded
     ],
 )
-def test_mistakes_get_one_line_and_an_exit_code(
-    words: list[str], code: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    done = command(*words)
-    assert done.returncode == code, done.stderr
+def test_mistakes_get_one_line_and_an_exit_code(words: str, message: str) -> None:
+    """All of them are in tests/errors."""
+    done = process(*words.split())
+    assert done.returncode == 2, done.stderr
     assert message in done.stderr and "Traceback" not in done.stderr
     assert done.stderr.startswith("tamatch: ") and done.stderr.count("\n") == 1
 
 
-def test_a_run_that_is_refused_leaves_no_empty_folder(tmp_path: Path) -> None:
+def test_a_run_that_is_refused_leaves_no_empty_folder(tmp_path: Path, command: Command) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "kept").mkdir()
     for out in ("new", "kept"):
@@ -226,14 +219,14 @@ def test_a_folder_to_write_to_is_made(words: str, file: str, run: Path, tmp_path
 
 
 def test_help_says_what_each_option_takes() -> None:
-    told = command("train", "--help").stdout
+    told = process("train", "--help").stdout
     for line in ("--data NAME|DIR ", "--steps N ", "--lr X ", "--from RUN ", "--prior A,B,… "):
         assert line in told, line
     assert "STR" not in told and "TUPLE" not in told
     assert "(default: tamatch)" in told and "default: None" not in " ".join(told.split())
 
 
-def test_a_method_of_ones_own(tmp_path: Path) -> None:
+def test_a_method_of_ones_own(tmp_path: Path, command: Command) -> None:
     own = f"{ROOT / 'examples' / 'own_method.py'}:Rising"
     small = [w for w in SMALL if w not in ("--tau", "0.5")]
     done = command(
@@ -261,7 +254,7 @@ def test_a_class_from_python_trains_and_resumes(tmp_path: Path) -> None:
     assert both.baseline_accuracy is not None and both.baseline != both.result
 
 
-def test_pretrained_weights_come_from_a_file(tmp_path: Path, run: Path) -> None:
+def test_pretrained_weights_come_from_a_file(tmp_path: Path, run: Path, command: Command) -> None:
     weights = str(run / "model" / "model.safetensors")
     words = [*SMALL, "--steps", "1", "--weights", weights]
     done = command("train", "--out", str(tmp_path / "a"), *words)

@@ -21,7 +21,7 @@ from safetensors.torch import save_file
 
 import tamatch
 from tamatch import cli, nets
-from tamatch.bench.commands import BENCHES
+from tamatch.bench import BENCHES
 from tamatch.cli.commands import COMMANDS, top_parser
 from tamatch.errors import UsageError
 from tamatch.methods import METHODS

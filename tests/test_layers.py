@@ -28,7 +28,7 @@ LAYERS = [
     {"__init__", "__main__"},
 ]
 ORDER = {name: i for i, layer in enumerate(LAYERS) for name in layer}
-SHARED = {"__init__", "base", "mixing", "contrastive"}  # in methods/, but no method
+SHARED = {"__init__", "base", "contrastive"}  # in methods/, but no method
 METHODS_MAY_USE = {"types", "kinds", "dist", "losses", "stats", "pseudo", "methods", "errors"} | {
     "own", "machine", "modules",
 }  # fmt: skip
@@ -110,12 +110,3 @@ def test_every_method_file_is_in_the_table() -> None:
 
     files = {p.stem for p in (PACKAGE / "methods").glob("*.py")} - SHARED
     assert files == {row.path.partition(":")[0] for row in METHODS.values()}
-
-
-def test_every_command_is_in_its_file() -> None:
-    from tamatch.cli.commands import COMMANDS
-
-    own = {name: command.module for name, command in COMMANDS.items() if name != "bench"}
-    assert all(module.__name__ == f"tamatch.cli.{name}" for name, module in own.items())
-    files = {p.stem for p in (PACKAGE / "cli").glob("*.py")}
-    assert files - own.keys() == {"__init__", "commands", "output", "parser", "shared"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -28,8 +27,7 @@ Work = Callable[[], object]
 
 STEP = (64, 128)  # labelled and unlabelled images whose views are made together
 STEP_SIZES = (32, 96)
-BLOCKS = 20  # whose median is taken
-LEAST = 3  # of them, however long they take
+UNRECORDED = 3  # calls before one is captured: lazy initialisation must not be
 
 
 @dataclass(frozen=True)
@@ -102,15 +100,14 @@ def one_view(view: str, size: int, batch: int, device: torch.device, seconds: fl
 
     here, images = torch.device("cpu"), noise(batch, size)
     loop = partial(pillow_loop, view, images, policy(size))
-    works: dict[str, tuple[Work, torch.device]] = {"Pillow": (loop, here)}
+    works: dict[str, Work] = {"Pillow": loop}
     for place in dict.fromkeys((here, device)):
-        make = maker([(view, images)], size, place)
-        works[place.type] = (make, place)
-        if place.type == "cuda":
-            works["cuda graph"] = (captured(make), place)
+        works[place.type] = maker([(view, images)], size, place)
+    if device.type == "cuda":
+        works["cuda graph"] = captured(works["cuda"])
     return [
-        Speed(how, view, size, batch, 1e6 * timed(work, seconds, place) / batch)
-        for how, (work, place) in works.items()
+        Speed(how, view, size, batch, 1e6 * timed(work, seconds) / batch)
+        for how, work in works.items()
     ]
 
 
@@ -122,7 +119,7 @@ def all_views(size: int, device: torch.device, seconds: float) -> Speed:
     if device.type == "cuda":
         work, how = captured(work), "cuda graph"
     views = sum(len(images) for _, images in wanted)
-    return Speed(how, "step", size, views, 1e6 * timed(work, seconds, device) / views)
+    return Speed(how, "step", size, views, 1e6 * timed(work, seconds) / views)
 
 
 def policy(size: int) -> Policy:
@@ -163,7 +160,7 @@ def captured(work: Work) -> Work:
     side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
-        for _ in range(LEAST):  # lazy initialisation must not be recorded
+        for _ in range(UNRECORDED):
             work()
     side.synchronize()
     graph = torch.cuda.CUDAGraph()
@@ -177,25 +174,13 @@ def captured(work: Work) -> Work:
     return replay
 
 
-def timed(work: Work, seconds: float, device: torch.device) -> float:
+def timed(work: Work, seconds: float) -> float:
     """Seconds of one call, the median over blocks of calls."""
     import torch
+    from torch.utils.benchmark import Timer
 
-    def block(calls: int) -> float:
-        began = time.perf_counter()
-        for _ in range(calls):
-            work()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        return (time.perf_counter() - began) / calls
-
-    block(2)
-    calls = max(1, int(seconds / BLOCKS / block(1)))
-    end = time.perf_counter() + seconds
-    times: list[float] = []
-    while len(times) < LEAST or (len(times) < BLOCKS and time.perf_counter() < end):
-        times.append(block(calls))
-    return float(np.median(times))
+    timer = Timer("work()", globals={"work": work}, num_threads=torch.get_num_threads())
+    return timer.blocked_autorange(min_run_time=seconds).median
 
 
 def pillow_loop(view: str, images: Tensor, policy: Policy) -> list[Tensor]:

@@ -1,12 +1,28 @@
-"""The runs behind each table of the paper: its settings, its rows and what it prints."""
+"""The runs behind each table of the paper, and which of them a command asks for."""
 
 from __future__ import annotations
 
+import ast
+import hashlib
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
+from fractions import Fraction
+from importlib.util import resolve_name
+from pathlib import Path
+from types import ModuleType
 
+from .. import methods
+from ..errors import UsageError, unknown_name
 from ..methods import METHODS
+from ..own import usercode
 from . import published
-from .cells import Plan, Setting, Variant
+from .cells import FULL, Cell, Plan, Setting, Variant, checked, full_steps, parse_scale
+
+ALL = "all"
+CHECKSUM = 12  # digits of the checksum of a method's code
 
 
 def few_labels(data: str, title: str, classes: int, per_class: int) -> Setting:
@@ -46,11 +62,6 @@ CAUSES = (  # candidates for what moves TaMatch's error: one option differs
     Variant("eps-4", "ε = 1e-4 in the ratio", {"eps": 1e-4}),
     Variant("after", "p_model and p_target updated after their use", {"update": "after"}),
 )
-TABLE_1_METHODS = (  # the paper's rows, whatever else METHODS has by now
-    "supervised", "fully_supervised", "pseudo_label", "mean_teacher", "pi_model", "vat",
-    "mixmatch", "remixmatch", "adamatch", "uda", "fixmatch", "flexmatch", "dash", "crmatch",
-    "comatch", "simmatch", "freematch", "softmatch", "defixmatch", "tamatch",
-)  # fmt: skip
 ABLATIONS = (
     "tamatch_no_rescaling", "tamatch_no_weighting", "tamatch_no_clipping", "tamatch_no_ema_target",
 )  # fmt: skip
@@ -64,7 +75,7 @@ ORACLE = "The paper's baselines are scored at their best test, so compare them w
 PLANS: dict[str, Plan] = {
     "usb": Plan(
         "Table 1: error (%) on CIFAR-100, STL-10 and EuroSAT",
-        TABLE_1_METHODS,
+        ("supervised", "fully_supervised", *[*published.TABLE_1][2:]),
         (*CIFAR100, *STL10, *EUROSAT),
         published.TABLE_1,
         (ORACLE,),
@@ -132,3 +143,101 @@ PLANS: dict[str, Plan] = {
         "All methods: error (%) on the embedded digits with 40 labels", tuple(METHODS), (DIGITS,)
     ),
 }  # fmt: skip
+
+
+def names(flag: str, text: str | None, known: tuple[str, ...]) -> tuple[str, ...]:
+    """The known names that the user listed, in their own order; `all` or no list means all."""
+    wanted = [word.strip() for word in (ALL if text is None else text).split(",")]
+    for word in wanted:
+        if word not in (*known, ALL):
+            raise unknown_name(flag, word, known)
+    return tuple(name for name in known if name in wanted or ALL in wanted)
+
+
+def one_name(flag: str, text: str, known: tuple[str, ...]) -> str:
+    """The one known name that the user gave."""
+    chosen = names(flag, text, known)
+    if len(chosen) > 1:
+        raise UsageError(f"{flag} takes one name, got {text!r}.")
+    return chosen[0]
+
+
+def share(text: str | None, cells: list[Cell]) -> list[Cell]:
+    """`--cell K/N`: job K of an array of N, which takes every N-th cell."""
+    if text is None:
+        return cells
+    job, slash, jobs = text.partition("/")
+    if not (slash and job.isdecimal() and jobs.isdecimal() and 1 <= int(job) <= int(jobs)):
+        raise UsageError(f"--cell takes K/N with K from 1 to N, got {text!r}.")
+    return cells[int(job) - 1 :: int(jobs)]
+
+
+def scale_of(plan: Plan, scale: str | None, steps: int | None) -> Fraction:
+    """The share of the full length; `--steps N` is the share that makes N steps."""
+    if scale is not None and steps is not None:
+        raise UsageError("--scale and --steps both set the length of a run: give only one.")
+    if steps is None:
+        return FULL if scale is None else parse_scale(scale)
+    return checked(Fraction(steps, full_steps(plan.settings[0].data)), f"--steps {steps}")
+
+
+def selected_plan(arguments: Namespace) -> Plan:
+    """The bench's plan with the rows and columns that were asked for."""
+    plan = PLANS[arguments.bench]
+    known = {setting.name: setting for setting in plan.settings}
+    wanted = names("--settings", arguments.settings, tuple(known))
+    settings = tuple(known[name] for name in wanted)
+    return replace(with_rows(plan, arguments.methods), settings=settings)
+
+
+def with_rows(plan: Plan, listed: str | None) -> Plan:
+    """The plan with the rows that `--methods` lists, among them methods of the user's own."""
+    codes = own_methods(listed)
+    rows = names("--methods", listed, (*plan.rows, *codes))
+    return replace(
+        plan,
+        methods=tuple(method for method in (*plan.methods, *codes) if method in rows),
+        variants=tuple(variant for variant in plan.variants if variant.name in rows),
+        codes=codes,
+    )
+
+
+def own_methods(text: str | None) -> dict[str, str]:
+    """What `--methods` lists as FILE.py:CLASS, each with the checksum of its code."""
+    words = [word.strip() for word in (text or "").split(",")]
+    return {word: code_of(word) for word in words if ".py" in word}
+
+
+def code_of(name: str) -> str:
+    """The checksum of the code that a method consists of; an error if there is no such method."""
+    methods.entry(name)  # a file without a class is told so
+    methods.class_in_file(name)
+    module = usercode.imported(Path(name.rpartition(":")[0]).resolve())
+    joined = b"\0".join(sorted(set(sources(module))))
+    return hashlib.sha256(joined).hexdigest()[:CHECKSUM]
+
+
+def sources(module: ModuleType) -> Iterator[bytes]:
+    """The content of the user's files that a module is made of: its own, and those it imports."""
+    seen: set[str] = set()
+    waiting = [module]
+    while waiting:
+        module = waiting.pop()
+        file = getattr(module, "__file__", None) or ""
+        if file in seen or not (file.endswith(".py") and usercode.is_user_code(file)):
+            continue
+        seen.add(file)
+        content = Path(file).read_bytes()
+        yield content
+        waiting += [sys.modules[n] for n in imports(content, module) if n in sys.modules]
+
+
+def imports(content: bytes, module: ModuleType) -> Iterator[str]:
+    """The modules that a file may import, by name."""
+    for node in ast.walk(ast.parse(content)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            with suppress(ImportError):  # of a name that is relative, but to no package
+                base = resolve_name("." * node.level + (node.module or ""), module.__package__)
+                yield from (base, *(f"{base}.{alias.name}" for alias in node.names))

@@ -11,13 +11,10 @@ from statistics import mean
 
 from ..methods import METHODS
 from .cells import SEEDS, Cell, Plan, Setting
-from .formats import FORMATS, Grid, Page
-from .plans import PLANS
+from .plans import PLANS, one_name, scale_of, with_rows
 from .published import TABLE_1, TABLE_2
-from .record import Result
-from .selection import one_name, scale_of, with_rows
-from .store import Store
-from .tables import SCORES, about, other_lengths, refuse_two_starts, titled
+from .results import Result, Store
+from .tables import FORMATS, SCORES, Grid, Page, about, other_lengths, refuse_two_starts, titled
 
 Errors = Mapping[str, Mapping[str, float]]  # by method, then by setting
 BySeed = Mapping[str, Mapping[str, Mapping[int, float]]]  # and by seed

@@ -29,8 +29,7 @@ from ..settings.configure import configure, stored_config
 from ..storage.files import Locked, locked
 from ..storage.folder import RunFolder, removing_empty_folders
 from .cells import MACHINE, Cell
-from .record import record, start
-from .store import Store
+from .results import Store, record, start
 
 TICK = 0.2  # seconds between two requests to stop, while no training listens yet
 LONGEST = threading.TIMEOUT_MAX  # centuries
@@ -65,7 +64,9 @@ class Runner:
                     status = max(status, self.make(group, stop))
                 except Stopped as stopped:
                     if not budget.spent:
-                        raise to_be_continued(group, stopped) from None
+                        more = f" and {len(group) - 1} more" if len(group) > 1 else ""
+                        told = f"stopped in {group[0].name}{more}; all is saved, the same command"
+                        raise Stopped(stopped.signal, f"{told} continues.") from None
         if budget.spent:
             left = sum(not self.store.has(cell) for cell in cells)
             say(
@@ -104,7 +105,8 @@ class Runner:
 
     def job(self, cell: Cell, screen: Screen, held: ExitStack, *, named: bool) -> Job:
         """A run that has begun, or begins now."""
-        folder, wanted = RunFolder(self.runs / cell.name), self.run(cell)
+        folder = RunFolder(self.runs / cell.name)
+        wanted = configure({**cell.options, **self.machine})
         if not folder.record.exists():
             held.enter_context(folder.taken(overwrite=False))
             begin(wanted, folder)
@@ -113,9 +115,6 @@ class Runner:
             wanted = begun_like(folder, wanted)
         name = cell.name if named else ""
         return Job(wanted, folder, Progress(folder.log, screen=screen, name=name))
-
-    def run(self, cell: Cell) -> Run:
-        return configure({**cell.options, **self.machine})
 
     def ends(self, jobs: Sequence[Job], stop: StopSignals) -> list[Finished | NumericError]:
         if not jobs:
@@ -182,14 +181,6 @@ def begun_like(folder: RunFolder, wanted: Run) -> Run:
             "restart the run."
         )
     return begun
-
-
-def to_be_continued(cells: Sequence[Cell], stopped: Stopped) -> Stopped:
-    more = f" and {len(cells) - 1} more" if len(cells) > 1 else ""
-    return Stopped(
-        stopped.signal,
-        f"stopped in {cells[0].name}{more}; all is saved, the same command continues.",
-    )
 
 
 def say(text: str) -> None:

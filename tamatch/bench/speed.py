@@ -107,8 +107,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    import torch
-
     works = list(WORKS) if arguments.works == "all" else arguments.works.split(",")
     methods = list(METHODS) if arguments.methods == "all" else arguments.methods.split(",")
     if unknown := [w for w in works if w not in WORKS]:
@@ -130,10 +128,17 @@ def run(arguments: argparse.Namespace) -> int:
             found.append(speed)
             print(line(speed), flush=True)
     if arguments.out:
-        name = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.processor()
-        facts = {"machine": name, "torch": torch.__version__, "switches": switches}
-        write_json(arguments.out, {**facts, "speeds": [asdict(speed) for speed in found]})
+        write_figures(arguments.out, switches, speeds=[asdict(speed) for speed in found])
     return 0
+
+
+def write_figures(path: Path, switches: dict[str, Any], **figures: Any) -> None:
+    """As JSON, with what they were measured on."""
+    import torch
+
+    name = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.processor()
+    facts = {"machine": name, "torch": torch.__version__, "switches": switches}
+    write_json(path, {**facts, **figures})
 
 
 def line(speed: Speed) -> str:

@@ -12,14 +12,10 @@ from typing import Any
 from ..errors import UsageError
 from ..methods import held
 from ..settings.options import read_seeds
-from .cells import MACHINE, Cell
-from .formats import FORMATS
-from .plans import PLANS
-from .record import start
-from .scale import explain
-from .selection import scale_of, selected_plan, share
-from .store import Store
-from .tables import fuller_lengths, table
+from .cells import MACHINE, Cell, explain
+from .plans import PLANS, scale_of, selected_plan, share
+from .results import Store, start
+from .tables import FORMATS, fuller_lengths, table
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -97,11 +93,7 @@ def listing(cells: Sequence[Cell], store: Store, machine: Mapping[str, Any]) -> 
         for number, cell in enumerate(cells, 1)
     ]
     done = sum(store.has(cell) for cell in cells)
-    return [*lines, f"{len(cells)} runs, {done} of them done.", *about_scale(cells)]
-
-
-def about_scale(cells: Sequence[Cell]) -> list[str]:
-    return explain(((c.setting.data, c.method) for c in cells), cells[0].scale) if cells else []
+    return [*lines, f"{len(cells)} runs, {done} of them done.", *explain(cells)]
 
 
 def make(cells: Sequence[Cell], store: Store, machine: dict[str, Any], arguments: Namespace) -> int:
@@ -113,7 +105,7 @@ def make(cells: Sequence[Cell], store: Store, machine: dict[str, Any], arguments
         return 0
     from .runner import Runner
 
-    print("\n".join(about_scale(cells)), file=sys.stderr)
+    print("\n".join(explain(cells)), file=sys.stderr)
     runner = Runner(
         store, arguments.runs, machine, keep=arguments.keep_runs, abreast=arguments.abreast
     )

@@ -7,7 +7,6 @@ needed. The errors mean nothing; that the losses are finite and fall, and that n
 from __future__ import annotations
 
 import math
-import platform
 import time
 from argparse import ArgumentParser, BooleanOptionalAction, Namespace
 from collections.abc import Sequence
@@ -22,11 +21,9 @@ from ..machine.gpu import gpu_failure
 from ..settings.config import RUN_OPTIONS, Run
 from ..settings.configure import configure
 from ..step.cost import wait
-from ..storage.files import write_json
 from .cells import Cell
-from .plans import PLANS
-from .selection import names, scale_of
-from .speed import Work, random_images
+from .plans import PLANS, names, scale_of
+from .speed import Work, random_images, write_figures
 
 PLAN = PLANS["usb"]
 CLASSES = {"cifar100": 100, "stl10": 10, "eurosat": 10}
@@ -62,8 +59,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    import torch
-
     cells = chosen(arguments)
     switches = {name: getattr(arguments, name) for name in ("device", "compile", "graph")}
     print(f"{'setting':16} {'method':22} {'net':16}  steps  ms/step  loss: first → last")
@@ -75,10 +70,7 @@ def run(arguments: Namespace) -> int:
     faults = sum(trial.fault is not None for trial in found)
     print(f"{len(found)} rows of {arguments.steps} steps, {faults} with a fault.")
     if arguments.out:
-        gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
-        facts = {"machine": gpu or platform.processor(), "torch": torch.__version__}
-        rows = [asdict(trial) for trial in found]
-        write_json(arguments.out, {**facts, "switches": switches, "trials": rows})
+        write_figures(arguments.out, switches, trials=[asdict(trial) for trial in found])
     return 4 if faults else 0
 
 

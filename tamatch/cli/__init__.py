@@ -1,4 +1,4 @@
-"""The command line: one thin file per command. Nothing here imports torch by itself."""
+"""The command line: thin commands. Nothing here imports torch by itself."""
 
 from __future__ import annotations
 

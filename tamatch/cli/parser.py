@@ -1,4 +1,5 @@
-"""The argument parser of all commands: its errors are one line that says what to do."""
+"""The argument parser of all commands, whose errors are one line that says what to do; and
+arguments that several commands have."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from itertools import takewhile
 from typing import Any, NoReturn
 
 from ..errors import UsageError, perhaps, unknown_name
+from ..settings.options import Option
 
 REWORDED = {  # what argparse says, in our words
     r"argument ([^:/]+)(/[^:]+)?: expected (one|at least one) argument": r"\1 needs a value",
@@ -22,8 +24,11 @@ REWORDED = {  # what argparse says, in our words
     r"unrecognized arguments: (\S+).*": r"\1 is not an option",
     r"the following arguments are required: (.*)": r"\1 is missing",
 }
-
-
+PLACEHOLDERS = {  # placeholders in the help, where the type of an option says too little
+    "data": "NAME|DIR", "root": "DIR", "labels": "FILE", "weights": "NAME|FILE", "from_": "RUN",
+    "method": "NAME", "net": "NAME", "fold": "K/N", "device": "NAME",
+}  # fmt: skip
+KIND_PLACEHOLDERS = {int: "N", float: "X", str: "TEXT", tuple: "A,B,…"}
 MOST_WORDS = 10  # of a name
 
 
@@ -92,3 +97,25 @@ def unquoted_name(words: list[str], extra: list[str]) -> str | None:
     starts, ends = range(max(0, at - MOST_WORDS), at), range(at + 1, at + MOST_WORDS)
     names = (" ".join(words[start:end]) for start in starts for end in ends)
     return next(filter(os.path.exists, names), None)
+
+
+def add_net(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--net", metavar="FILE.py:NAME", help="the net, if it is your own code")
+
+
+def add_json(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--json", action="store_true", help="print JSON")
+
+
+def add_option(group: Any, option: Option) -> None:
+    """A setting of a run, to a parser or a group of one; absent unless it is given."""
+    default = "automatic, or from the recipe" if option.required else option.default
+    told = "" if default is None else f" (default: {default})"
+    about = {"help": f"{option.help}{told}", "default": argparse.SUPPRESS}
+    if option.type is bool:
+        group.add_argument(option.flag, action=argparse.BooleanOptionalAction, **about)
+        return
+    what = PLACEHOLDERS.get(option.name, KIND_PLACEHOLDERS[option.type])
+    if option.choices:
+        what = "{" + ",".join(option.choices) + "}"
+    group.add_argument(option.flag, dest=option.name, metavar=what, **about)

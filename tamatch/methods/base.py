@@ -43,7 +43,7 @@ class Method(nn.Module):
         raise NotImplementedError(f"{type(self).__name__} has no forward")
 
     def accelerate(self) -> None:
-        """Become fast on a GPU, beside the net; changes no state, and results by rounding alone."""
+        """Compile for speed on a GPU: no state changes, and results change by rounding only."""
         author = next(c for c in type(self).__mro__ if "forward" in vars(c))
         if vars(author).get("compiles", False) and dist.alone():
             # The net is fast in a way of its own; what follows are a hundred tiny kernels.
@@ -53,9 +53,9 @@ class Method(nn.Module):
     def predict(self, *images: Tensor, constant: int | None = None) -> tuple[Out, ...]:
         """One pass over the concatenation, so that BatchNorm sees all views together.
 
-        `constant` is the view whose predictions are only looked at: no gradient goes through them.
-        A net that looks at each image by itself sees them in a pass of their own, which spares
-        theirs the way back; in a captured step that pass runs beside the others'.
+        `constant` is the view whose predictions are constants: no gradient flows through them. A
+        net that treats each image independently computes this view in a separate pass without
+        gradients, which saves its backward pass; a captured step runs it in parallel.
         """
         if constant is not None and getattr(self.net, "independent", False):
             view = images[constant]

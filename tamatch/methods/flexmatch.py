@@ -13,7 +13,7 @@ from .fixmatch import FixMatch
 class FlexMatch(FixMatch):
     """FixMatch whose threshold is lower for classes that are learnt less: curriculum labelling.
 
-    m = 1[max p^w ≥ τ·β_ŷ/(2−β_ŷ)], with β from `pseudo.select.Curriculum`; L as in FixMatch.
+    m = 1[max p^w ≥ τ·β_ŷ/(2−β_ŷ)], with β from `pseudo.parts.Curriculum`; L as in FixMatch.
     `parity="usb"` changes nothing; with several processes all share one memory.
     """
 

@@ -17,7 +17,7 @@ from .fixmatch import FixMatch
 class FreeMatch(FixMatch):
     """FixMatch with self-adaptive thresholds and a fairness term.
 
-    L = E[H(y, p(x))] + λ_u·E[m·H(ŷ, p^s)] + λ_f·L_f, with m from `pseudo.select.SelfAdaptive`.
+    L = E[H(y, p(x))] + λ_u·E[m·H(ŷ, p^s)] + λ_f·L_f, with m from `pseudo.parts.SelfAdaptive`.
     `parity="usb"` starts τ̃, p̃ and h̃ at 1 and computes L_f from the first two images alone.
     """
 

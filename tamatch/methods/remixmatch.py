@@ -22,7 +22,7 @@ from ..losses import each_ce, one_hot, ramp, sharpen
 from ..stats import Status
 from ..types import Batch, Loss, Task, Views
 from .base import Method, constant_branch, frozen_norm
-from .mixing import mixed_logits
+from .mixmatch import mixed_logits
 
 
 def turn_draw(count: int, device: torch.device) -> Tensor:

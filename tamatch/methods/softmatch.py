@@ -14,7 +14,7 @@ from .fixmatch import FixMatch
 class SoftMatch(FixMatch):
     """Every pseudo-label is used, with a weight that falls below the mean confidence.
 
-    L = E[H(y, p(x))] + λ_u·E[w·H(ŷ, p^s)],  ŷ = argmax p^w, and w from `pseudo.weigh.Gaussian`
+    L = E[H(y, p(x))] + λ_u·E[w·H(ŷ, p^s)],  ŷ = argmax p^w, and w from `pseudo.parts.Gaussian`
     on predictions aligned to the uniform distribution.
 
     The paper's own code learns μ̂ and σ̂² before the alignment: `learn_from="raw"`.

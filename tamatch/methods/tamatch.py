@@ -19,10 +19,10 @@ class TaMatch(FixMatch):
     p_model ← λm·p_model + (1−λm)·E[p^w]              stats.Status.observe_
     p_target ← λt·p_target + (1−λt)·p_model           stats.Status.observe_
     r = p_target / p_model                            stats.Status.ratio
-    RE(p^w) = Normalize(p^w ⊙ r)                      pseudo.generate.rescale
+    RE(p^w) = Normalize(p^w ⊙ r)                      pseudo.parts.rescale
     ŷ = argmax RE(p^w)                                pseudo.guess.Guess.label
-    m = 1[max RE(p^w) ≥ τ]                            pseudo.select.Threshold
-    w = r(ŷ), clipped to [1, r_max]                   pseudo.weigh.ByClass
+    m = 1[max RE(p^w) ≥ τ]                            pseudo.parts.Threshold
+    w = r(ŷ), clipped to [1, r_max]                   pseudo.parts.ByClass
     r_max = 1 + KL[p_model‖p_target]/(H(p_model)/C)   stats.Status.bound
     L^u = (1/Bu) Σ w·m·H(ŷ, p^s)                      pseudo.guess.Pseudo.loss
 

@@ -8,29 +8,25 @@ from functools import reduce
 from ..errors import UsageError, perhaps
 from ..stats import Status, Tally
 from ..types import Task
-from .generate import raw, rescale
 from .guess import Guess, Part, Pseudo, PseudoLabeler
-from .select import Curriculum, Relative, SelfAdaptive, Threshold, everything
-from .weigh import ByClass, Gaussian, Product, evenly
+from .parts import (
+    ByClass,
+    Curriculum,
+    Gaussian,
+    Product,
+    Relative,
+    SelfAdaptive,
+    Threshold,
+    evenly,
+    everything,
+    raw,
+    rescale,
+)  # fmt: skip
 
 __all__ = [
-    "ByClass",
-    "Curriculum",
-    "Gaussian",
-    "Guess",
-    "Part",
-    "Product",
-    "Pseudo",
-    "PseudoLabeler",
-    "Relative",
-    "SelfAdaptive",
-    "Threshold",
-    "compose",
-    "evenly",
-    "everything",
-    "raw",
-    "rescale",
-]
+    "ByClass", "Curriculum", "Gaussian", "Guess", "Part", "Product", "Pseudo", "PseudoLabeler",
+    "Relative", "SelfAdaptive", "Threshold", "compose", "evenly", "everything", "raw", "rescale",
+]  # fmt: skip
 
 Catalogue = Mapping[str, Callable[[Task, float], Part]]  # each part by name, from the task and τ
 

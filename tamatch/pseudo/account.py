@@ -9,10 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from ..stats import Status, Tally, ratio
-from .generate import rescale
 from .guess import Guess, Part, PseudoLabeler
-from .select import Threshold
-from .weigh import ByClass, Product
+from .parts import ByClass, Product, Threshold, rescale
 
 Kind = TypeVar("Kind", bound=nn.Module)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tamatch.bench.cells import RECIPE, Cell
-from tamatch.bench.record import Curve, Result
+from tamatch.bench.results import Curve, Result
 from tamatch.data import DataSet
 from tamatch.settings import recipes
 

@@ -10,10 +10,10 @@ from importlib.util import module_from_spec, spec_from_file_location
 import pytest
 from torch import nn
 
-from tamatch.bench import plans, scale
-from tamatch.bench.cells import Cell
-from tamatch.bench.plans import DIGITS, LONG_TAIL, PLANS
-from tamatch.bench.selection import scale_of, selected_plan, share
+from tamatch.bench import cells as scale
+from tamatch.bench import plans
+from tamatch.bench.cells import Cell, explain
+from tamatch.bench.plans import DIGITS, LONG_TAIL, PLANS, scale_of, selected_plan, share
 from tamatch.errors import UsageError
 from tamatch.methods import METHODS
 from tamatch.methods.dash import Dash
@@ -137,13 +137,16 @@ def test_constants_are_those_of_the_methods() -> None:
 
 
 def test_scale_is_explained() -> None:
-    told = "\n".join(scale.explain([("cifar10-lt", "tamatch"), ("cifar10-lt", "comatch")], EIGHTH))
+    tamatch, comatch, dash = (
+        Cell("lt", LONG_TAIL[0], method, 0, EIGHTH) for method in ("tamatch", "comatch", "dash")
+    )
+    told = "\n".join(explain([tamatch, comatch]))
     for part in ("262,144 → 32,768", "test every 1,024 → 128", "0.99999^8", "1,024 → 128 steps"):
         assert part in told
     assert "Unchanged: weight average (EMA), λ_model" in told
-    assert "λ_target" not in "\n".join(scale.explain([("digits", "tamatch")], EIGHTH))
-    dash = "Dash on cifar10-lt: rho period 10,240 → 1,280, supervised steps 2,048 → 256."
-    assert dash in scale.explain([("cifar10-lt", "dash")], EIGHTH)
+    assert "λ_target" not in "\n".join(explain([Cell("digits", DIGITS, "tamatch", 0, EIGHTH)]))
+    counts = "Dash on cifar10-lt: rho period 10,240 → 1,280, supervised steps 2,048 → 256."
+    assert counts in explain([dash])
 
 
 def test_steps_are_a_scale() -> None:

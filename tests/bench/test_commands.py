@@ -13,9 +13,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from tamatch.bench.commands import BENCHES
+from tamatch.bench import BENCHES
 from tamatch.bench.plans import PLANS
-from tamatch.bench.store import Store
+from tamatch.bench.results import Store
 from tamatch.cli import main
 from tamatch.data import load
 from tamatch.methods import METHODS
@@ -194,17 +194,15 @@ def test_what_prints_does_not_import_torch(words: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "loaded"),
     [
-        ("methods", {"commands"}),
-        ("bench", {"commands"}),
-        ("bench augment --sizes 4", {"commands", "augment"}),
-        ("bench speed --steps 0", {"commands", "speed"}),
+        ("methods", set()),
+        ("bench speed --steps 0", {"speed"}),
     ],
 )
 def test_a_command_loads_the_benches_it_uses(words: str, loaded: set[str]) -> None:
     code = (
         f"import sys; from tamatch.cli import main; main({words.split()})\n"
-        "print(*(name for name in sys.modules if name.startswith('tamatch.bench.')))"
+        "print('loaded:', *(name for name in sys.modules if name.startswith('tamatch.bench.')))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    names = done.stdout.splitlines()[-1].split()
+    names = done.stdout.splitlines()[-1].split()[1:]
     assert {name.removeprefix("tamatch.bench.") for name in names} == loaded, done.stderr

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from paper.__main__ import main as paper
-from tamatch.bench.plans import PLANS
-from tamatch.bench.selection import code_of, with_rows
-from tamatch.bench.store import Store
+from tamatch.bench.plans import PLANS, code_of, with_rows
+from tamatch.bench.results import Store
 from tamatch.cli import main
 from tamatch.methods import METHODS
 from tamatch.runs.training import Training

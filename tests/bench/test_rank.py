@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from scipy.stats import rankdata
 
+from tamatch.bench.cells import FULL
 from tamatch.bench.plans import PLANS
 from tamatch.bench.published import TABLE_1, TABLE_2
 from tamatch.bench.rank import disagreements, page, printed_errors, standings
-from tamatch.bench.scale import FULL
-from tamatch.bench.store import Store
+from tamatch.bench.results import Store
 from tests.bench.made import result
 
 

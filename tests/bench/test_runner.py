@@ -19,9 +19,8 @@ import pytest
 from tamatch.bench import runner
 from tamatch.bench.cells import Cell
 from tamatch.bench.plans import DIGITS, PLANS
-from tamatch.bench.record import Result
+from tamatch.bench.results import Result, Store
 from tamatch.bench.runner import Runner
-from tamatch.bench.store import Store
 from tamatch.errors import NumericError, Stopped, UsageError
 from tamatch.runs.end import Finished
 from tamatch.runs.start import Job

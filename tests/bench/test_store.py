@@ -9,10 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from tamatch.bench import store as module
+from tamatch.bench import results as module
 from tamatch.bench.plans import PLANS
-from tamatch.bench.record import Curve, Result, Vectors, commit, course, source_digest
-from tamatch.bench.store import Store, parsed
+from tamatch.bench.results import (
+    Curve,
+    Result,
+    Store,
+    Vectors,
+    commit,
+    course,
+    parsed,
+    source_digest,
+)
 from tamatch.errors import DataError, StorageError
 from tamatch.storage.files import read_json
 from tests.bench.made import result
@@ -205,13 +213,13 @@ def test_a_copy_is_no_part_of_the_repository_around_it(
     who = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
     for words in (["init", "-q"], ["add", "."], [*who, "commit", "-q", "-m", "x"]):
         subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
-    monkeypatch.setattr("tamatch.bench.record.PACKAGE", copy)
+    monkeypatch.setattr("tamatch.bench.results.PACKAGE", copy)
     monkeypatch.delenv("TAMATCH_COMMIT", raising=False)
     assert commit() is None
 
 
 def test_a_copy_without_history_is_told_its_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tamatch.bench.record.git", lambda *words: None)
+    monkeypatch.setattr("tamatch.bench.results.git", lambda *words: None)
     assert commit() is None
     monkeypatch.setenv("TAMATCH_COMMIT", "abc123")
     assert commit() == "abc123"

@@ -11,11 +11,9 @@ from pathlib import Path
 import pytest
 
 from tamatch.bench import rank
-from tamatch.bench.formats import FORMATS, Grid, Page
 from tamatch.bench.plans import PLANS
-from tamatch.bench.record import Curve
-from tamatch.bench.store import Store
-from tamatch.bench.tables import fuller_lengths, spread, table
+from tamatch.bench.results import Curve, Store
+from tamatch.bench.tables import FORMATS, Grid, Page, fuller_lengths, spread, table
 from tamatch.errors import DataError
 from tests.bench.made import result
 

@@ -15,7 +15,7 @@ from PIL import Image
 from rich.cells import cell_len
 
 from tamatch.cli import main
-from tamatch.cli.check import plan_of
+from tamatch.cli.train import plan_of
 from tamatch.data import DATASETS, SplitPlan
 from tamatch.data.check import check, equal_images, table
 from tamatch.data.dataset import digests_of

@@ -74,6 +74,7 @@ def test_what_two_began_one_can_finish(one: Path, two: Path, tmp_path: Path) -> 
     assert_alike(run, one)
 
 
+@pytest.mark.slow
 def test_what_one_began_two_can_finish(one: Path, tmp_path: Path) -> None:
     run = half(one, tmp_path / "run")
     code, said = torchrun("resume", str(run))

@@ -40,10 +40,14 @@ def expected(estimator: SSLClassifier) -> dict[str, str]:
     return EXPECTED_TO_FAIL
 
 
-@parametrize_with_checks(
-    [SSLClassifier(**QUICK), TaMatchClassifier(**QUICK)], expected_failed_checks=expected
-)
+@parametrize_with_checks([SSLClassifier(**QUICK)], expected_failed_checks=expected)
 def test_scikit_learn_s_own_checks(estimator: SSLClassifier, check: Any) -> None:
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks([TaMatchClassifier(**QUICK)], expected_failed_checks=expected)
+def test_scikit_learn_s_own_checks_of_tamatch(estimator: SSLClassifier, check: Any) -> None:
     check(estimator)
 
 

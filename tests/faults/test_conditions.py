@@ -284,6 +284,7 @@ def test_data_that_are_not_found_from_here_are_named(
     tamatch.resume(run, quiet=True)  # a finished run needs no data
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_changed_data_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], None]

@@ -111,6 +111,7 @@ def test_killed_inside_any_write(
     record_property("tries", len(tries))
 
 
+@pytest.mark.slow
 def test_a_limit_of_the_system(tmp_path: Path, whole: dict[str, Any]) -> None:
     """A real process that may not write files as large as its checkpoint."""
     run = tmp_path / "run"

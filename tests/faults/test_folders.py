@@ -148,6 +148,7 @@ def test_a_slow_folder_is_waited_for(tmp_path: Path) -> None:
     assert process.returncode == 0, error
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_slow_folder_can_be_left(tmp_path: Path, own_cache: Path, number: signal.Signals) -> None:
     """While images are read there is nothing to save yet: the same command begins again."""

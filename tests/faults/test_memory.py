@@ -25,7 +25,6 @@ from tests.contract.test_contract import assert_equal
 from tests.data.memory import resident
 from tests.faults.runs import DOZEN, crash_at
 from tests.processes import fingerprint
-from tests.processes import tamatch as command
 from tests.tiny import tiny_engine
 
 FEW = ["tamatch", "vat", "crmatch"]
@@ -69,14 +68,13 @@ def same_end(found: dict[str, Any], whole: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("step", [0, 7])
 def test_a_process_without_memory_recomputes_and_ends_the_same(
-    tmp_path: Path, whole: dict[str, Any], step: int
+    tmp_path: Path, whole: dict[str, Any], step: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"
     method = hungry(tmp_path / "own.py", step)
-    done = command("train", "--out", str(run), "--method", method, *WORDS)
-    assert done.returncode == 0, done.stderr
+    assert cli.main(["train", "--out", str(run), "--method", method, *WORDS]) == 0
     told = f"cpu ran out of memory in step {step}. From here on, activations are recomputed"
-    assert told in done.stderr and told in (run / "log.txt").read_text()
+    assert told in capsys.readouterr().err and told in (run / "log.txt").read_text()
     same_end(fingerprint(run), whole)
 
 

@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.data.pictures import put
 from tests.faults.runs import DOZEN
 from tests.processes import environment
@@ -26,48 +24,36 @@ def notice(event, given):
 
 sys.addaudithook(notice)
 from tamatch import cli
-status = cli.main(sys.argv[1:])
-print("\\n" + json.dumps([status, tried]))
+for line in sys.stdin:
+    tried.clear()
+    status = cli.main(json.loads(line))
+    print("\\n" + json.dumps([status, tried]))
 """
 
 
-def guarded(*words: str) -> tuple[int, list[str]]:
-    """The exit code of a command, and what it tried to do with the network."""
+def guarded(*commands: list[str]) -> list[tuple[int, list[str]]]:
+    """The exit code of each command, and what it tried to do with the network."""
     done = subprocess.run(
-        [sys.executable, "-c", GUARDED, *words],
+        [sys.executable, "-c", GUARDED], input="\n".join(map(json.dumps, commands)),
         capture_output=True, text=True, env=environment(), check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    status, tried = json.loads(done.stdout.splitlines()[-1])
-    return status, tried
+    told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
+    return [(status, tried) for status, tried in told]
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("offline") / "run"
-    assert guarded("train", "--out", str(place), *WORDS) == (0, [])
-    return place
+def test_no_command_uses_the_network(tmp_path: Path) -> None:
+    run, image = str(tmp_path / "run"), str(put(tmp_path / "a.png"))
+    commands = [
+        ["train", "--out", run, *WORDS], ["resume", run], ["report", run], ["evaluate", run],
+        ["predict", run, image], ["label", run, "--out", str(tmp_path / "labels.csv")],
+        ["export", run, "--format", "safetensors"], ["check", "digits"], ["methods"], ["nets"],
+    ]  # fmt: skip
+    assert guarded(*commands) == [(0, [])] * len(commands)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["resume", "RUN"], ["report", "RUN"], ["evaluate", "RUN"], ["predict", "RUN", "IMAGE"],
-        ["label", "RUN", "--out", "TABLE"], ["export", "RUN", "--format", "safetensors"],
-        ["check", "digits"], ["methods"], ["nets"],
-    ],
-    ids=lambda words: words[0],
-)  # fmt: skip
-def test_no_command_uses_the_network(run: Path, tmp_path: Path, words: list[str]) -> None:
-    image = put(tmp_path / "a.png")
-    places = {"RUN": str(run), "IMAGE": str(image), "TABLE": str(tmp_path / "labels.csv")}
-    assert guarded(*(places.get(w, w) for w in words)) == (0, [])
-
-
-def test_a_missing_set_is_not_fetched_unasked(tmp_path: Path) -> None:
-    assert guarded("check", "cifar10", "--root", str(tmp_path)) == (3, [])
-
-
-def test_asked_by_name_it_is(tmp_path: Path) -> None:
-    status, tried = guarded("check", "cifar10", "--download", "--root", str(tmp_path))
+def test_a_missing_set_is_fetched_if_asked_for_by_name(tmp_path: Path) -> None:
+    words = ["check", "cifar10", "--root", str(tmp_path)]
+    unasked, (status, tried) = guarded(words, [*words, "--download"])
+    assert unasked == (3, [])
     assert status == 3 and tried  # it tried, and was told that it could not

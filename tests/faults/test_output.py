@@ -21,15 +21,17 @@ def shell(command: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("to", ["2>&1 | head -1", ">/dev/full 2>&1", ">&- 2>&-", "| true"])
 def test_a_run_ends_well_whoever_reads_it(to: str, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    done = shell(f"tamatch train --out {run} {' '.join(SMALL)} {to}")
+    done = shell(f"tamatch train --out {run} {' '.join(SMALL)} --steps 8 {to}")
     record = json.loads((run / "run.json").read_text())
     assert record["status"] == "finished" and (run / "report.html").exists(), done
     assert "code 0" in done.stdout and "Traceback" not in done.stdout + done.stderr
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("words", ["methods", "train --print-config", "nets --json"])
 def test_an_answer_that_cannot_be_written_is_one_line(words: str) -> None:
     done = shell(f"tamatch {words} >/dev/full")
@@ -60,9 +62,9 @@ def test_memory_that_ends_later_is_one_line_too(error: str) -> None:
     own = f"""
 import sys
 from tamatch import cli
-from tamatch.cli import nets
-def fails(arguments): raise {error}
-nets.run = fails
+from tamatch.cli import commands
+def fails(): raise {error}
+commands.top_parser = fails
 sys.exit(cli.main(["nets"]))
 """
     done = subprocess.run([sys.executable, "-c", own], capture_output=True, text=True, check=False)

@@ -151,6 +151,7 @@ def test_a_second_signal_ends_a_process_that_does_not_listen(tmp_path: Path) -> 
     assert process.returncode == 143 and time.monotonic() - began < soon()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_real_process_stops_in_seconds(tmp_path: Path, number: signal.Signals, code: int) -> None:
     run = tmp_path / "run"

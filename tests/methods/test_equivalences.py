@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tamatch.losses import each_mse, sharpen
-from tamatch.methods import METHODS, get, mixing
+from tamatch.methods import METHODS, get, mixmatch
 from tamatch.stats import Status
 from tamatch.types import Batch, Loss
 from tests.methods.echo import seen
@@ -178,7 +178,7 @@ def unmixed(monkeypatch: pytest.MonkeyPatch) -> None:
     def draw(count: int, alpha: float, device: torch.device) -> tuple[Tensor, Tensor]:
         return torch.ones((), device=device), torch.arange(count, device=device).flip(0)
 
-    monkeypatch.setattr(mixing, "mixup_draw", draw)
+    monkeypatch.setattr(mixmatch, "mixup_draw", draw)
 
 
 @pytest.mark.usefixtures("unmixed")

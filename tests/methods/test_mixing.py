@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.stats import beta, kstest
 from torch import Tensor
 
-from tamatch.methods import mixing, remixmatch
+from tamatch.methods import mixmatch, remixmatch
 from tamatch.methods.base import Method
 from tamatch.methods.mixmatch import MixMatch
 from tamatch.methods.remixmatch import ReMixMatch, turned_by
@@ -33,7 +33,7 @@ ALL: list[type[Method]] = [MixMatch, ReMixMatch]
 
 
 def fix_mixup(monkeypatch: pytest.MonkeyPatch, lam: float, partner: Tensor) -> None:
-    monkeypatch.setattr(mixing, "mixup_draw", lambda *_: (torch.tensor(lam), partner))
+    monkeypatch.setattr(mixmatch, "mixup_draw", lambda *_: (torch.tensor(lam), partner))
 
 
 def soft_ce(logits: Tensor, target: Tensor) -> Tensor:
@@ -59,7 +59,7 @@ def test_finite(cls: type[Method], classes: int, reach: float) -> None:
 @pytest.mark.parametrize("alpha", [0.01, 0.5, 0.75, 20.0])
 def test_draws(alpha: float) -> None:
     torch.manual_seed(0)
-    draws = [mixing.mixup_draw(7, alpha, torch.device("cpu")) for _ in range(2000)]
+    draws = [mixmatch.mixup_draw(7, alpha, torch.device("cpu")) for _ in range(2000)]
     lams = torch.stack([lam for lam, _ in draws])
     assert lams.ge(0.5).all() and lams.le(1).all()
     orders = torch.stack([partner for _, partner in draws])
@@ -74,7 +74,7 @@ def test_draws(alpha: float) -> None:
 def test_mixing_ratios_follow_the_beta_distribution(alpha: float) -> None:
     """The mean alone hardly tells one gamma from the next."""
     torch.manual_seed(0)
-    draws = [mixing.mixup_draw(1, alpha, torch.device("cpu"))[0].item() for _ in range(4000)]
+    draws = [mixmatch.mixup_draw(1, alpha, torch.device("cpu"))[0].item() for _ in range(4000)]
     one = beta(alpha, alpha)
     assert kstest(draws, lambda x: one.cdf(x) - one.cdf(1 - x)).statistic < 0.0258  # p = 0.01
 
@@ -82,7 +82,7 @@ def test_mixing_ratios_follow_the_beta_distribution(alpha: float) -> None:
 def test_mixup_mixes_images_and_targets_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     fix_mixup(monkeypatch, 0.75, torch.tensor([2, 0, 1]))
     images, targets = torch.randn(3, 3, 4, 4), torch.eye(3)
-    mix = mixing.MixUp([images[:1], images[1:]], 0.5)
+    mix = mixmatch.MixUp([images[:1], images[1:]], 0.5)
     mixed, mixed_targets = mix([images[:1], images[1:]]), mix([targets[:1], targets[1:]])
     torch.testing.assert_close(mixed[0], 0.75 * images[0] + 0.25 * images[2])
     torch.testing.assert_close(mixed_targets[1], torch.tensor([0.25, 0.75, 0.0]))
@@ -93,7 +93,7 @@ def test_chunks_are_normalised_apart_and_only_the_first_is_remembered() -> None:
     net = Miniature()
     by_hand = copy.deepcopy(net)
     images = torch.randn(10, 3, 4, 4) * torch.arange(1.0, 11)[:, None, None, None]
-    logits = mixing.chunked_logits(net, images, 4)
+    logits = mixmatch.chunked_logits(net, images, 4)
     expected = [by_hand(images[:4]).logits]
     remembered = statistics(by_hand)
     expected += [by_hand(images[4:8]).logits, by_hand(images[8:]).logits]
@@ -209,11 +209,11 @@ def test_remixmatch_mixes_labelled_strong_strong_weak(monkeypatch: pytest.Monkey
     batch = batch_of(method)
     seen: list[Tensor] = []
 
-    def record(_: mixing.MixUp, views: list[Tensor]) -> Tensor:
+    def record(_: mixmatch.MixUp, views: list[Tensor]) -> Tensor:
         seen.append(torch.cat(views))
         return seen[-1]
 
-    monkeypatch.setattr(mixing.MixUp, "__call__", record)
+    monkeypatch.setattr(mixmatch.MixUp, "__call__", record)
     method(batch)
     assert torch.equal(seen[0], torch.cat([batch.x[0], batch.u[1], batch.u[2], batch.u[0]]))
     first, second, third = seen[1][LABELLED:].reshape(3, UNLABELLED, -1)

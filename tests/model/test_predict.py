@@ -88,21 +88,16 @@ def test_folders_are_walked_in_order(photos: Path) -> None:
     assert found == ["1.gif", "a.jpg", "b.png", "z ü.png", "in/y.PNG", "in/side/x.png"]
 
 
-def test_files_folders_and_stdin_in_the_order_given(model: Path, photos: Path) -> None:
+def test_files_folders_and_stdin_in_the_order_given(
+    model: Path, photos: Path, said: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     words = [str(photos / "b.png"), str(photos / "in"), "-", str(photos / "1.gif")]
     listed = f"{photos / 'z ü.png'}\r\n\n{photos / 'a.jpg'}"
-    done = run_with_input(listed.encode(), "predict", str(model), *words)
-    assert done.returncode == 0, done.stderr
-    assert [os.path.relpath(row["path"], photos) for row in rows_of(done.stdout.decode())] == [
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(listed.encode())))
+    shown = said("predict", model, *words)
+    assert [os.path.relpath(row["path"], photos) for row in rows_of(shown)] == [
         "b.png", "in/y.PNG", "in/side/x.png", "z ü.png", "a.jpg", "1.gif",
     ]  # fmt: skip
-
-
-def run_with_input(content: bytes, *words: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [sys.executable, "-m", "tamatch", *words],
-        input=content, capture_output=True, env=environment(), check=False,
-    )  # fmt: skip
 
 
 def test_names_on_stdin_may_end_with_nul_and_hold_anything() -> None:
@@ -162,14 +157,15 @@ def test_python_and_the_command_agree(model: Path, photos: Path, said: Callable[
 
 
 def test_what_cannot_be_read_is_told_and_the_rest_is_written(
-    model: Path, photos: Path, tmp_path: Path
-) -> None:
+    model: Path, photos: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
     (tmp_path / "broken.png").write_bytes(b"no image")
     out = tmp_path / "out.csv"
     listed = f"{photos / 'b.png'}\n{tmp_path / 'broken.png'}\n{tmp_path / 'gone.png'}\n"
-    done = run_with_input(listed.encode(), "predict", str(model), "-", "--csv", str(out))
-    assert done.returncode == 3
-    lines = done.stderr.decode().splitlines()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(listed.encode())))
+    assert main(["predict", str(model), "-", "--csv", str(out)]) == 3
+    lines = capsys.readouterr().err.splitlines()
     assert lines[0].endswith("broken.png is left out: not an image in the formats JPEG, PNG, WEBP, "
                              "BMP, TIFF, GIF")  # fmt: skip
     assert lines[1].endswith("gone.png is left out: No such file or directory")

@@ -13,8 +13,8 @@ from setuptools import find_packages
 
 from paper.__main__ import COMMANDS, main
 from paper.figures import FIGURES
-from tamatch.bench.scale import FULL
-from tamatch.bench.store import Store
+from tamatch.bench.cells import FULL
+from tamatch.bench.results import Store
 from tests.bench.made import result
 
 pytest.importorskip("matplotlib")

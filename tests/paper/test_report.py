@@ -27,11 +27,9 @@ from paper.judges import (
 )
 from paper.report import draw, page
 from paper.verdicts import order, stand_in
-from tamatch.bench.cells import SEEDS, Cell, Setting
+from tamatch.bench.cells import FULL, SEEDS, Cell, Setting
 from tamatch.bench.plans import LONG_TAIL, PLANS, STAND_IN
-from tamatch.bench.record import Curve
-from tamatch.bench.scale import FULL
-from tamatch.bench.store import Store
+from tamatch.bench.results import Curve, Store
 from tests.bench.made import result
 
 ROOT = Path(__file__).parents[2]

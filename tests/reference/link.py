@@ -11,7 +11,7 @@ import torch
 from torch.nn import Parameter
 
 from tamatch import methods
-from tamatch.methods import mixing, remixmatch, vat
+from tamatch.methods import mixmatch, remixmatch, vat
 from tamatch.methods.base import Method
 from tamatch.types import Batch, Loss, Task
 from tests.toynet import ToyNet
@@ -91,7 +91,7 @@ def inject(patch: pytest.MonkeyPatch, batch: NumpyBatch, dtype: torch.dtype) -> 
     if "lam" in draws:
         lam = torch.tensor(max(draws["lam"], 1 - draws["lam"]), dtype=dtype)
         partner = torch.tensor(draws["perm"])
-        patch.setattr(mixing, "mixup_draw", lambda count, alpha, device: (lam, partner))
+        patch.setattr(mixmatch, "mixup_draw", lambda count, alpha, device: (lam, partner))
     if "rotation" in draws:
         turn = torch.tensor(draws["rotation"])
         patch.setattr(remixmatch, "turn_draw", lambda count, device: turn)

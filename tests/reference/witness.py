@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from tamatch.methods.mixing import MixUp
+from tamatch.methods.mixmatch import MixUp
 from tamatch.pseudo import Pseudo
 
 FUNCTIONS = ("each_ce", "each_mse", "sharpen")  # where a method's module has them

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import tamatch
+from tamatch import cli
 from tamatch.augment import Policy
 from tamatch.data import make_split
 from tamatch.errors import TamatchError, UsageError
@@ -426,7 +427,9 @@ def test_a_run_ends_in_the_time_it_was_given(
     assert time.monotonic() - began < most  # longer only by what else the machine does
 
 
-def test_the_choices_can_be_looked_at_first(photos: Path) -> None:
-    done = command("train", "--data", str(photos), "--steps", "30", "--print-config")
-    assert done.returncode == 0, done.stderr
-    assert "size: 32" in done.stdout and "test_every: 2" in done.stdout
+def test_the_choices_can_be_looked_at_first(
+    photos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["train", "--data", str(photos), "--steps", "30", "--print-config"]) == 0
+    shown = capsys.readouterr().out
+    assert "size: 32" in shown and "test_every: 2" in shown

@@ -10,18 +10,25 @@ from pathlib import Path
 
 import pytest
 
+from tamatch.cli import main
 from tests.processes import SMALL, fingerprint, start, tamatch, wait_for
 
 SAVE_EVERY = int(SMALL[SMALL.index("--save-every") + 1])
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
-    """The end of a run that was never stopped."""
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was never stopped."""
     run = tmp_path_factory.mktemp("whole") / "run"
     done = tamatch("train", "--out", str(run), *SMALL)
     assert done.returncode == 0, done.stderr
-    return fingerprint(run)
+    return run
+
+
+@pytest.fixture(scope="module")
+def whole(finished: Path) -> dict[str, object]:
+    """Its end."""
+    return fingerprint(finished)
 
 
 def checkpoints(run: Path) -> list[str]:
@@ -73,6 +80,7 @@ def test_kill_9_many_times(tmp_path: Path, whole: dict[str, object], seed: int) 
     survive_kills(tmp_path, whole, seed)
 
 
+@pytest.mark.slow
 def test_kill_9_inside_a_save(tmp_path: Path, whole: dict[str, object]) -> None:
     """The temporary folder of a checkpoint is the sign that a save is under way."""
     run = tmp_path / "run"
@@ -86,6 +94,7 @@ def test_kill_9_inside_a_save(tmp_path: Path, whole: dict[str, object]) -> None:
     assert not [n for n in checkpoints(run) if n.startswith(".")]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_polite_signal_saves_first(
     tmp_path: Path, whole: dict[str, object], number: signal.Signals, code: int
@@ -105,11 +114,9 @@ def test_a_polite_signal_saves_first(
     assert fingerprint(run) == whole
 
 
-def test_resuming_a_finished_run_changes_nothing(tmp_path: Path, whole: dict[str, object]) -> None:
-    run = tmp_path / "run"
-    assert tamatch("train", "--out", str(run), *SMALL).returncode == 0
-    assert tamatch("resume", str(run)).returncode == 0
-    assert fingerprint(run) == whole
+def test_resuming_a_finished_run_changes_nothing(finished: Path, whole: dict[str, object]) -> None:
+    assert main(["resume", str(finished)]) == 0
+    assert fingerprint(finished) == whole
 
 
 @pytest.mark.slow

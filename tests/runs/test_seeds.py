@@ -423,13 +423,14 @@ def test_one_seed_has_one_report(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out.endswith(f"Report: {tmp_path / 's4' / 'report.html'}\n")
 
 
-def test_the_command_says_what_it_does(tmp_path: Path) -> None:
-    done = command("train", "--seeds", "0,1", "--out", str(tmp_path / "r"), *SMALL, "--steps", "8")
-    assert done.returncode == 0, done.stderr
-    lines = done.stderr.splitlines()
+def test_the_command_says_what_it_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--seeds", "0,1", "--out", str(tmp_path / "r"), *SMALL, "--steps", "8"]
+    assert cli.main(["train", *words]) == 0
+    shown = capsys.readouterr()
+    lines = shown.err.splitlines()
     assert [line for line in lines if line.startswith("seed 0: step 8/8 · ")]
     assert [line for line in lines if line.startswith("seed 1: step 8/8 · ")]
     log = (tmp_path / "r" / "s1" / "log.txt").read_text()
     assert "step 8/8 · " in log and "seed 1" not in log
-    assert "seed 0" in done.stdout and "report.html in each run" in done.stdout
+    assert "seed 0" in shown.out and "report.html in each run" in shown.out
     assert json.loads((tmp_path / "r" / "seeds.json").read_text())["seeds"] == [0, 1]

@@ -1,0 +1,177 @@
+"""The commands that use trained runs: evaluate, predict, label, review, export, report."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from ..errors import UsageError
+from ..storage.seedfolder import runs_in
+from .parser import add_json, add_net
+
+
+def add_run(sub: ArgumentParser) -> None:
+    """A run folder, and its net if that is code."""
+    sub.add_argument("path", metavar="RUN", type=Path, help="run folder")
+    add_net(sub)
+
+
+def add_moved(sub: ArgumentParser) -> None:
+    sub.add_argument("--data", metavar="DIR", help="where the run's images are now, if moved")
+
+
+def add_evaluate(sub: ArgumentParser) -> None:
+    add_run(sub)
+    sub.add_argument(
+        "--data", metavar="NAME|DIR", help="other data, a name or a folder (default: the run's own)"
+    )
+    sub.add_argument("--root", metavar="DIR", help="folder that contains a named data set")
+    add_json(sub)
+
+
+def run_evaluate(arguments: Namespace) -> int:
+    from ..model.evaluate import evaluate
+
+    found = evaluate(arguments.path, arguments.data, arguments.root, net=arguments.net)
+    print(json.dumps(found.to_json()) if arguments.json else "\n".join(found.lines()))
+    return 0
+
+
+def add_predict(sub: ArgumentParser) -> None:
+    add_run(sub)
+    sub.add_argument(
+        "images", metavar="IMAGE", nargs="+", help="files, folders, or - to read names from stdin"
+    )
+    sub.add_argument(
+        "-0", "--null", action="store_true", help="names on stdin are separated by NUL"
+    )
+    sub.add_argument(
+        "--format", choices=("csv", "jsonl"), default="csv", help="output (default: csv)"
+    )
+    sub.add_argument("--top", type=int, metavar="N", help="only the N most likely classes")
+    where = sub.add_mutually_exclusive_group()
+    where.add_argument("--out", type=Path, metavar="FILE", help="file to write (default: stdout)")
+    where.add_argument("--csv", type=Path, metavar="FILE", help="short for --out FILE --format csv")
+    sub.add_argument("--overwrite", action="store_true", help="replace an existing file")
+
+
+def run_predict(arguments: Namespace) -> int:
+    from ..model.predict import predict
+
+    if arguments.csv and arguments.format == "jsonl":
+        raise UsageError("--csv always writes CSV: for --format jsonl, use --out.")
+    out = arguments.csv or arguments.out
+    images = predict(
+        arguments.path, arguments.images, out, null=arguments.null, top=arguments.top,
+        format=arguments.format, overwrite=arguments.overwrite, net=arguments.net,
+    )  # fmt: skip
+    if out is not None:
+        print(f"{out}: {images:,} image{'s' * (images != 1)}.")
+    return 0
+
+
+def add_label(sub: ArgumentParser) -> None:
+    add_run(sub)
+    sub.add_argument("--out", type=Path, metavar="FILE", required=True, help="CSV to write")
+    threshold = sub.add_mutually_exclusive_group()
+    threshold.add_argument(
+        "--min-confidence", type=float, metavar="C", help="leave labels below this confidence empty"
+    )
+    threshold.add_argument(
+        "--precision", type=float, metavar="P",
+        help="share of correct labels to ensure; validation images set the threshold",
+    )  # fmt: skip
+    sub.add_argument(
+        "--folds", type=int, metavar="K",
+        help="set the threshold by the labelled images: train K runs, each without part of them",
+    )  # fmt: skip
+    add_moved(sub)
+    sub.add_argument("--overwrite", action="store_true", help="replace its own earlier table")
+
+
+def run_label(arguments: Namespace) -> int:
+    from ..runs.label import label
+
+    made = label(
+        arguments.path, arguments.out, min_confidence=arguments.min_confidence,
+        precision=arguments.precision, folds=arguments.folds, overwrite=arguments.overwrite,
+        quiet=False, net=arguments.net, data=arguments.data,
+    )  # fmt: skip
+    print("\n".join(made.lines()))
+    return 0
+
+
+def add_review(sub: ArgumentParser) -> None:
+    add_run(sub)
+    sub.add_argument(
+        "--labels", type=Path, metavar="FILE",
+        help="CSV to save the labels in (default: the run's own, or labels.csv)",
+    )  # fmt: skip
+    add_moved(sub)
+    sub.add_argument("--port", type=int, metavar="N", default=0, help="port (default: a free one)")
+    sub.add_argument(
+        "--no-browser", action="store_true", help="only print the address, open no browser"
+    )
+
+
+def run_review(arguments: Namespace) -> int:
+    from ..review.command import review
+
+    if not 0 <= arguments.port <= 65_535:
+        raise UsageError(f"--port must lie in 0 … 65535, got {arguments.port}.")
+    review(
+        arguments.path, labels=arguments.labels, port=arguments.port,
+        browser=not arguments.no_browser, net=arguments.net, data=arguments.data,
+    )  # fmt: skip
+    return 0
+
+
+def add_export(sub: ArgumentParser) -> None:
+    add_run(sub)
+    sub.add_argument(
+        "--format", required=True, choices=("onnx", "pt2", "safetensors"),
+        help="for ONNX Runtime, for torch without this package, or the weights only",
+    )  # fmt: skip
+    sub.add_argument(
+        "--out", type=Path, metavar="PATH",
+        help="file, or for safetensors a folder (default: in RUN/export)",
+    )  # fmt: skip
+    sub.add_argument("--overwrite", action="store_true", help="replace an existing export")
+
+
+def run_export(arguments: Namespace) -> int:
+    from ..model.export import export
+
+    made = export(
+        arguments.path, arguments.format, arguments.out, overwrite=arguments.overwrite,
+        net=arguments.net,
+    )  # fmt: skip
+    apart = f"the largest difference in probability is {made.difference:.1e}"
+    print(
+        f"{made.path}: matches the run's model on {made.images} images with {made.checked_with}; "
+        f"{apart if made.difference else 'all probabilities are identical'}."
+    )
+    return 0
+
+
+def add_report(sub: ArgumentParser) -> None:
+    sub.add_argument("paths", metavar="RUN", nargs="+", type=Path, help="run folders")
+    sub.add_argument(
+        "--out", type=Path, metavar="FILE",
+        help="page to write (default: RUN/report.html; for several runs comparison.html)",
+    )  # fmt: skip
+
+
+def run_report(arguments: Namespace) -> int:
+    from ..report import write_comparison, write_report
+
+    if arguments.out is not None and arguments.out.is_dir():
+        raise UsageError(f"--out {arguments.out} is a folder; give a file.")
+    paths = [run.path for path in arguments.paths for run in runs_in(path)]
+    paths = [*{path.resolve(): path for path in paths}.values()]
+    if len(paths) == 1:
+        print(write_report(paths[0], arguments.out))
+    else:
+        print(write_comparison(paths, arguments.out or Path("comparison.html")))
+    return 0
