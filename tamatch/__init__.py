@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .apply.label import Labelled, label
     from .apply.load import load
     from .estimators.estimator import SSLClassifier, TaMatchClassifier
+    from .estimators.features import FeatureClassifier
     from .methods.base import Method
     from .runs.model import Model, Predictions
     from .runs.result import Finished
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Evaluation",
     "Exported",
+    "FeatureClassifier",
     "Finished",
     "Labelled",
     "Method",
@@ -52,6 +54,7 @@ __all__ = [
 _HOMES = {
     "Evaluation": "apply.evaluate",
     "Exported": "apply.export",
+    "FeatureClassifier": "estimators.features",
     "Finished": "runs.result",
     "Labelled": "apply.label",
     "Method": "methods.base",

@@ -16,7 +16,7 @@ LAYERS = [
     {"dist", "rules"},
     {"stats"},
     {"pseudo", "nets", "augment", "data", "report"},  # siblings never import each other
-    {"methods"},
+    {"methods", "frozen"},
     {"settings"},
     {"step"},
     {"runs"},
