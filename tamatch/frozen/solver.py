@@ -8,7 +8,7 @@ Given features x, some of them with labels y, of C classes:
     for a = 0.2, 0.3, …, 0.9:
         q = Normalize(p ⊙ r), r = π / p_model, p_model = E[p]    rescaled
         ŷ = argmax q; the share a of the pool with the largest max q is accepted
-        w = u / (share of ŷ among the accepted), bounded         class_weights
+        w = u / (share of ŷ among the accepted)                  class_weights
         W = regression of labels and accepted ŷ on d, weights w  regression.fit
         p = softmax(W·d), known labels fixed, smoothed over the graph
     W = the last regression once more, on z                      linear in x
@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..losses import entropy, kl, normalize, one_hot
+from ..losses import kl, normalize, one_hot
 from ..stats import EPS, ratio
 from .features import LENGTH, Graph, Scaling
 from .regression import fit, logits
@@ -39,7 +39,7 @@ SKEW_WEIGHT = 30.0  # … plus this times KL[π ‖ u]: in a skewed pool pseudo-
 SWEEPS = 3  # of rescaling: normalising the rows moves the mean again
 SPREAD = (0.1, 30)  # own share and steps of spreading labels
 SMOOTHING = (0.3, 3)  # own share and steps of smoothing predictions
-NOISE = 0.15  # over labels a class: the KL from uniform that a balanced pool shows by chance
+NOISE = 0.15  # over the fewest labels of a class: KL[h ‖ u] of a balanced pool, by chance
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def solve(
     scaling = Scaling.of(both)
     rows = scaling(both)
     truth = one_hot(labels, classes).to(rows.dtype)
-    even = class_weights(truth.mean(0))[labels]
+    even = class_weights(labels, classes).to(rows.dtype)
     if not len(pool):
         return Solution(scaling.undo(fit(rows, labels, even, classes)), truth[:0], truth.mean(0))
 
@@ -72,7 +72,7 @@ def solve(
     graph = Graph(directions)
     head = fit(directions[:count], labels, even, classes)
     if prior is None:
-        prior = estimated_shares(logits(directions[count:], head), count)
+        prior = estimated_shares(logits(directions[count:], head), truth.sum(0).min())
     seeds = torch.cat([normalize(truth.T).T, truth.new_zeros(len(pool), classes)])
     p = normalize(graph.smoothed(seeds, *SPREAD))
     label_weight = LABEL_WEIGHT + SKEW_WEIGHT * kl(prior, torch.full_like(prior, 1 / classes))
@@ -80,8 +80,7 @@ def solve(
         confidence, guess = rescaled(p[count:], prior).max(1)
         surest = confidence.topk(max(1, round(share * len(pool)))).indices
         guess = guess[surest]
-        weights = class_weights(one_hot(guess, classes).to(rows.dtype).mean(0))[guess]
-        weights = torch.cat([label_weight * normalize(even), normalize(weights)])
+        weights = torch.cat([label_weight * even, class_weights(guess, classes).to(rows.dtype)])
         accepted = torch.cat([torch.arange(count, device=rows.device), count + surest])
         answers = torch.cat([labels, guess])
         head = fit(directions[accepted], answers, weights, classes, start=head)
@@ -91,18 +90,18 @@ def solve(
     return Solution(scaling.undo(head), rescaled(p[count:], prior), prior)
 
 
-def estimated_shares(z: Tensor, labels: int) -> Tensor:
+def estimated_shares(z: Tensor, fewest: Tensor) -> Tensor:
     """π of the pool from its logits by a regression on the labels that weighs classes evenly.
 
     π = u + s·(h − u): h, how often each class is the best guess, moved towards the uniform u by
-    s = 1 − noise / KL[h ‖ u], so that a balanced pool is taken as balanced.
+    s = 1 − noise / KL[h ‖ u], so that a balanced pool is taken as balanced. The class with the
+    fewest labels makes the noise: the regression misses it.
     """
     classes = z.shape[1]
     uniform = z.new_full((classes,), 1 / classes)
     guessed = torch.bincount(z.argmax(1), minlength=classes).to(z.dtype)
     h = normalize(guessed + 1)
-    noise = NOISE * classes / labels
-    trust = (1 - noise / kl(h, uniform).clamp(min=EPS)).clamp(min=0)
+    trust = (1 - NOISE / fewest / kl(h, uniform).clamp(min=EPS)).clamp(min=0)
     return uniform + trust * (h - uniform)
 
 
@@ -113,12 +112,10 @@ def rescaled(p: Tensor, target: Tensor) -> Tensor:
     return p
 
 
-def class_weights(shares: Tensor) -> Tensor:
-    """w = u / share, clipped to [1, r_max], for classes that have these shares.
+def class_weights(labels: Tensor, classes: int) -> Tensor:
+    """w ∝ u / share of the label's class: all classes together weigh 1, and each the same.
 
-    r_max = 1 + KL[share ‖ u] / (H(share) / C), the paper's bound with the uniform u as target.
+    The paper's bound of these weights is left out: it keeps single steps of training stable, and
+    here, where the shares are exact, it makes long-tailed pools worse.
     """
-    classes = len(shares)
-    uniform = torch.full_like(shares, 1 / classes)
-    bound = 1 + kl(shares, uniform) / (entropy(shares).clamp(min=1e-12) / classes)
-    return ratio(uniform, shares).clamp(min=1).minimum(bound)
+    return normalize(1 / torch.bincount(labels, minlength=classes)[labels])
