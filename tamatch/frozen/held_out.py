@@ -47,16 +47,19 @@ class LearningCurve:
 
 
 def cross_validated_error(
-    features: Tensor, labels: Tensor, pool: Tensor, classes: int,
+    features: Tensor, labels: Tensor, pool: Tensor | None, classes: int,
     prior: Tensor | None = None, folds: int = FOLDS, seed: int = 0,
 ) -> HeldOutError:  # fmt: skip
-    """Hold out each label once, in parts that have about as many of each class."""
+    """Hold out each label once, in parts that have about as many of each class.
+
+    Without a `pool`, the error of learning from labels alone.
+    """
     wrong = _wrong(features, labels, pool, classes, prior, _parts(labels, folds, seed), 1.0, seed)
     return _outcome(wrong, len(labels))
 
 
 def learning_curve(
-    features: Tensor, labels: Tensor, pool: Tensor, classes: int,
+    features: Tensor, labels: Tensor, pool: Tensor | None, classes: int,
     prior: Tensor | None = None, folds: int = FOLDS, seed: int = 0,
     fractions: Sequence[float] = FRACTIONS,
 ) -> LearningCurve:  # fmt: skip
@@ -107,7 +110,7 @@ def _parts(labels: Tensor, folds: int, seed: int) -> Tensor:
 
 
 def _wrong(
-    features: Tensor, labels: Tensor, pool: Tensor, classes: int, prior: Tensor | None,
+    features: Tensor, labels: Tensor, pool: Tensor | None, classes: int, prior: Tensor | None,
     parts: Tensor, fraction: float, seed: int,
 ) -> int:  # fmt: skip
     """How many labels are guessed wrongly, each by a solution that did not see it."""
@@ -118,9 +121,8 @@ def _wrong(
         seen = ~held
         if fraction < 1:
             seen = _subset(seen, labels, fraction, generator)
-        found = solve(
-            features[seen], labels[seen], torch.cat([features[~seen], pool]), classes, prior
-        )
+        rest = features[:0] if pool is None else torch.cat([features[~seen], pool])
+        found = solve(features[seen], labels[seen], rest, classes, prior)
         wrong += int((found.logits(features[held]).argmax(1) != labels[held]).sum())
     return wrong
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,13 @@ from ..judge.calibration import (
 from ..judge.trust import LEVEL, Trust, measure
 from ..report.album import MOST
 from ..report.sheet import sheet
-from ..step.engine import Engine
 from ..step.subset import PREDICTION_COLUMNS, Pool, Subset
 from ..storage.files import write_bytes, write_json
 from ..storage.spreadsheet import write_table
-from .pool_predictions import COLUMNS, PoolPredictions, predict_pool, summary
+from .pool_predictions import COLUMNS, PoolPredictions
+
+# what the model says about the pool at a temperature, and what trust.json says about that
+PredictPool = Callable[[Pool, float], tuple[PoolPredictions, dict[str, Any]]]
 
 NOT_MEASURED = (
     "no labelled image was held out. Add a test folder, or hold out N labelled images per class "
@@ -53,9 +55,13 @@ class Assessment:
         return 1.0 if fitted is None else fitted
 
 
-def assess(engine: Engine, held_out: Mapping[str, Subset], pool: Pool | None) -> Assessment:
-    """Ask the final net about all held-out and all unlabelled images, once."""
-    raw = {k: engine.probabilities(part.images).cpu().numpy() for k, part in held_out.items()}
+def assess(
+    raw: Mapping[str, Floats],
+    held_out: Mapping[str, Subset],
+    pool: Pool | None,
+    predict_pool: PredictPool,
+) -> Assessment:
+    """From the final net's answers, without a temperature, about all held-out images."""
     measured_on = next((kind for kind in ("test", "validation") if kind in held_out), "")
     trust, temperature = None, 1.0
     if measured_on:
@@ -64,8 +70,7 @@ def assess(engine: Engine, held_out: Mapping[str, Subset], pool: Pool | None) ->
         temperature = calibration.temperature or 1.0
     found, shares = None, None
     if pool is not None and len(pool):
-        found = predict_pool(engine, pool, temperature)
-        shares = summary(found, pool, engine.method)
+        found, shares = predict_pool(pool, temperature)
     spoken = {kind: tempered(p, temperature) for kind, p in raw.items()}
     return Assessment(measured_on, trust, spoken, held_out, pool, found, shares)
 

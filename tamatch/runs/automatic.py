@@ -24,6 +24,7 @@ from ..settings.configure import TARGET, configure, user_settings, with_inherite
 from ..settings.hardware import pick_device, pick_precision
 from ..settings.target import target_follows
 from ..storage.folder import RunFolder
+from .first_settings import RULE, first_settings, wants_first, weights_for
 from .inputs import data_of
 from .lineage import split_of
 from .progress import Progress, counting
@@ -103,6 +104,11 @@ def decide(
         return Decided(draft.run, remarks=remarks_on_average(draft.run))
 
     fixed, device = fixed_by(user, limit), pick_device(draft.run.device)
+    from_scratch = ""
+    if own and wants_first(given_now := with_inherited(user), limit):
+        weights, from_scratch = weights_for(given_now, device)
+        if weights is not None:
+            return decide_first(draft, given_now, weights, device)
     gpu = device.type == "cuda"
     if limit is not None:
         pace.refuse_too_short(limit, pace.parse_time(limit) - OVERHEAD, gpu=gpu)
@@ -121,7 +127,20 @@ def decide(
     told = {name: why for name, why in draft.chosen.reasons.items() if name not in fixed}
     run, occasion = draft.run, f"{len(data.images):,} images on {machine(device, draft.run)}"
     remarks = remarks_on(run, user, data, split) if own else ()
+    remarks = tuple(filter(None, (from_scratch, *remarks)))
     return Decided(run, told, occasion, (*remarks, *remarks_on_average(run)))
+
+
+def decide_first(
+    draft: Draft, given: Mapping[str, Any], weights: str, device: torch.device
+) -> Decided:
+    """A run that is solved at once on the features of a frozen net."""
+    draft.take(Chosen({"weights": weights}, {}))
+    found = first_settings(draft.run, given, device)
+    draft.take(found.chosen)
+    told = {k: why for k, why in found.chosen.reasons.items() if given.get(k) is None}
+    run, images = draft.run, len(found.data.images)
+    return Decided(run, told, f"{images:,} images on {machine(device, run)}", (RULE,))
 
 
 def fit_to_time(

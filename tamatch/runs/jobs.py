@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import compress
 from typing import Any
 
-from .. import dist, report
+from .. import dist, nets, report
 from ..data import Split
 from ..errors import NumericError, Stopped
 from ..machine.signals import StopSignals
@@ -19,6 +19,7 @@ from ..storage import checkpoint
 from ..storage.files import write_bytes
 from ..storage.folder import RunFolder
 from .build import engine_of
+from .first_answer import solve_run
 from .follow import send_end, send_run
 from .lineage import learnt_by, lineage, split_of
 from .loop import Outcome, train_to_end
@@ -128,15 +129,25 @@ def train_all(jobs: Sequence[Job], stop: StopSignals) -> list[Outcome]:
 
     A signal that came while the runs before them were writing their results counts here.
     """
-    shared = SharedData()
     results = [result_in(job.folder) for job in jobs]
     left = [job for job, result in zip(jobs, results, strict=True) if result is None]
     refuse_mixed([job.run for job in left], [job.folder for job in left])
     if left and stop.received and dist.alone():  # several processes agree on it in their next step
         how = resume_command([RunFolder(job.folder.to_resume) for job in left])
         raise Stopped(stop.received, f"stopped; all is saved. {how} continues from there.")
-    made = iter(train_to_end([at_checkpoint(job, shared) for job in left], stop) if left else [])
+    made = iter(train_left(left, stop))
     return [next(made) if result is None else result for result in results]
+
+
+def train_left(jobs: Sequence[Job], stop: StopSignals) -> list[Outcome]:
+    """Bring these runs to their ends: all of them are solved, or all are trained."""
+    shared = SharedData()
+    if jobs and nets.is_frozen(jobs[0].run.net):
+        return [
+            solve_run(job.run, job.folder, job.progress, shared, is_baseline=job.is_baseline)
+            for job in jobs
+        ]
+    return train_to_end([at_checkpoint(job, shared) for job in jobs], stop) if jobs else []
 
 
 def result_in(folder: RunFolder) -> dict[str, Any] | None:
@@ -166,7 +177,8 @@ def prepare(job: Job, shared: SharedData, *, started: bool) -> tuple[Training, S
     split = split_of(run, data, folder.split)
     engine = engine_of(without_start(run) if started else run, data, split, progress.say)
     seen = seen_of(data, split, learnt_by(lineage(run.from_), data, run.size))
-    record_facts(run, folder, data, split, engine, seen)
+    net, place = engine.method.net, engine.source.place
+    record_facts(run, folder, data, split, net, engine.device, place, seen)
     if not folder.views.exists():
         save_views(engine, folder.views)
     parts = {"validation": split.validation, "test": split.test}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -110,7 +110,12 @@ def drawn(engine: Engine) -> npt.NDArray[np.bool_]:
     return seen
 
 
-def summary(found: PoolPredictions, pool: Pool, method: Method) -> dict[str, Any]:
+def told_by(method: Method) -> dict[str, Any]:
+    """What a method knows about the pool."""
+    return {**class_shares(method), "tau": threshold(method)}
+
+
+def summary(found: PoolPredictions, pool: Pool, told: Mapping[str, Any]) -> dict[str, Any]:
     """What trust.json says about the pool."""
     truth = pool.truth
     right = None if truth is None else found.pseudo_label == truth
@@ -121,7 +126,6 @@ def summary(found: PoolPredictions, pool: Pool, method: Method) -> dict[str, Any
         "never_accepted": None if found.accepted is None else len(found.never),
         "predicted_shares": (counts / len(pool)).tolist(),
         "accuracy": None if truth is None else float((found.predicted == truth).mean()),
-        **class_shares(method),
-        "tau": threshold(method),
+        **told,
         "sweep": [asdict(level) for level in sweep(found.pseudo_confidence, right)],
     }

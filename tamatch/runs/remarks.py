@@ -33,6 +33,8 @@ def remark_on_data(
     pool: Pool | None,
     seen: Mapping[str, int],
     progress: Progress,
+    *,
+    cross_validated: bool = False,
 ) -> None:
     """What is better known before a long run than after it; no `pool`: the method has none."""
     if pool is not None and not len(pool):
@@ -40,7 +42,7 @@ def remark_on_data(
             f"There are no unlabelled images: all {len(split.labelled):,} training images have a "
             "label, and they are used as unlabelled images, too."
         )
-    if not any(len(getattr(split, role)) for role in HELD_OUT):
+    if not (cross_validated or any(len(getattr(split, role)) for role in HELD_OUT)):
         progress.say(
             "There are no test images, so no error will be measured. --validation-per-class N "
             "holds out N labelled images per class for that."

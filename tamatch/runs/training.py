@@ -27,6 +27,7 @@ from ..storage.folder import RunFolder
 from ..storage.record import STATE, digests, wrong
 from . import assess
 from .model import Facts, Model
+from .pool_predictions import PoolPredictions, predict_pool, summary, told_by
 from .progress import Progress
 from .result import result_of
 from .watch import Watch
@@ -211,9 +212,15 @@ class Training:
         checkpoint.save(self.folder.checkpoints, self.engine.steps_done, state)
         self.folder.update(step=self.engine.steps_done, metrics=mark)
 
+    def predict_pool(self, pool: Pool, temperature: float) -> tuple[PoolPredictions, Any]:
+        found = predict_pool(self.engine, pool, temperature)
+        return found, summary(found, pool, told_by(self.engine.method))
+
     def finish(self) -> dict[str, Any]:
         """Write the model, what can be said about it, and the result."""
-        found = assess.assess(self.engine, self.held_out, self.pool)
+        parts = self.held_out.items()
+        raw = {k: self.engine.probabilities(part.images).cpu().numpy() for k, part in parts}
+        found = assess.assess(raw, self.held_out, self.pool, self.predict_pool)
         facts = replace(self.facts, temperature=found.temperature)
         Model(facts, self.engine.method.final).save(self.folder.model)
         assess.write(found, self.folder.path)

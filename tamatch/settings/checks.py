@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from .. import nets
 from ..errors import UsageError
 from ..machine import launch
 from ..methods import METHODS, entry
@@ -15,6 +16,7 @@ from .config import RUN_OPTIONS, Run
 from .options import as_text, flag_of
 
 BY_CONFIDENCE = ("gaussian", "class*gaussian")
+SOLVED = ("tamatch", "supervised")  # methods that are solved at once on frozen features
 READ_WITH = {  # options that only some parts of a method read: which choice, and its values
     "tau": ("select", ("fixed", "relative", "flexmatch")),
     "clip": ("weigh", ("class", "class*gaussian")),
@@ -53,7 +55,9 @@ def check_together(values: dict[str, Any]) -> None:
     """Options that contradict each other, or need what is not there."""
     if values.get("tensorboard"):
         check_installed()
-    if values.get("from_") and values.get("weights"):
+    if nets.is_frozen(values["net"]):
+        check_frozen(values)
+    elif values.get("from_") and values.get("weights"):
         raise UsageError("--from and --weights both set the initial weights: give only one.")
     if values.get("labels") and (data := values.get("data", Run.data)) in recipes.PROTOCOLS:
         raise UsageError(
@@ -65,6 +69,18 @@ def check_together(values: dict[str, Any]) -> None:
             raise UsageError(
                 f"--labels adds labels and {RUN_OPTIONS[name].flag} hides some: give only one."
             )
+
+
+def check_frozen(values: Mapping[str, Any]) -> None:
+    """A net that is not trained has features only with weights, and two ways to learn on them."""
+    net, method = values["net"], values.get("method", Run.method)
+    if values.get("weights") is None:
+        raise UsageError(f"--net {net} is not trained, so it needs --weights.")
+    if method not in SOLVED:
+        raise UsageError(
+            f"--method {method} trains a net, but {net} is not trained: use --net "
+            f"{net.removeprefix(nets.FROZEN)}, or --method {' or '.join(SOLVED)}."
+        )
 
 
 def check_processes(run: Run) -> None:

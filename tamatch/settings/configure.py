@@ -72,6 +72,8 @@ def with_inherited(values: dict[str, Any]) -> dict[str, Any]:
             "of --fold and --from."
         )
     left_out = {"from_", "weights"}
+    if nets.is_frozen(str(values.get("net", config.get("net")))):
+        left_out = {"from_"}  # the features are those of the same net
     if "validation_per_class" in values:
         left_out |= {"fold"}
     if TARGET & values.keys():
