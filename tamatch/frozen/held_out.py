@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ..errors import DataError
 from ..judge.trust import wilson
+from .regression import labels_alone, logits
 from .solver import solve
 
 FOLDS = 5
@@ -121,9 +122,12 @@ def _wrong(
         seen = ~held
         if fraction < 1:
             seen = _subset(seen, labels, fraction, generator)
-        rest = features[:0] if pool is None else torch.cat([features[~seen], pool])
-        found = solve(features[seen], labels[seen], rest, classes, prior)
-        wrong += int((found.logits(features[held]).argmax(1) != labels[held]).sum())
+        if pool is None:
+            head = labels_alone(features[seen], labels[seen], classes)
+        else:
+            rest = torch.cat([features[~seen], pool])
+            head = solve(features[seen], labels[seen], rest, classes, prior).head
+        wrong += int((logits(features[held], head).argmax(1) != labels[held]).sum())
     return wrong
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .facts import ORACLE, Figures
+from .first_answer import FirstAnswer
 from .trust import Held
 from .words import UNKNOWN, count, percent, share
 
@@ -20,10 +21,13 @@ class Tile:
 
 
 def tiles(
-    run: Figures, baseline: Figures | None, labelled: int | None, held: Held | None = None
-) -> list[Tile]:
+    run: Figures, baseline: Figures | None, labelled: int | None, held: Held | None = None,
+    first: FirstAnswer | None = None,
+) -> list[Tile]:  # fmt: skip
     """Error, accuracy, baseline, worst class and use of the unlabelled images."""
-    shown = [_error_tile(run)]
+    shown = [] if first and first.error and run.error_last is None else [_error_tile(run)]
+    if first is not None:
+        shown += _held_out_tiles(first)
     if run.error_last is not None:
         shown.append(_accuracy_tile(run, held))
     if baseline is not None and baseline.error_last is not None:
@@ -36,6 +40,16 @@ def tiles(
         detail = "accepted as pseudo-labels in the last log interval"
         shown.append(Tile("Unlabelled images used", share(run.utilization), detail))
     return shown
+
+
+def _held_out_tiles(first: FirstAnswer) -> list[Tile]:
+    """The error on held-out labels, with the unlabelled images and without them."""
+    kinds = {"Error on held-out labels": first.error, "The same with labels alone": first.baseline}
+    return [
+        Tile(name, percent(found.error), f"95 % confidence interval {found.low:.1f} to "
+             f"{percent(found.high)}; each of {count(found.labels)} labels held out once")
+        for name, found in kinds.items() if found is not None
+    ]  # fmt: skip
 
 
 def _error_tile(run: Figures) -> Tile:

@@ -9,6 +9,7 @@ from .balance import balance_of
 from .charts import error_charts, error_lines, loss_charts, other_charts
 from .classtables import accuracy_columns, accuracy_rows, label_counts
 from .facts import Figures, facts_of
+from .first_answer import first_answer_of
 from .folder import RunFiles, read_folder
 from .headline import error_rows, tiles
 from .html import write_page
@@ -31,16 +32,18 @@ def write_report(run: Path, out: Path | None = None) -> Path:
     lines = error_lines(folder, facts, baseline)
     trust = folder.trust
     held, pool = (trust.held, trust.pool) if trust else (None, None)
+    first = first_answer_of(folder)
     return write_page(
         "report.html.j2",
         out or run / "report.html",
         run=facts,
         baseline=baseline,
+        first=first,
         summary=_summary(folder, facts),
         notes=_notes(folder),
         warnings=_warnings(folder),
         verdict=verdict_of(folder),
-        tiles=tiles(facts, baseline, labelled, held),
+        tiles=tiles(facts, baseline, labelled, held, first),
         errors=error_rows(facts, baseline),
         error_charts=error_charts(lines, facts.measured_on),
         accuracies=accuracy_rows(facts, baseline, labels, held),
@@ -57,7 +60,7 @@ def write_report(run: Path, out: Path | None = None) -> Path:
         split_stored=(run / "split.csv").is_file(),
         skipped=provenance.skipped_files(run / "skipped.csv"),
         configuration=provenance.configuration(folder),
-        options=provenance.method_options(folder),
+        options=[] if first else provenance.method_options(folder),
         circumstances=provenance.circumstances(folder),
         command=text(folder.about.get("command")),
         train=train,
@@ -71,7 +74,9 @@ def _summary(folder: RunFiles, facts: Figures) -> list[str]:
     facts_in_words = [
         text(folder.about.get("status"), "status unknown"),
         f"seed {facts.seed}",
-        f"{count(facts.steps)} steps" if facts.steps is not None else "",
+        ""
+        if facts.steps is None or folder.result.get("first_answer")
+        else f"{count(facts.steps)} steps",
         net,
         f"{duration(facts.seconds)} on {device or 'an unknown device'}"
         if facts.seconds is not None

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .facts import Figures, facts_of
+from .first_answer import cross_validated, doubling
 from .folder import read_folder
 from .groups import group_runs, with_baselines
 from .verdict import NOT_ASKED, verdict_of
@@ -23,16 +24,18 @@ def summary_table(run: Path) -> list[tuple[str, ...]]:
     if folder.baseline is not None:
         columns.append(facts_of(folder.baseline))
     measured_on = columns[0].measured_on or "test"
-    rows = [
-        ("", *(facts.method for facts in columns)),
-        (f"{measured_on} error, last step", *(_error(facts) for facts in columns)),
-    ]
+    rows = [("", *(facts.method for facts in columns))]
+    last = "" if folder.result.get("first_answer") else ", last step"
+    rows.append((f"{measured_on} error{last}", *(_error(facts) for facts in columns)))
     if any(facts.error_median is not None for facts in columns):
         rows.append(
             ("median of the last 20 tests", *(percent(facts.error_median) for facts in columns))
         )
     if any(facts.worst is not None for facts in columns):
         rows.append(("worst class", *(_worst(facts) for facts in columns)))
+    errors = [cross_validated(one) for one in (folder, folder.baseline) if one is not None]
+    if any(errors):
+        rows.append(("error on held-out labels", *(str(found or UNKNOWN) for found in errors)))
     rows.append(("unlabelled images used", *(share(facts.utilization) for facts in columns)))
     return rows
 
@@ -41,6 +44,11 @@ def verdict_on(run: Path) -> str:
     """Whether the unlabelled images helped, in words; empty for a run without them."""
     found = verdict_of(read_folder(run))
     return "" if found.answer == NOT_ASKED else f"{found.answer}. {found.reason}"
+
+
+def outlook_on(run: Path) -> str:
+    """What twice the labels would bring to a first answer; empty for any other run."""
+    return doubling(read_folder(run))
 
 
 def verdict_between(runs: Sequence[Path]) -> str:

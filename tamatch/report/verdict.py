@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .facts import Figures, facts_of
+from .first_answer import cross_validated
 from .folder import RunFiles
 from .paired import Paired, paired
 from .values import whole
@@ -13,6 +14,7 @@ from .words import percent
 
 LABELS_ONLY = ("supervised", "fully_supervised")  # methods that use no unlabelled image
 NOT_ASKED = "Not applicable"  # to a run on labels alone
+HELD_OUT = "cross-validated"  # the error of a first answer without a test set
 NO_POOL = "There were none"
 UNMEASURED = (
     "There is neither a test set nor a validation part, so no error can be measured; "
@@ -44,6 +46,12 @@ def verdict_of(folder: RunFiles) -> Verdict:
     planned = folder.config.get("baseline") == "supervised"
     if planned and run.error_last is not None and (baseline is None or baseline.error_last is None):
         return Verdict("Not yet known", BASELINE_TO_COME, "open")
+    if not run.held_out and (error := cross_validated(folder)) is not None:
+        other = inner and cross_validated(inner)
+        run = replace(run, error_last=error.error, measured_on=HELD_OUT, images=error.labels)
+        if baseline is not None and other:
+            baseline = replace(baseline, error_last=other.error, measured_on=HELD_OUT)
+        return verdict(run, baseline, labelled)
     pairs = None if inner is None else paired(folder.path, inner.path, run.measured_on)
     return verdict(run, baseline, labelled, pairs)
 

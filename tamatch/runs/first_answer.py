@@ -20,6 +20,7 @@ from ..data import DataSet, Split
 from ..data.feature_cache import features_of
 from ..errors import DataError
 from ..frozen.held_out import HeldOutError, LearningCurve, learning_curve
+from ..frozen.regression import labels_alone
 from ..frozen.solver import ACCEPTED, Solution, solve
 from ..machine.threads import restoring_threads
 from ..nets import FROZEN
@@ -99,8 +100,11 @@ def solve_run(
     Model(facts, net.net).save(folder.model)
     assess.write(assessed, folder.path)
     result = result_of(run, folder.rows(), time.perf_counter() - began)
-    result["features_seconds"] = round(described - began, 3)
-    result |= error | {"pool_shares": None if pool is None else found.shares.tolist()}
+    result["first_answer"] = {
+        "features_seconds": round(described - began, 3),
+        "pool_shares": None if pool is None else found.shares.tolist(),
+        **error,
+    }
     write_json(folder.result, result)
     times = {**folder.read().get("times", {}), "finished": timestamp()}
     folder.checked(folder.split.name)
@@ -124,15 +128,18 @@ def learn(run: Run, data: DataSet, split: Split, rows: Tensor) -> tuple[Solution
     prior = (
         None if run.prior is None else torch.tensor(in_order(run.prior, data.classes, data.name))
     )
-    pool = None if run.method == "supervised" else rows[split.unknown]
-    found = solve(x, y, x[:0] if pool is None else pool, classes, prior)
+    pool = None if run.method == "supervised" or not len(split.unknown) else rows[split.unknown]
+    if pool is None:
+        counts = torch.bincount(y, minlength=classes) / len(y)
+        found = Solution(labels_alone(x, y, classes), x.new_empty(0, classes), counts)
+    else:
+        found = solve(x, y, pool, classes, prior)
     try:
         curve = learning_curve(x, y, pool, classes, prior, seed=run.seed, fractions=FRACTIONS)
     except DataError as error:
-        return found, {"cross_validation": None, "cross_validation_missing": str(error)}
-    return found, {
-        "cross_validation": outcome(curve.outcomes[-1]), "learning_curve": points(curve),
-    }  # fmt: skip
+        return found, {"cross_validation": None, "learning_curve": None, "reason": str(error)}
+    error = outcome(curve.outcomes[-1])
+    return found, {"cross_validation": error, "learning_curve": points(curve), "reason": ""}
 
 
 def outcome(found: HeldOutError) -> dict[str, Any]:

@@ -66,6 +66,13 @@ class Finished:
         return self.result["per_class_accuracy"]  # type: ignore[no-any-return]
 
     @property
+    def first_answer(self) -> dict[str, Any] | None:
+        """Of a run whose net is not trained: the error by cross-validation, the learning curve and
+        the estimated class shares of the pool; None for any other run.
+        """
+        return self.result.get("first_answer")
+
+    @property
     def report_path(self) -> Path:
         """The page that explains the run."""
         return self.path / "report.html"
