@@ -70,7 +70,9 @@ class Frozen:
 
     def __call__(self, images: npt.NDArray[np.uint8]) -> Floats:
         """The same for arrays."""
-        found: Floats = self.features(torch.from_numpy(np.ascontiguousarray(images))).numpy()
+        found: Floats = self.features(
+            torch.from_numpy(np.require(images, requirements="CW"))
+        ).numpy()
         return found
 
     def _batch(self, images: Tensor) -> Tensor:

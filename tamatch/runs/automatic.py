@@ -136,10 +136,10 @@ def decide_first(
 ) -> Decided:
     """A run that is solved at once on the features of a frozen net."""
     draft.take(Chosen({"weights": weights}, {}))
-    found = first_settings(draft.run, given, device)
-    draft.take(found.chosen)
-    told = {k: why for k, why in found.chosen.reasons.items() if given.get(k) is None}
-    run, images = draft.run, len(found.data.images)
+    chosen, images = first_settings(draft.run, given, device)
+    draft.take(chosen)
+    told = {k: why for k, why in chosen.reasons.items() if given.get(k) is None}
+    run = draft.run
     return Decided(run, told, f"{images:,} images on {machine(device, run)}", (RULE,))
 
 

@@ -26,13 +26,13 @@ from ..machine.threads import restoring_threads
 from ..nets import FROZEN
 from ..nets.features import Frozen, frozen
 from ..settings.config import Run
+from ..settings.hardware import pick_device
 from ..settings.target import in_order
 from ..step.subset import Pool, Subset
 from ..storage.files import timestamp, write_json
 from ..storage.folder import RunFolder
 from ..storage.record import digests
 from . import assess
-from .build import set_up_machine
 from .lineage import learnt_by, lineage, split_of
 from .model import Facts, Model
 from .pool_predictions import PoolPredictions, summary
@@ -51,7 +51,9 @@ def solve_run(
 ) -> dict[str, Any]:
     """Bring a run of a frozen net to its end; features that are known already cost nothing."""
     began = time.perf_counter()
-    device, _ = set_up_machine(run)
+    device = pick_device(run.device)
+    if run.threads is not None:
+        torch.set_num_threads(run.threads)
     data = shared.data(run)
     record_skipped(folder, data)
     split = split_of(run, data, folder.split)

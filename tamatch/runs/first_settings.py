@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -46,11 +47,25 @@ RULE = (
 
 
 @dataclass(frozen=True)
-class First:
-    """What was chosen, for which images."""
+class Look:
+    """A way to look at the images: the net at a size, and the images for it."""
 
-    chosen: Chosen
+    net: Frozen
     data: DataSet
+
+    @cached_property
+    def left(self) -> int:
+        """Images whose features are not known yet."""
+        return missing(self.data.image_digests(), self.net.key)
+
+    @cached_property
+    def seconds(self) -> float:
+        """For these, by looking at some of them twice: the first time is slower."""
+        some = self.data.images[np.arange(min(MEASURED, len(self.data.images)))]
+        self.net(some)
+        began = time.perf_counter()
+        self.net(some)
+        return self.left * (time.perf_counter() - began) / len(some)
 
 
 def wants_first(given: Mapping[str, Any], limit: str | None) -> bool:
@@ -76,64 +91,59 @@ def weights_for(given: Mapping[str, Any], device: torch.device) -> tuple[str | N
         return None, f"A net is trained from scratch, which takes longer and errs more: {error}"
 
 
-def first_settings(run: Run, given: Mapping[str, Any], device: torch.device) -> First:
-    """The net of the run's weights, the size at which it looks at images, and that of the images.
+def first_settings(run: Run, given: Mapping[str, Any], device: torch.device) -> tuple[Chosen, int]:
+    """The net at a size, and the size of the images, with reasons; how many images there are.
 
-    Images are kept as large as they are, but no larger than the net looks at them.
+    At the largest size whose features are known already, or are in time. Images are kept as large
+    as they are, but no larger than the net looks at them.
     """
-    side = side_of(own_path(run.data))
-    weights, own = str(run.weights), given.get("net")
-    sizes = (None,) if own is not None else sizes_of(weights)
-    slow = ""
-    for pixels in sizes:
-        net = net_at(weights, pixels, None if own is None else str(own), device)
-        size = size_of_images(net, side)
-        if given.get("size") is not None and run.size is not None:
-            size = run.size
+    weights, side = str(run.weights), side_of(own_path(run.data))
+    fixed = run.size if given.get("size") is not None else None
+    names = names_of(weights) if given.get("net") is None else [run.net.removeprefix(nets.FROZEN)]
+    looks = []
+    for name in names:
+        net = frozen(weights, size_for(name), device, name)
+        size = fixed or size_of_images(net, side)
         with counting("reading images") as count:
-            data = data_of(replace(run, normalise=net.normalise), size, count)
-        left = missing(data.image_digests(), net.key)
-        seconds = left * seconds_for_image(net, data) if left and pixels != sizes[-1] else 0.0
-        if seconds <= MOST_SECONDS:
+            looks.append(Look(net, data_of(run, size, count)))
+        if looks[-1].left == 0:
             break
-        slow = slow or f"at {net.size}, {left:,} images would take {seconds:.0f} s"
-    why = slow or f"as {locate(weights).title} was trained"
+    known = [look for look in looks if look.left == 0]
+    in_time = (look for look in looks[:-1] if look.seconds <= MOST_SECONDS)
+    look = next(iter(known), None) or next(in_time, looks[-1])
+    first = looks[0]
+    if look is first:
+        why = f"as large as {locate(weights).title} is made for"
+    elif known:
+        why = "these features are known already"
+    else:
+        why = f"at {first.net.size}, {first.left:,} images would take {first.seconds:.0f} s"
+    name, at, size = nets.FROZEN + look.net.name, look.net.size, look.data.size
+    own = "as the images are" if side == size else f"enough for the net's {at}"
     chosen = (
-        choice("size", size, f"{size} × {size} pixels", "as the images are" if side == size
-               else "no image needs more for this net")
-        | choice("net", nets.FROZEN + net.name, nets.FROZEN + net.name,
-                 f"looks at images at {net.size} × {net.size} pixels: {why}")
-        | Chosen({"weights": weights, "normalise": net.normalise, "flips": "none", **ONE_STEP}, {})
-    )  # fmt: skip
-    return First(chosen, data)
+        choice("size", size, f"{size} × {size} pixels", own)
+        | choice("net", name, name, f"looks at images at {at} × {at} pixels; {why}")
+        | Chosen({"normalise": look.net.normalise, "flips": "none", **ONE_STEP}, {})
+    )
+    return chosen, len(look.data.images)
 
 
-def sizes_of(weights: str) -> tuple[int, ...]:
-    """Sizes that the weights can be used at, from the largest."""
+def names_of(weights: str) -> list[str]:
+    """The net of the weights, for images of the sizes that it can be used at, from the largest."""
     made = recognise(locate(weights).path)
     own = min(made.size, SIZES[0])
-    return (own, *(size for size in SIZES if size < own)) if made.is_transformer else (own,)
+    sizes = [own, *(size for size in SIZES if size < own)] if made.is_transformer else [own]
+    return [made.at(max(1, round(size / made.patch)) * made.patch, made.patch) for size in sizes]
 
 
-def net_at(weights: str, pixels: int | None, own: str | None, device: torch.device) -> Frozen:
-    """The frozen net: that of the weights at a size, or the user's at its own."""
-    if own is None:
-        return frozen(weights, pixels or 0, device)
-    name = own.removeprefix(nets.FROZEN)
-    size = published(name).size if nets.is_timm(name) else nets.find(name).size
-    return frozen(weights, nets.size_in_name(name) or size, device, name)
+def size_for(name: str) -> int:
+    """The side of the images that a net is made for."""
+    if nets.is_timm(name):
+        return published(name).size
+    return nets.size_in_name(name) or nets.find(name).size
 
 
 def size_of_images(net: Frozen, side: float | None) -> int:
     """Where the net resizes images itself, no larger than these are."""
     resizes = nets.size_in_name(net.name) is not None
     return net.size if side is None or not resizes else min(net.size, max(8, math.ceil(side)))
-
-
-def seconds_for_image(net: Frozen, data: DataSet) -> float:
-    """By looking at some, twice: the first time is slower."""
-    some = data.images[np.arange(min(MEASURED, len(data.images)))]
-    net(some)
-    began = time.perf_counter()
-    net(some)
-    return (time.perf_counter() - began) / len(some)
