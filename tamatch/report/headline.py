@@ -25,7 +25,7 @@ def tiles(
     first: FirstAnswer | None = None,
 ) -> list[Tile]:  # fmt: skip
     """Error, accuracy, baseline, worst class and use of the unlabelled images."""
-    shown = [] if first and first.error and run.error_last is None else [_error_tile(run)]
+    shown = [] if first and first.error and run.error_last is None else [_error_tile(run, first)]
     if first is not None:
         shown += _held_out_tiles(first)
     if run.error_last is not None:
@@ -37,7 +37,8 @@ def tiles(
     if run.worst is not None:
         shown.append(_worst_tile(run.worst, baseline))
     if run.utilization is not None:
-        detail = "accepted as pseudo-labels in the last log interval"
+        detail = "accepted as pseudo-labels in the last "
+        detail += "log interval" if first is None else "round"
         shown.append(Tile("Unlabelled images used", share(run.utilization), detail))
     return shown
 
@@ -52,10 +53,12 @@ def _held_out_tiles(first: FirstAnswer) -> list[Tile]:
     ]  # fmt: skip
 
 
-def _error_tile(run: Figures) -> Tile:
+def _error_tile(run: Figures, first: FirstAnswer | None) -> Tile:
     if run.error_last is None:
         told = "no test so far" if run.held_out else "no test set, no validation part"
         return Tile("Error", "not measured", told)
+    if first is not None:
+        return Tile(f"{run.measured_on.capitalize()} error", percent(run.error_last))
     detail = "at the last step" if run.finished else "at the last evaluation so far"
     if run.error_median is not None:
         detail += f"; median of the last 20 tests {percent(run.error_median)}"

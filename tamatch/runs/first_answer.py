@@ -136,6 +136,9 @@ def learn(run: Run, data: DataSet, split: Split, rows: Tensor) -> tuple[Solution
         found = Solution(labels_alone(x, y, classes), x.new_empty(0, classes), counts)
     else:
         found = solve(x, y, pool, classes, prior)
+    if run.fold is not None:
+        reason = "The labels of --fold are held out."
+        return found, {"cross_validation": None, "learning_curve": None, "reason": reason}
     try:
         curve = learning_curve(x, y, pool, classes, prior, seed=run.seed, fractions=FRACTIONS)
     except DataError as error:
