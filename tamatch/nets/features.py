@@ -71,7 +71,7 @@ class Frozen:
     def __call__(self, images: npt.NDArray[np.uint8]) -> Floats:
         """The same for arrays."""
         found: Floats = self.features(
-            torch.from_numpy(np.require(images, requirements="CW"))
+            torch.from_numpy(np.require(images, requirements=["C", "W"]))
         ).numpy()
         return found
 

@@ -68,7 +68,7 @@ def first_answer_of(run: RunFiles) -> FirstAnswer | None:
     error = cross_validated(run)
     remarks = [CAVEAT if error else f"No label was held out. {text(told.get('reason'))}"]
     remarks += filter(None, [doubling(run)])
-    return FirstAnswer(ladder, remarks, error, inner and cross_validated(inner))
+    return FirstAnswer(ladder, remarks, error, None if inner is None else cross_validated(inner))
 
 
 def doubling(run: RunFiles) -> str:

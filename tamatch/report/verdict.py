@@ -47,7 +47,7 @@ def verdict_of(folder: RunFiles) -> Verdict:
     if planned and run.error_last is not None and (baseline is None or baseline.error_last is None):
         return Verdict("Not yet known", BASELINE_TO_COME, "open")
     if not run.held_out and (error := cross_validated(folder)) is not None:
-        other = inner and cross_validated(inner)
+        other = None if inner is None else cross_validated(inner)
         run = replace(run, error_last=error.error, measured_on=HELD_OUT, images=error.labels)
         if baseline is not None and other:
             baseline = replace(baseline, error_last=other.error, measured_on=HELD_OUT)

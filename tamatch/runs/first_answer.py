@@ -143,8 +143,8 @@ def learn(run: Run, data: DataSet, split: Split, rows: Tensor) -> tuple[Solution
         curve = learning_curve(x, y, pool, classes, prior, seed=run.seed, fractions=FRACTIONS)
     except DataError as error:
         return found, {"cross_validation": None, "learning_curve": None, "reason": str(error)}
-    error = outcome(curve.outcomes[-1])
-    return found, {"cross_validation": error, "learning_curve": points(curve), "reason": ""}
+    known = outcome(curve.outcomes[-1])
+    return found, {"cross_validation": known, "learning_curve": points(curve), "reason": ""}
 
 
 def outcome(found: HeldOutError) -> dict[str, Any]:
