@@ -117,7 +117,7 @@ def _wrong(
     """How many labels are guessed wrongly, each by a solution that did not see it."""
     generator = torch.Generator().manual_seed(seed + 1)
     wrong = 0
-    for part in parts.unique():
+    for part in range(int(parts.max()) + 1):
         held = parts == part
         seen = ~held
         if fraction < 1:
@@ -134,8 +134,8 @@ def _wrong(
 def _subset(seen: Tensor, labels: Tensor, fraction: float, generator: torch.Generator) -> Tensor:
     """A fraction of each class, at least one of it."""
     kept = torch.zeros_like(seen)
-    for class_ in labels[seen].unique():
+    for class_ in range(int(labels.max()) + 1):
         own = (seen & (labels == class_)).nonzero()[:, 0]
-        count = max(1, round(fraction * len(own)))
+        count = max(1, round(fraction * len(own)))  # a slice, so none of a class without labels
         kept[own[torch.randperm(len(own), generator=generator)[:count].to(own.device)]] = True
     return kept

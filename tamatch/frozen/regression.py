@@ -35,7 +35,7 @@ def fit(
             head.grad[:, -1] += error.sum(0)
         return loss
 
-    torch.optim.LBFGS(
+    torch.optim.LBFGS(  # type: ignore[no-untyped-call]
         [head], max_iter=STEPS, tolerance_grad=1e-5, tolerance_change=1e-7,
         line_search_fn="strong_wolfe",
     ).step(loss_and_gradient)  # fmt: skip
