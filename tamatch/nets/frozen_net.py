@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -34,6 +35,14 @@ class FrozenNet(Net):
         self.body, self.size, self.headless = body, size, body.headless
         self.head = nn.Linear(width, classes)
         zero_head(body)  # it is never read, and must not make two files of one model differ
+
+    def set_head(self, solved: Tensor) -> None:
+        """Take a linear classifier of the features, (C, D + 1) with the intercepts last."""
+        self.classes = len(solved)
+        self.head = nn.Linear(self.width, self.classes, device=solved.device)
+        with torch.no_grad():
+            self.head.weight.copy_(solved[:, :-1])
+            self.head.bias.copy_(solved[:, -1])
 
     def forward(self, images: Tensor) -> Out:
         """Classify (N, 3, H, W) images."""

@@ -43,7 +43,8 @@ from .result import result_of
 from .shared_data import SharedData
 
 FRACTIONS = (0.5,)  # of the labels, for the learning curve; each costs as much as the error itself
-FEW_ROWS = 20_000  # below that, more threads wait for each other longer than they work
+FEW_ROWS = 20_000  # below that, one CPU thread is faster than several or a GPU
+CPU = torch.device("cpu")
 
 
 def solve_run(
@@ -72,8 +73,8 @@ def solve_run(
     described = time.perf_counter()
 
     with few_threads(len(rows)):
-        found, error = learn(run, data, split, rows)
-    net.net.head.weight.data, net.net.head.bias.data = found.head[:, :-1], found.head[:, -1]
+        found, error = learn(run, data, split, rows, device if len(rows) >= FEW_ROWS else CPU)
+    net.net.set_head(found.head)
     parts = {"validation": split.validation, "test": split.test}
     held_out = {k: Subset(data, part) for k, part in parts.items() if len(part)}
     raw = {k: probabilities(found, rows[part.indices]) for k, part in held_out.items()}
@@ -123,19 +124,23 @@ def features(net: Frozen, data: DataSet) -> Tensor:
     return torch.from_numpy(found)
 
 
-def learn(run: Run, data: DataSet, split: Split, rows: Tensor) -> tuple[Solution, dict[str, Any]]:
-    """The solution, and what is known of its error without a test set."""
-    classes = len(data.classes)
-    x, y = rows[split.labelled], torch.from_numpy(data.labels[split.labelled])
-    prior = (
-        None if run.prior is None else torch.tensor(in_order(run.prior, data.classes, data.name))
-    )
+def learn(
+    run: Run, data: DataSet, split: Split, rows: Tensor, device: torch.device
+) -> tuple[Solution, dict[str, Any]]:
+    """The solution, on the CPU, and what is known of its error without a test set."""
+    classes, rows = len(data.classes), rows.to(device)
+    x, y = rows[split.labelled], torch.from_numpy(data.labels[split.labelled]).to(device)
+    prior = None
+    if run.prior is not None:
+        known = in_order(run.prior, data.classes, data.name)
+        prior = torch.tensor(known, device=device)
     pool = None if run.method == "supervised" or not len(split.unknown) else rows[split.unknown]
     if pool is None:
         counts = torch.bincount(y, minlength=classes) / len(y)
         found = Solution(labels_alone(x, y, classes), x.new_empty(0, classes), counts)
     else:
         found = solve(x, y, pool, classes, prior)
+    found = Solution(found.head.cpu(), found.q.cpu(), found.shares.cpu())
     if run.fold is not None:
         reason = "The labels of --fold are held out."
         return found, {"cross_validation": None, "learning_curve": None, "reason": reason}
@@ -143,8 +148,8 @@ def learn(run: Run, data: DataSet, split: Split, rows: Tensor) -> tuple[Solution
         curve = learning_curve(x, y, pool, classes, prior, seed=run.seed, fractions=FRACTIONS)
     except DataError as error:
         return found, {"cross_validation": None, "learning_curve": None, "reason": str(error)}
-    known = outcome(curve.outcomes[-1])
-    return found, {"cross_validation": known, "learning_curve": points(curve), "reason": ""}
+    result = outcome(curve.outcomes[-1])
+    return found, {"cross_validation": result, "learning_curve": points(curve), "reason": ""}
 
 
 def outcome(found: HeldOutError) -> dict[str, Any]:
