@@ -225,8 +225,13 @@ def test_the_largest_size_in_time(
     assert decide(start).run.net == "frozen/vit_64x1_p16_224"
     monkeypatch.setattr(first_settings, "MOST_SECONDS", -1.0)
     slow = decide(start)
-    assert slow.run.net == "frozen/vit_64x1_p16_96" and slow.run.size == 24
+    assert slow.run.net == "frozen/vit_64x1_p16_128" and slow.run.size == 24
     assert "at 224, 32 images would take" in slow.reasons["net"]
+    tamatch.train(photos, weights=str(file), out=tmp_path / "run", quiet=True)
+    monkeypatch.undo()
+    monkeypatch.setenv("TAMATCH_CACHE", str(tmp_path / "cache"))
+    known = decide(start)
+    assert known.run.net == slow.run.net and "known already" in known.reasons["net"]
 
 
 @pytest.mark.parametrize(
