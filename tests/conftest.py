@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
 import pytest
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # a run on photos asks the hub for weights
 
 # A job in the background of a shell begins with Ctrl-C ignored, and would hand that down to the
 # processes that tests start and interrupt.

@@ -37,7 +37,7 @@ def features_of(
 
     `compute` makes them of up to PART images at once; `progress` is told of images.
     """
-    folder = cache_folder() / f"features-{key[:32]}"
+    folder = _entry(key)
     names = [row.tobytes() for row in digests]
     found: Floats | None = None
     places: dict[bytes, list[int]] = {}  # of the images that are still to come
@@ -57,6 +57,18 @@ def features_of(
         if progress is not None:
             progress(done, len(names))
     return np.empty((0, 0), np.float32) if found is None else found
+
+
+def missing(digests: Digests, key: str) -> int:
+    """How many different images have no features in the entry `key` yet."""
+    left = {row.tobytes() for row in digests}
+    for known, _ in _parts(_entry(key)):
+        left.difference_update(row.tobytes() for row in known)
+    return len(left)
+
+
+def _entry(key: str) -> Path:
+    return cache_folder() / f"features-{key[:32]}"
 
 
 def _room(found: Floats | None, count: int, rows: Floats) -> Floats:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ..errors import DataError
 from ..judge.trust import wilson
+from .regression import labels_alone, logits
 from .solver import solve
 
 FOLDS = 5
@@ -47,16 +48,19 @@ class LearningCurve:
 
 
 def cross_validated_error(
-    features: Tensor, labels: Tensor, pool: Tensor, classes: int,
+    features: Tensor, labels: Tensor, pool: Tensor | None, classes: int,
     prior: Tensor | None = None, folds: int = FOLDS, seed: int = 0,
 ) -> HeldOutError:  # fmt: skip
-    """Hold out each label once, in parts that have about as many of each class."""
+    """Hold out each label once, in parts that have about as many of each class.
+
+    Without a `pool`, the error of learning from labels alone.
+    """
     wrong = _wrong(features, labels, pool, classes, prior, _parts(labels, folds, seed), 1.0, seed)
     return _outcome(wrong, len(labels))
 
 
 def learning_curve(
-    features: Tensor, labels: Tensor, pool: Tensor, classes: int,
+    features: Tensor, labels: Tensor, pool: Tensor | None, classes: int,
     prior: Tensor | None = None, folds: int = FOLDS, seed: int = 0,
     fractions: Sequence[float] = FRACTIONS,
 ) -> LearningCurve:  # fmt: skip
@@ -107,7 +111,7 @@ def _parts(labels: Tensor, folds: int, seed: int) -> Tensor:
 
 
 def _wrong(
-    features: Tensor, labels: Tensor, pool: Tensor, classes: int, prior: Tensor | None,
+    features: Tensor, labels: Tensor, pool: Tensor | None, classes: int, prior: Tensor | None,
     parts: Tensor, fraction: float, seed: int,
 ) -> int:  # fmt: skip
     """How many labels are guessed wrongly, each by a solution that did not see it."""
@@ -118,10 +122,12 @@ def _wrong(
         seen = ~held
         if fraction < 1:
             seen = _subset(seen, labels, fraction, generator)
-        found = solve(
-            features[seen], labels[seen], torch.cat([features[~seen], pool]), classes, prior
-        )
-        wrong += int((found.logits(features[held]).argmax(1) != labels[held]).sum())
+        if pool is None:
+            head = labels_alone(features[seen], labels[seen], classes)
+        else:
+            rest = torch.cat([features[~seen], pool])
+            head = solve(features[seen], labels[seen], rest, classes, prior).head
+        wrong += int((logits(features[held], head).argmax(1) != labels[held]).sum())
     return wrong
 
 

@@ -13,8 +13,9 @@ CELLS = 2**24  # logits that are held at once
 
 
 def fit(
-    rows: Tensor, labels: Tensor, weights: Tensor, classes: int, start: Tensor | None = None
-) -> Tensor:
+    rows: Tensor, labels: Tensor, weights: Tensor, classes: int, start: Tensor | None = None,
+    decay: float = DECAY,
+) -> Tensor:  # fmt: skip
     """The minimum of Σ w·CE(y, softmax(W·x + b)) / Σ w + λ/2·‖W‖², as (C, D + 1) with b last."""
     head = rows.new_zeros(classes, rows.shape[1] + 1) if start is None else start.clone()
     head.requires_grad_()
@@ -23,8 +24,8 @@ def fit(
 
     @torch.no_grad()
     def loss_and_gradient() -> Tensor:
-        weight, loss = head[:, :-1], DECAY / 2 * head[:, :-1].square().sum()
-        head.grad = torch.cat([DECAY * weight, torch.zeros_like(head[:, -1:])], dim=1)
+        weight, loss = head[:, :-1], decay / 2 * head[:, :-1].square().sum()
+        head.grad = torch.cat([decay * weight, torch.zeros_like(head[:, -1:])], dim=1)
         for i in range(0, len(rows), size):
             x, y, w = rows[i : i + size], labels[i : i + size], shares[i : i + size]
             logs = logits(x, head).log_softmax(1)
@@ -39,6 +40,16 @@ def fit(
         line_search_fn="strong_wolfe",
     ).step(loss_and_gradient)  # fmt: skip
     return head.detach()
+
+
+def labels_alone(features: Tensor, labels: Tensor, classes: int) -> Tensor:
+    """What everybody tries first, as scikit-learn does it: columns of deviation 1, and λ = 1/N."""
+    mean, deviation = features.mean(0), features.std(0, correction=0)
+    scale = torch.where(deviation > 0, 1 / deviation, 0)
+    rows = (features - mean) * scale
+    head = fit(rows, labels, torch.ones_like(rows[:, 0]), classes, decay=1 / len(labels))
+    weight = head[:, :-1] * scale
+    return torch.cat([weight, (head[:, -1] - weight @ mean)[:, None]], dim=1)
 
 
 def logits(rows: Tensor, head: Tensor) -> Tensor:

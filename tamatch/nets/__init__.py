@@ -34,6 +34,8 @@ WRN = "wrn:build"
 VIT = "vit:build"
 TIMM = "timm_net:build"
 OWN = "user_net:build"
+FROZEN_NET = "frozen_net:build"
+FROZEN = "frozen/"  # before the name of a net that is not trained
 CUSTOM = usercode.UserObjects()  # modules, and what makes them
 OWN_NAME = r".+\.py:\w+|python:.+"  # in a file, or an object that was given in Python
 
@@ -85,6 +87,15 @@ FAMILIES: dict[str, tuple[str, NetEntry]] = {
         r"timm/.+",
         NetEntry("any net of the timm package, if installed", 224, TIMM, "see timm"),
     ),
+    f"{FROZEN}NAME": (
+        rf"{FROZEN}(timm/.+|\w+)",
+        NetEntry(
+            "one of these that is not trained; its last layer is solved",
+            224,
+            FROZEN_NET,
+            "as that net; needs weights",
+        ),
+    ),
     "FILE.py:NAME": (
         OWN_NAME,
         NetEntry("a class or function of your own that makes a net", 32, OWN, "your own"),
@@ -98,6 +109,8 @@ def find(name: str) -> NetEntry:
         return NETS[name]
     for pattern, entry in FAMILIES.values():
         if re.fullmatch(pattern, name):
+            if entry.build == FROZEN_NET:
+                find(name.removeprefix(FROZEN))
             return entry
     hint = perhaps(name, NETS) or f" If it is a net of timm, write timm/{name}."
     if name.endswith(".py"):
@@ -113,6 +126,11 @@ def is_transformer(name: str) -> bool:
 def is_timm(name: str) -> bool:
     """Whether it is a net of the timm package."""
     return find(name).build == TIMM
+
+
+def is_frozen(name: str) -> bool:
+    """Whether it is a net that is not trained, with a last layer that is solved at once."""
+    return name.startswith(FROZEN)
 
 
 def size_in_name(name: str) -> int | None:

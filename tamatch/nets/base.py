@@ -40,6 +40,11 @@ class Net(nn.Module):
         """Classify (N, 3, H, W) images."""
         raise NotImplementedError
 
+    @property
+    def frozen_width(self) -> int:
+        """Length of a row of `frozen_features`."""
+        return self.width
+
     def frozen_features(self, images: Tensor) -> Tensor:
         """What is worth knowing of (N, 3, H, W) images where the net is not trained."""
         return cast(Out, self(images)).features.float()

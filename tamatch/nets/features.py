@@ -10,18 +10,18 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from ..machine.precision import native_bf16
 from ..rules import finetune
-from . import build, is_timm
-from .base import Net, uncompiled
+from . import FROZEN, build, is_timm
+from .base import uncompiled
+from .frozen_net import FrozenNet
 from .pretrained import locate
 from .recognise import colours_of, recognise
 from .weights import load_weights
 
-VERSION = 1  # to be raised whenever the features of the same net, image and size change
+VERSION = 2  # to be raised whenever the features of the same net, image and size change
 PLACES = {"cpu": 1024, "cuda": 65536}  # tokens in a batch: few fit caches, many fill a GPU
 PLACE = 16  # pixels of a place in a net that has no tokens
 
@@ -30,17 +30,21 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Frozen:
-    """A net with its weights, the size of its images and the colours that it expects."""
+    """A net with its weights and the colours that it expects."""
 
-    net: Net
+    net: FrozenNet
     name: str
-    size: int
     normalise: str
     origin: str = ""  # of the weights: name, licence, size and source
 
     @property
     def device(self) -> torch.device:
         return next(self.net.parameters()).device
+
+    @property
+    def size(self) -> int:
+        """Of the images that it looks at, in pixels; others are resized."""
+        return self.net.size
 
     @cached_property
     def key(self) -> str:
@@ -59,28 +63,26 @@ class Frozen:
         A transformer's are its class token and the mean of its patches' tokens, another net's are
         its own; averaged over the image and its mirror image.
         """
-        places = getattr(self.net, "tokens", (self.size // PLACE) ** 2)
+        places = getattr(self.net.body, "tokens", (self.size // PLACE) ** 2)
         batch = max(1, PLACES[self.device.type] // max(1, places))
         with torch.inference_mode(), uncompiled(self.device):
             return torch.cat([self._batch(part) for part in torch.split(images, batch)])
 
     def __call__(self, images: npt.NDArray[np.uint8]) -> Floats:
         """The same for arrays."""
-        found: Floats = self.features(torch.from_numpy(np.ascontiguousarray(images))).numpy()
+        found: Floats = self.features(
+            torch.from_numpy(np.require(images, requirements=["C", "W"]))
+        ).numpy()
         return found
 
     def _batch(self, images: Tensor) -> Tensor:
         levels = images.to(self.device).permute(0, 3, 1, 2).float()
-        if levels.shape[-2:] != (self.size, self.size):
-            to = (self.size, self.size)
-            levels = F.interpolate(levels, to, mode="bicubic", antialias=True).clamp_(0, 255)
         colours = finetune.COLOURS[self.normalise]
         mean, std = (torch.tensor(c, device=self.device) for c in (colours.mean, colours.std))
         views = (levels / 255 - mean[:, None, None]) / std[:, None, None]
         dtype = precision(self.device)
         with torch.autocast(self.device.type, dtype) if dtype else nullcontext():
-            one, other = (self.net.frozen_features(v) for v in (views, views.flip(-1)))
-        return ((one + other) / 2).cpu()
+            return self.net.frozen_features(views).cpu()
 
 
 def precision(device: torch.device) -> torch.dtype | None:
@@ -103,7 +105,8 @@ def frozen(weights: str, size: int, device: torch.device, net: str | None = None
         from .timm_net import published
 
         colours = published(net).normalise
-    model = build(net, 1, size)
+    model = build(FROZEN + net, 1, size)
+    assert isinstance(model, FrozenNet)
     load_weights(model, found.path)
     colours = colours or colours_of(net)
-    return Frozen(model.eval().to(device), net, size, colours, found.origin)
+    return Frozen(model.eval().to(device), net, colours, found.origin)

@@ -112,6 +112,11 @@ class ViT(Net):
         features = self.norm(x[:, 0])
         return self.finish(features, features)
 
+    @property
+    def frozen_width(self) -> int:
+        """That of two tokens."""
+        return 2 * self.width
+
     def frozen_features(self, images: Tensor) -> Tensor:
         """The class token and, beside it, the mean of the patches' tokens."""
         x = self._embed(images)

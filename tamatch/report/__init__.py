@@ -5,10 +5,11 @@ from __future__ import annotations
 from .card import model_card
 from .comparison import verdict_between, write_comparison
 from .page import write_report
-from .verdict import summary_table, verdict_on
+from .verdict import outlook_on, summary_table, verdict_on
 
 __all__ = [
     "model_card",
+    "outlook_on",
     "summary_table",
     "verdict_between",
     "verdict_on",

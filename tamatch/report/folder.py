@@ -102,6 +102,11 @@ class RunFiles:
         return whole(self.data.get("labelled"))
 
     @property
+    def first_answer(self) -> dict[str, object]:
+        """What the result says of a run whose net is not trained; empty for any other run."""
+        return table(self.result.get("first_answer"))
+
+    @property
     def net(self) -> str:
         """The net; of one in a file of the user's own, FILE.py:NAME without where that lies."""
         name = text(self.config.get("net"))

@@ -15,6 +15,7 @@ from ..storage.files import write_bytes
 from .album import data_url
 from .balance import balance_of
 from .classes import accuracy_table, label_counts, mistakes_of
+from .first_answer import FirstAnswer, first_answer_of
 from .folder import (
     Figures,
     RunFiles,
@@ -73,16 +74,18 @@ def write_report(run: Path, out: Path | None = None) -> Path:
     labels = label_counts(numbers(folder.data.get("labelled_shares")), folder.labelled)
     train, held = folder.metrics.of("train"), folder.trust.held
     accuracy_columns, accuracies = accuracy_table(facts, baseline, labels, held)
+    first = first_answer_of(folder)
     return write_page(
         "report.html.j2",
         out or run / "report.html",
         run=facts,
         baseline=baseline,
+        first=first,
         summary=_summary(folder),
         notes=_notes(folder),
         warnings=_warnings(folder),
         verdict=verdict_of(folder),
-        tiles=tiles(facts, baseline, folder.labelled, held),
+        tiles=tiles(facts, baseline, folder.labelled, held, first),
         errors=_error_rows(facts, baseline),
         error_charts=error_charts(error_lines(folder), facts.measured_on),
         accuracies=accuracies,
@@ -99,7 +102,7 @@ def write_report(run: Path, out: Path | None = None) -> Path:
         split_stored=(run / "split.csv").is_file(),
         skipped=skipped_files(run / "skipped.csv"),
         configuration=configuration(folder),
-        options=method_options(folder),
+        options=[] if first else method_options(folder),
         circumstances=circumstances(folder),
         command=text(folder.about.get("command")),
         train=train,
@@ -112,7 +115,7 @@ def _summary(folder: RunFiles) -> list[str]:
     facts_in_words = [
         text(folder.about.get("status"), "status unknown"),
         f"seed {facts.seed}",
-        f"{count(facts.steps)} steps" if facts.steps is not None else "",
+        f"{count(facts.steps)} steps" if facts.steps and not folder.first_answer else "",
         folder.net,
         f"{duration(facts.seconds)} on {device or 'an unknown device'}"
         if facts.seconds is not None
@@ -161,10 +164,13 @@ class Tile:
 
 
 def tiles(
-    run: Figures, baseline: Figures | None, labelled: int | None, held: Held | None = None
-) -> list[Tile]:
+    run: Figures, baseline: Figures | None, labelled: int | None, held: Held | None = None,
+    first: FirstAnswer | None = None,
+) -> list[Tile]:  # fmt: skip
     """Error, accuracy, baseline, worst class and use of the unlabelled images."""
-    shown = [_error_tile(run)]
+    shown = [] if first and first.error and run.error_last is None else [_error_tile(run, first)]
+    if first is not None:
+        shown += _held_out_tiles(first)
     if run.error_last is not None:
         shown.append(_accuracy_tile(run, held))
     if baseline is not None and baseline.error_last is not None:
@@ -179,15 +185,28 @@ def tiles(
         detail = f"{percent(others[name])} in the baseline" if name in others else ""
         shown.append(Tile("Worst class", percent(accuracy), detail, name))
     if run.utilization is not None:
-        detail = "accepted as pseudo-labels in the last log interval"
+        last = "log interval" if first is None else "round"
+        detail = f"accepted as pseudo-labels in the last {last}"
         shown.append(Tile("Unlabelled images used", share(run.utilization), detail))
     return shown
 
 
-def _error_tile(run: Figures) -> Tile:
+def _held_out_tiles(first: FirstAnswer) -> list[Tile]:
+    """The error on held-out labels, with the unlabelled images and without them."""
+    kinds = {"Error on held-out labels": first.error, "The same with labels alone": first.baseline}
+    return [
+        Tile(name, percent(found.error), f"95 % confidence interval {found.low:.1f} to "
+             f"{percent(found.high)}; each of {count(found.labels)} labels held out once")
+        for name, found in kinds.items() if found is not None
+    ]  # fmt: skip
+
+
+def _error_tile(run: Figures, first: FirstAnswer | None) -> Tile:
     if run.error_last is None:
         told = "no test so far" if run.held_out else "no test set, no validation part"
         return Tile("Error", "not measured", told)
+    if first is not None:
+        return Tile(f"{run.measured_on.capitalize()} error", percent(run.error_last))
     detail = "at the last step" if run.finished else "at the last evaluation so far"
     if run.error_median is not None:
         detail += f"; median of the last 20 tests {percent(run.error_median)}"

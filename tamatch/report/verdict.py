@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..errors import DataError
 from ..judge.differences import Paired, chance_gap, paired
 from ..storage.spreadsheet import read_rows
+from .first_answer import cross_validated, doubling
 from .folder import Figures, RunFiles, read_folder
 from .words import UNKNOWN, percent, share
 
 LABELS_ONLY = ("supervised", "fully_supervised")  # methods that use no unlabelled image
 NOT_ASKED = "Not applicable"  # to a run on labels alone
+HELD_OUT = "cross-validated"  # the error of a first answer without a test set
 NO_POOL = "Every training image has a label; the labelled ones were used as unlabelled ones."
 NO_BASELINE = (
     "No supervised baseline was trained for this run, so there is nothing to compare with; "
@@ -48,6 +50,12 @@ def verdict_of(folder: RunFiles) -> Verdict:
     planned = folder.config.get("baseline") == "supervised"
     if planned and run.error_last is not None and (baseline is None or baseline.error_last is None):
         return Verdict("Not yet known", BASELINE_TO_COME)
+    if not run.held_out and (error := cross_validated(folder)) is not None:
+        other = None if folder.baseline is None else cross_validated(folder.baseline)
+        run = replace(run, error_last=error.error, measured_on=HELD_OUT, images=error.labels)
+        if baseline is not None and other is not None:
+            baseline = replace(baseline, error_last=other.error, measured_on=HELD_OUT)
+        return verdict(run, baseline, folder.labelled)
     pairs = None
     if folder.baseline is not None:
         pairs = compared(folder.path, folder.baseline.path, run.measured_on)
@@ -125,21 +133,28 @@ def verdict_on(run: Path) -> str:
     return "" if found.answer == NOT_ASKED else str(found)
 
 
+def outlook_on(run: Path) -> str:
+    """What twice the labels would bring to a first answer; empty for any other run."""
+    return doubling(read_folder(run))
+
+
 def summary_table(run: Path) -> list[tuple[str, ...]]:
     """Header and rows: errors, worst class, share of unlabelled images used.
 
     Each row is a name, the run's value and, where a baseline was trained, the baseline's.
     """
     folder = read_folder(run)
-    columns = [one.figures for one in (folder, folder.baseline) if one is not None]
+    runs = [one for one in (folder, folder.baseline) if one is not None]
+    columns = [one.figures for one in runs]
     measured_on = columns[0].measured_on or "test"
     last = ("not measured" if f.error_last is None else percent(f.error_last) for f in columns)
     worst = (
         UNKNOWN if f.worst is None else f'"{f.worst[0]}" {percent(f.worst[1])}' for f in columns
     )
+    step = "" if folder.first_answer else ", last step"
     rows = [
         ("", *(facts.method for facts in columns)),
-        (f"{measured_on} error, last step", *last),
+        (f"{measured_on} error{step}", *last),
     ]
     if any(facts.error_median is not None for facts in columns):
         rows.append(
@@ -147,5 +162,8 @@ def summary_table(run: Path) -> list[tuple[str, ...]]:
         )
     if any(facts.worst is not None for facts in columns):
         rows.append(("worst class", *worst))
+    errors = [cross_validated(one) for one in runs]
+    if any(errors):
+        rows.append(("error on held-out labels", *(str(found or UNKNOWN) for found in errors)))
     rows.append(("unlabelled images used", *(share(facts.utilization) for facts in columns)))
     return rows

@@ -33,6 +33,7 @@ from ..settings.hardware import pick_device, pick_precision
 from ..settings.inputs import data_of, split_of
 from ..settings.target import target_follows
 from ..storage.folder import RunFolder
+from .first_settings import RULE, first_settings, wants_first, weights_for
 from .speed import Speeds
 
 OVERHEAD = 10.0  # seconds for what comes before and after the training: imports, the report
@@ -112,10 +113,14 @@ def decide(asked: Asked, limit: str | None = None, runs: int = 1) -> Decided:
         return Decided(run, remarks=remarks_on_average(run))
 
     fixed, device = fixed_by(asked, limit), pick_device(run.device)
+    draft, from_scratch = Draft(asked, fixed), ""
+    if own and wants_first(asked.said, limit):
+        weights, from_scratch = weights_for(asked.said, device)
+        if weights is not None:
+            return decide_first(draft, weights, device)
     gpu = device.type == "cuda"
     if limit is not None:
         pace.refuse_too_short(limit, pace.parse_time(limit) - OVERHEAD, gpu=gpu)
-    draft = Draft(asked, fixed)
     if own:
         draft.take(size_and_net(run, fixed, gpu=gpu))
     with counting("reading images") as count:
@@ -133,7 +138,18 @@ def decide(asked: Asked, limit: str | None = None, runs: int = 1) -> Decided:
     run = draft.final()
     remarks = remarks_on(run, asked.user, data, split) if own else ()
     occasion = f"{len(data.images):,} images on {machine(device, run)}"
+    remarks = tuple(filter(None, (from_scratch, *remarks)))
     return Decided(run, told, occasion, (*remarks, *remarks_on_average(run)))
+
+
+def decide_first(draft: Draft, weights: str, device: torch.device) -> Decided:
+    """A run that is solved at once on the features of a frozen net."""
+    draft.take(Chosen({"weights": weights}, {}))
+    side = side_of(own_path(draft.asked.run.data))
+    chosen, images = first_settings(draft.run(), draft.asked.said, side, device)
+    draft.take(chosen)
+    run, told = draft.run(), {k: v for k, v in chosen.reasons.items() if k not in draft.fixed}
+    return Decided(run, told, f"{images:,} images on {machine(device, run)}", (RULE,))
 
 
 def fixed_by(asked: Asked, limit: str | None) -> set[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -120,7 +120,12 @@ def drawn(engine: Engine) -> npt.NDArray[np.bool_]:
     return seen
 
 
-def summary(found: PoolPredictions, pool: Pool, method: Method) -> dict[str, Any]:
+def told_by(method: Method) -> dict[str, Any]:
+    """What a method knows about the pool."""
+    return {**class_shares(method), "tau": threshold(method)}
+
+
+def summary(found: PoolPredictions, pool: Pool, told: Mapping[str, Any]) -> dict[str, Any]:
     """What trust.json says about the pool."""
     truth = pool.truth
     right = None if truth is None else found.pseudo_label == truth
@@ -131,10 +136,13 @@ def summary(found: PoolPredictions, pool: Pool, method: Method) -> dict[str, Any
         "never_accepted": None if found.accepted is None else len(found.never),
         "predicted_shares": (counts / len(pool)).tolist(),
         "accuracy": None if truth is None else float((found.predicted == truth).mean()),
-        **class_shares(method),
-        "tau": threshold(method),
+        **told,
         "sweep": [asdict(level) for level in sweep(found.pseudo_confidence, right)],
     }
+
+
+# what the model says about the pool at a temperature, and what trust.json says about that
+PredictPool = Callable[[Pool, float], tuple[PoolPredictions, dict[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -156,9 +164,13 @@ class Assessment:
         return 1.0 if fitted is None else fitted
 
 
-def assess(engine: Engine, held_out: Mapping[str, Subset], pool: Pool | None) -> Assessment:
-    """Predict all held-out and all unlabelled images once with the final net."""
-    raw = {k: engine.probabilities(part.images).cpu().numpy() for k, part in held_out.items()}
+def assess(
+    raw: Mapping[str, Floats],
+    held_out: Mapping[str, Subset],
+    pool: Pool | None,
+    predict_pool: PredictPool,
+) -> Assessment:
+    """From what the final net predicts, without a temperature, on all held-out images."""
     measured_on = next((kind for kind in ("test", "validation") if kind in held_out), "")
     trust, temperature = None, 1.0
     if measured_on:
@@ -168,8 +180,7 @@ def assess(engine: Engine, held_out: Mapping[str, Subset], pool: Pool | None) ->
         temperature = calibration.temperature or 1.0
     found, shares = None, None
     if pool is not None and len(pool):
-        found = predict_pool(engine, pool, temperature)
-        shares = summary(found, pool, engine.method)
+        found, shares = predict_pool(pool, temperature)
     spoken = {kind: tempered(p, temperature) for kind, p in raw.items()}
     return Assessment(measured_on, trust, spoken, held_out, pool, found, shares)
 
@@ -272,6 +283,13 @@ class Finished:
     def per_class(self) -> list[float] | None:
         """The same for each class, in the order of the model's classes."""
         return self.result["per_class_accuracy"]  # type: ignore[no-any-return]
+
+    @property
+    def first_answer(self) -> dict[str, Any] | None:
+        """Of a run whose net is not trained: the error by cross-validation, the learning curve and
+        the estimated class shares of the pool; None for any other run.
+        """
+        return self.result.get("first_answer")
 
     @property
     def report_path(self) -> Path:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from .. import dist, report
+from .. import dist, nets, report
 from ..errors import NumericError, Stopped, UsageError
 from ..machine.launch import StopSignals
 from ..machine.precision import restoring_threads
@@ -21,6 +21,7 @@ from ..storage import checkpoint
 from ..storage.files import write_bytes
 from ..storage.folder import RunFolder
 from .end import Finished
+from .first_answer import solve_run
 from .loop import Outcome, send_end, send_run, train_to_end
 from .place import resumable_after_ctrl_c, resume_command
 from .record import begin
@@ -132,15 +133,22 @@ def train_all(jobs: Sequence[Job], stop: StopSignals) -> list[Outcome]:
 
     A signal that came while the runs before them were writing their results counts here.
     """
-    shared = SharedData()
     results = [result_in(job.folder) for job in jobs]
     left = [job for job, result in zip(jobs, results, strict=True) if result is None]
     refuse_mixed([job.run for job in left], [job.folder for job in left])
     if left and stop.received and dist.alone():  # several processes agree on it in their next step
         how = resume_command([RunFolder(job.folder.to_resume) for job in left])
         raise Stopped(stop.received, f"stopped; all is saved. {how} continues from there.")
-    made = iter(train_to_end([at_checkpoint(job, shared) for job in left], stop) if left else [])
+    made = iter(train_left(left, stop))
     return [next(made) if result is None else result for result in results]
+
+
+def train_left(jobs: Sequence[Job], stop: StopSignals) -> list[Outcome]:
+    """Bring these runs to their ends: all of them are solved, or all are trained."""
+    shared = SharedData()
+    if jobs and nets.is_frozen(jobs[0].run.net):
+        return [solve_run(job, shared) for job in jobs]
+    return train_to_end([at_checkpoint(job, shared) for job in jobs], stop) if jobs else []
 
 
 def result_in(folder: RunFolder) -> dict[str, Any] | None:

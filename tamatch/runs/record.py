@@ -10,10 +10,11 @@ import platform
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from .. import __version__, dist, methods, nets
 from ..data import DataSet, Split, read_split, shares, write_split
@@ -23,14 +24,10 @@ from ..machine import launch
 from ..settings.config import RUN_OPTIONS, Run, method_options
 from ..settings.hardware import pick_precision
 from ..settings.options import Option, as_text
-from ..step.engine import Engine
 from ..storage.files import timestamp
 from ..storage.folder import RunFolder
 from ..storage.record import MACHINE, file_digest
 from ..storage.spreadsheet import write_table
-
-if TYPE_CHECKING:
-    pass
 
 LAST_BITS = "The run continues; results may differ in the last bits."
 NEW_CODE = "The run continues with the new code."
@@ -63,7 +60,9 @@ def record_facts(
     folder: RunFolder,
     data: DataSet,
     split: Split,
-    engine: Engine,
+    net: nn.Module,
+    device: torch.device,
+    place: str,
     seen: Mapping[str, int],
 ) -> None:
     """Write what the run stands on; on resume, refuse to go on if it has changed."""
@@ -94,11 +93,11 @@ def record_facts(
         versions={
             "tamatch": __version__, "torch": torch.__version__, "python": platform.python_version(),
         },
-        device=str(engine.device), threads=torch.get_num_threads(),
-        precision=pick_precision(run, engine.device), images=engine.source.place,
+        device=str(device), threads=torch.get_num_threads(),
+        precision=pick_precision(run, device), images=place,
         classes=list(data.classes), data=facts, seen=seen,
         files={folder.split.name: file_digest(folder.split)},
-        parameters=sum(p.numel() for p in engine.method.net.parameters()),
+        parameters=sum(p.numel() for p in net.parameters()),
         times={"started": timestamp()},
     )  # fmt: skip
 

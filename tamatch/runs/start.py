@@ -84,7 +84,8 @@ def prepare(job: Job, shared: SharedData, *, started: bool) -> tuple[Training, S
     split = split_of(run, data, run.size, folder.split)
     engine = engine_of(without_start(run) if started else run, data, split, progress.say)
     seen = seen_of(data, split, learnt_by(lineage(run.from_), data, run.size))
-    record_facts(run, folder, data, split, engine, seen)
+    net, place = engine.method.net, engine.source.place
+    record_facts(run, folder, data, split, net, engine.device, place, seen)
     if not folder.views.exists():
         save_views(engine, folder.views)
     parts = {"validation": split.validation, "test": split.test}
@@ -116,6 +117,8 @@ def remark_on_data(
     pool: Pool | None,
     seen: Mapping[str, int],
     progress: Progress,
+    *,
+    cross_validated: bool = False,
 ) -> None:
     """What is better known before a long run than after it; no `pool`: the method has none."""
     if pool is not None and not len(pool):
@@ -123,7 +126,7 @@ def remark_on_data(
             f"There are no unlabelled images: all {len(split.labelled):,} training images have a "
             "label, and they are used as unlabelled images, too."
         )
-    if not any(len(getattr(split, role)) for role in HELD_OUT):
+    if not (cross_validated or any(len(getattr(split, role)) for role in HELD_OUT)):
         progress.say(
             "There are no test images, so no error will be measured. --validation-per-class N "
             "holds out N labelled images per class for that."

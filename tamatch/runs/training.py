@@ -33,7 +33,16 @@ from ..storage.events import Events
 from ..storage.files import timestamp, write_json
 from ..storage.folder import RunFolder
 from ..storage.record import STATE, digests, wrong
-from .end import PoolPredictions, assess, pseudo_label_probabilities, result_of, write_assessment
+from .end import (
+    PoolPredictions,
+    assess,
+    predict_pool,
+    pseudo_label_probabilities,
+    result_of,
+    summary,
+    told_by,
+    write_assessment,
+)
 from .record import changes_since, conditions
 
 WINDOW = 1000  # images that a rule looks at, at least
@@ -221,9 +230,15 @@ class Training:
         checkpoint.save(self.folder.checkpoints, self.engine.steps_done, state)
         self.folder.update(step=self.engine.steps_done, metrics=mark)
 
+    def predict_pool(self, pool: Pool, temperature: float) -> tuple[PoolPredictions, Any]:
+        found = predict_pool(self.engine, pool, temperature)
+        return found, summary(found, pool, told_by(self.engine.method))
+
     def finish(self) -> dict[str, Any]:
         """Write the model, its assessment and the result."""
-        found = assess(self.engine, self.held_out, self.pool)
+        parts = self.held_out.items()
+        raw = {k: self.engine.probabilities(part.images).cpu().numpy() for k, part in parts}
+        found = assess(raw, self.held_out, self.pool, self.predict_pool)
         facts = replace(self.facts, temperature=found.temperature)
         Model(facts, self.engine.method.final).save(self.folder.model)
         write_assessment(found, self.folder.path)

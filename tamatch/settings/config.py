@@ -34,8 +34,7 @@ class Run:
     method: Annotated[str, "name of a method, or FILE.py:CLASS"] = "tamatch"
     net: Annotated[str, "name of a net, or FILE.py:NAME; `tamatch nets` lists them"]
     weights: (
-        Annotated[str, "pre-trained weights to start from: a name of `tamatch nets`, or a file"]
-        | None
+        Annotated[str, "pre-trained weights: a name of `tamatch nets`, a file, or none"] | None
     ) = None
     head: Annotated[Literal["random", "zero"], "initial values of the last layer"] = "random"
     from_: Annotated[str, "run whose weights and settings to start from"] | None = None

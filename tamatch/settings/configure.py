@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 TARGET = {"target", "prior", "lambda_target"}  # what says where TaMatch steers to
 
+SOLVED = ("tamatch", "supervised")  # methods that are solved at once on frozen features
 BY_CONFIDENCE = ("gaussian", "class*gaussian")
 READ_WITH = {  # options that only some parts of a method read: which choice, and its values
     "tau": ("select", ("fixed", "relative", "flexmatch")),
@@ -128,6 +129,8 @@ def with_inherited(values: dict[str, Any], earlier: dict[str, Any] | None) -> di
             "of --fold and --from."
         )
     left_out = {"from_", "weights"}
+    if nets.is_frozen(str(values.get("net", config.get("net")))):
+        left_out = {"from_"}  # the features are those of the same net
     if "validation_per_class" in values:
         left_out |= {"fold"}
     if TARGET & values.keys():
@@ -288,7 +291,9 @@ def check_together(values: dict[str, Any]) -> None:
     """Refuse options that contradict each other or need a package that is missing."""
     if values.get("tensorboard"):
         check_installed()
-    if values.get("from_") and values.get("weights"):
+    if nets.is_frozen(values["net"]):
+        check_frozen(values)
+    elif values.get("from_") and values.get("weights"):
         raise UsageError("--from and --weights both set the initial weights: give only one.")
     if values.get("labels") and (data := values.get("data", Run.data)) in recipes.PROTOCOLS:
         raise UsageError(
@@ -300,6 +305,18 @@ def check_together(values: dict[str, Any]) -> None:
             raise UsageError(
                 f"--labels adds labels and {RUN_OPTIONS[name].flag} hides some: give only one."
             )
+
+
+def check_frozen(values: Mapping[str, Any]) -> None:
+    """A net that is not trained has features only with weights, and two ways to learn on them."""
+    net, method = values["net"], values.get("method", Run.method)
+    if values.get("weights") is None:
+        raise UsageError(f"--net {net} is not trained, so it needs --weights.")
+    if method not in SOLVED:
+        raise UsageError(
+            f"--method {method} trains a net, but {net} is not trained: use --net "
+            f"{net.removeprefix(nets.FROZEN)}, or --method {' or '.join(SOLVED)}."
+        )
 
 
 def check_processes(run: Run) -> None:

@@ -147,13 +147,24 @@ RUN = table(
     warnings=listed(table(dict.fromkeys(("name", "what", "cause", "cure"), TEXT), closed=True)),
     metrics=MARK, files=named(DIGEST),
 )  # fmt: skip
+FOUND = {"error": ERROR, "interval": listed(ERROR, 2, 2)}  # with its 95 % confidence interval
+FIRST_ANSWER = table(
+    {
+        "features_seconds": number(0), "pool_shares": maybe(SHARES), "reason": TEXT,
+        "cross_validation": maybe(table({"labels": whole(1), **FOUND}, closed=True)),
+        "learning_curve": maybe(
+            table({"labels": listed(whole(1)), "errors": listed(ERROR), "doubled": table(FOUND)})
+        ),
+    },
+    closed=True,
+)  # fmt: skip
 RESULT = table(
     {
         "method": TEXT, "dataset": TEXT, "seed": whole(), "steps": whole(1),
         "per_class_accuracy": ACCURACIES, "utilization": maybe(number()), "seconds": number(0),
         "best_step": maybe(whole()),
     } | dict.fromkeys(("error_last", "error_median20", "error_best"), maybe(ERROR)),
-    closed=True,
+    closed=True, first_answer=FIRST_ANSWER,
 )  # fmt: skip
 MODEL = table(
     {

@@ -243,6 +243,13 @@ COMMANDS = [
      "but never its only image."),
     ("train --fold 3", 2, "--fold takes K/N, such as 1/5 for the first of five parts; got 3."),
     ("train --fold 3/2", 2, "--fold takes K/N with 1 ≤ K ≤ N and N ≥ 2, got 3/2."),
+    ("train --data photos --net frozen/vit_tiny", 2,
+     "--net frozen/vit_tiny is not trained, so it needs --weights."),
+    ("train --data photos --net frozen/vit_tiny --weights vit_tiny --method fixmatch", 2,
+     "--method fixmatch trains a net, but frozen/vit_tiny is not trained: use --net vit_tiny, or "
+     "--method tamatch or supervised."),
+    ("train --data photos --net frozen/vit_tiny --weights vit_tiny --time 60s", 2,
+     "--net frozen/vit_tiny is not trained, so --time has no effect on it."),
     ("train --weights missing.safetensors", 2,
      "weight file missing.safetensors not found."),
     ("train --weights notes.txt", 2,

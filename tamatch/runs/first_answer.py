@@ -1,0 +1,181 @@
+"""The first answer: TaMatch solved at once on what a pre-trained net says about the images.
+
+A run whose net is called `frozen/NAME` is such a one. It trains nothing, and is a run like any
+other for whoever uses it. Its baseline learns from the labels alone, on the same features.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..data import DataSet, Split
+from ..data.feature_cache import features_of
+from ..errors import DataError
+from ..frozen.held_out import HeldOutError, LearningCurve, learning_curve
+from ..frozen.regression import labels_alone
+from ..frozen.solver import ACCEPTED, Solution, solve
+from ..machine.precision import restoring_threads
+from ..model.model import Facts, Model
+from ..nets import FROZEN
+from ..nets.features import Frozen, frozen
+from ..progress import counting
+from ..settings.config import Run
+from ..settings.hardware import pick_device
+from ..settings.inputs import learnt_by, lineage, split_of
+from ..settings.target import in_order
+from ..step.source import Pool, Subset
+from ..storage.files import timestamp, write_json
+from ..storage.record import digests
+from .end import PoolPredictions, assess, result_of, summary, write_assessment
+from .record import record_facts, record_skipped
+from .start import Job, SharedData, remark_on_data, remark_on_skipped, seen_of
+
+FRACTIONS = (0.5,)  # of the labels, for the learning curve; each costs as much as the error itself
+FEW_ROWS = 20_000  # below that, one CPU thread is faster than several or a GPU
+CPU = torch.device("cpu")
+
+
+def solve_run(job: Job, shared: SharedData) -> dict[str, Any]:
+    """Bring a run of a frozen net to its end; features that are known already cost nothing."""
+    began = time.perf_counter()
+    run, folder, progress = job.run, job.folder, job.progress
+    device = pick_device(run.device)
+    if run.threads is not None:
+        torch.set_num_threads(run.threads)
+    data = shared.data(run)
+    record_skipped(folder, data)
+    split = split_of(run, data, run.size, folder.split)
+    net = frozen(str(run.weights), data.size, device, run.net.removeprefix(FROZEN))
+    seen = seen_of(data, split, learnt_by(lineage(run.from_), data, run.size))
+    record_facts(run, folder, data, split, net.net, device, "stream", seen)
+    folder.update(status="running")
+    folder.cut_metrics({"bytes": 0})
+    pool = None if run.method == "supervised" else Pool(data, split)
+    if not job.is_baseline:
+        remark_on_skipped(data, progress)
+        remark_on_data(run, data, split, pool, seen, progress, cross_validated=True)
+        if net.origin:
+            progress.say(f"Weights {net.origin}")
+    rows = features(net, data)
+    described = time.perf_counter()
+
+    with few_threads(len(rows)):
+        found, error = learn(run, data, split, rows, device if len(rows) >= FEW_ROWS else CPU)
+    net.net.set_head(found.head)
+    parts = {"validation": split.validation, "test": split.test}
+    held_out = {k: Subset(data, part) for k, part in parts.items() if len(part)}
+    raw = {k: probabilities(found, rows[part.indices]) for k, part in held_out.items()}
+    for kind, part in held_out.items():
+        scores = part.score(torch.from_numpy(raw[kind]))
+        told = {"error": scores.error, "per_class": scores.per_class}
+        folder.append({"step": 1, "kind": kind, **told})
+    if pool is not None and len(pool):
+        folder.append(
+            {"step": 1, "kind": "train", "used": ACCEPTED[-1], **shares(found, rows, pool)}
+        )
+
+    def predict_pool(pool: Pool, temperature: float) -> tuple[PoolPredictions, dict[str, Any]]:
+        own = probabilities(found, rows[pool.indices], temperature)
+        order = np.argsort(-own, axis=-1, kind="stable")
+        sure, label = found.q.max(1)
+        answers = PoolPredictions(
+            order[:, 0], own.max(-1), order[:, min(1, own.shape[1] - 1)], label.numpy(),
+            sure.double().numpy(), drawn=np.ones(len(pool), bool), accepted=None,
+        )  # fmt: skip
+        told = {**shares(found, rows, pool), "factors": None, "weights": None, "tau": None}
+        return answers, summary(answers, pool, told)
+
+    assessed = assess(raw, held_out, pool, predict_pool)
+    facts = replace(Facts.of(run.net, data), temperature=assessed.temperature)
+    Model(facts, net.net).save(folder.model)
+    write_assessment(assessed, folder.path)
+    result = result_of(run, folder.rows(), time.perf_counter() - began)
+    result["first_answer"] = {
+        "features_seconds": round(described - began, 3),
+        "pool_shares": None if pool is None else found.shares.tolist(),
+        **error,
+    }
+    write_json(folder.result, result)
+    times = {**folder.read().get("times", {}), "finished": timestamp()}
+    folder.checked(folder.split.name)
+    folder.update(
+        status="finished", step=1, times=times, files=digests(folder.path), metrics=folder.mark()
+    )
+    return result
+
+
+def features(net: Frozen, data: DataSet) -> Tensor:
+    """A row for each image of the data."""
+    with counting("looking at images") as count:
+        found = features_of(data.images, data.image_digests(), net.key, net, count)
+    return torch.from_numpy(found)
+
+
+def learn(
+    run: Run, data: DataSet, split: Split, rows: Tensor, device: torch.device
+) -> tuple[Solution, dict[str, Any]]:
+    """The solution, on the CPU, and what is known of its error without a test set."""
+    classes, rows = len(data.classes), rows.to(device)
+    x, y = rows[split.labelled], torch.from_numpy(data.labels[split.labelled]).to(device)
+    prior = None
+    if run.prior is not None:
+        known = in_order(run.prior, data.classes, data.name)
+        prior = torch.tensor(known, device=device)
+    pool = None if run.method == "supervised" or not len(split.unknown) else rows[split.unknown]
+    if pool is None:
+        counts = torch.bincount(y, minlength=classes) / len(y)
+        found = Solution(labels_alone(x, y, classes), x.new_empty(0, classes), counts)
+    else:
+        found = solve(x, y, pool, classes, prior)
+    found = Solution(found.head.cpu(), found.q.cpu(), found.shares.cpu())
+    if run.fold is not None:
+        reason = "The labels of --fold are held out."
+        return found, {"cross_validation": None, "learning_curve": None, "reason": reason}
+    try:
+        curve = learning_curve(x, y, pool, classes, prior, seed=run.seed, fractions=FRACTIONS)
+    except DataError as error:
+        return found, {"cross_validation": None, "learning_curve": None, "reason": str(error)}
+    result = outcome(curve.outcomes[-1])
+    return found, {"cross_validation": result, "learning_curve": points(curve), "reason": ""}
+
+
+def outcome(found: HeldOutError) -> dict[str, Any]:
+    """In percent, as result.json has all errors."""
+    low, high = found.interval
+    return {"labels": found.labels, "error": 100 * found.error, "interval": [100 * low, 100 * high]}
+
+
+def points(curve: LearningCurve) -> dict[str, Any]:
+    """The errors with fewer labels, and what twice as many would bring."""
+    low, expected, high = curve.doubled
+    doubled = {"error": 100 * expected, "interval": [100 * low, 100 * high]}
+    errors = [100 * found.error for found in curve.outcomes]
+    return {"labels": [*curve.labels], "errors": errors, "doubled": doubled}
+
+
+def probabilities(found: Solution, rows: Tensor, temperature: float = 1.0) -> np.ndarray:
+    """What the model says of images with these features."""
+    return (found.logits(rows) / temperature).softmax(1).numpy()
+
+
+def shares(found: Solution, rows: Tensor, pool: Pool) -> dict[str, Any]:
+    """The class shares of the pool: as the model sees them, and as they were estimated or given."""
+    mean = found.logits(rows[pool.indices]).softmax(1).mean(0)
+    return {"p_model": mean.tolist(), "p_target": found.shares.tolist()}
+
+
+@contextmanager
+def few_threads(rows: int) -> Iterator[None]:
+    """One thread where the matrices are small."""
+    with restoring_threads():
+        if rows < FEW_ROWS:
+            torch.set_num_threads(1)
+        yield

@@ -1,0 +1,151 @@
+"""When a run is a first answer, with which weights, and how large it looks at the images."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from .. import nets
+from ..data import DataSet
+from ..data.feature_cache import missing
+from ..errors import DataError, UsageError
+from ..nets.features import Frozen, frozen
+from ..nets.pretrained import locate
+from ..nets.recognise import recognise
+from ..nets.timm_net import published
+from ..progress import counting
+from ..rules.choose import Chosen, choice
+from ..settings.config import RUN_OPTIONS, Run
+from ..settings.inputs import data_of
+
+# DINOv2's features are the better ones by what is published, and 16 times as slow on a CPU
+CPU_WEIGHTS, GPU_WEIGHTS = "vit_tiny", "dinov2_small"
+SIZES = (224, 128)  # pixels at which a transformer looks at images; below, errors rise steeply
+MOST_SECONDS = 45.0  # for features at the larger size, so that an answer is there in a minute
+MEASURED = 8  # images whose features are timed
+NEUTRAL = {  # options that say nothing of how a net is trained
+    "data", "root", "labels", "size", "weights", "seed", "labels_per_class", "head_labelled",
+    "head_unlabelled", "gamma", "gamma_unlabelled", "validation_per_class", "fold",
+    "labelled_in_pool", "prior", "baseline", "device", "images", "threads", "precision",
+    "deterministic",
+}  # fmt: skip
+ONE_STEP = {
+    "steps": 1, "warmup": 0, "ema": 0.0, "log_every": 1, "test_every": 1, "save_every": 1,
+}  # fmt: skip
+RULE = (
+    "First answer: the pre-trained net stays as it is, and TaMatch is solved on its features. Any "
+    "option of training (--time, --steps, --method, --net) trains a net instead."
+)
+
+
+@dataclass(frozen=True)
+class Look:
+    """A way to look at the images: the net at a size, and the images for it."""
+
+    net: Frozen
+    data: DataSet
+
+    @cached_property
+    def left(self) -> int:
+        """Images whose features are not known yet."""
+        return missing(self.data.image_digests(), self.net.key)
+
+    @cached_property
+    def seconds(self) -> float:
+        """For these, by looking at some of them twice: the first time is slower."""
+        some = self.data.images[np.arange(min(MEASURED, len(self.data.images)))]
+        self.net(some)
+        began = time.perf_counter()
+        self.net(some)
+        return self.left * (time.perf_counter() - began) / len(some)
+
+
+def wants_first(given: Mapping[str, Any], limit: str | None) -> bool:
+    """Whether nothing that the user says, or the run to go on from, is about training a net."""
+    net = given.get("net")
+    if net is not None and nets.is_frozen(str(net)):
+        if limit is not None:
+            raise UsageError(f"--net {net} is not trained, so --time has no effect on it.")
+        return True
+    return limit is None and given.keys() <= NEUTRAL
+
+
+def weights_for(given: Mapping[str, Any], device: torch.device) -> tuple[str | None, str]:
+    """The user's weights, or the usual ones if they can be had; else a line that says why not."""
+    if "weights" in given:
+        weights: str | None = RUN_OPTIONS["weights"].parse(given["weights"])
+        return weights, ""
+    usual = GPU_WEIGHTS if device.type == "cuda" else CPU_WEIGHTS
+    try:
+        locate(usual)
+        return usual, ""
+    except DataError as error:
+        return None, f"A net is trained from scratch, which takes longer and errs more: {error}"
+
+
+def first_settings(
+    run: Run, given: Mapping[str, Any], side: float | None, device: torch.device
+) -> tuple[Chosen, int]:
+    """The net at a size, and the size of the images, with reasons; how many images there are.
+
+    `side` is that of most images, in pixels. The net looks at them at the largest size whose
+    features are known already, or are in time. Images are kept as large as they are, but no larger
+    than the net looks at them.
+    """
+    weights = str(run.weights)
+    fixed = run.size if given.get("size") is not None else None
+    names = names_of(weights) if given.get("net") is None else [run.net.removeprefix(nets.FROZEN)]
+    looks = []
+    for name in names:
+        net = frozen(weights, size_for(name), device, name)
+        size = fixed or size_of_images(net, side)
+        with counting("reading images") as count:
+            looks.append(Look(net, data_of(run, count, size=size)))
+        if looks[-1].left == 0:
+            break
+    known = [look for look in looks if look.left == 0]
+    in_time = (look for look in looks[:-1] if look.seconds <= MOST_SECONDS)
+    look = next(iter(known), None) or next(in_time, looks[-1])
+    first = looks[0]
+    if look is first:
+        why = f"as large as {locate(weights).title} is made for"
+    elif known:
+        why = "these features are known already"
+    else:
+        why = f"at {first.net.size}, {first.left:,} images would take {first.seconds:.0f} s"
+    name, at, size = nets.FROZEN + look.net.name, look.net.size, look.data.size
+    own = "as the images are" if side == size else f"enough for the net's {at}"
+    chosen = (
+        choice("size", size, f"{size} × {size} pixels", own)
+        | choice("net", name, name, f"looks at images at {at} × {at} pixels; {why}")
+        | Chosen({"normalise": look.net.normalise, "flips": "none", **ONE_STEP}, {})
+    )
+    return chosen, len(look.data.images)
+
+
+def names_of(weights: str) -> list[str]:
+    """The net of the weights, for images of the sizes that it can be used at, from the largest."""
+    made = recognise(locate(weights).path)
+    own = min(made.size, SIZES[0])
+    sizes = [own, *(size for size in SIZES if size < own)] if made.is_transformer else [own]
+    return [made.at(max(1, round(size / made.patch)) * made.patch, made.patch) for size in sizes]
+
+
+def size_for(name: str) -> int:
+    """The side of the images that a net is made for."""
+    if nets.is_timm(name):
+        return published(name).size
+    return nets.size_in_name(name) or nets.find(name).size
+
+
+def size_of_images(net: Frozen, side: float | None) -> int:
+    """Where the net resizes images itself, no larger than these are."""
+    resizes = nets.size_in_name(net.name) is not None
+    return net.size if side is None or not resizes else min(net.size, max(8, math.ceil(side)))
