@@ -59,7 +59,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_folder_needs_no_options(photos: Path, quick: None) -> None:
-    found = decide({"data": str(photos)})
+    found = decide({"data": str(photos), "weights": "none"})
     run = found.run
     assert (run.size, run.net, run.batch, run.unlabelled) == (32, "wrn_10_1_clean", 8, 8)
     assert (run.steps, run.ema, run.norm_momentum) == (10_000, 0.999, 0.01)

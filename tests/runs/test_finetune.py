@@ -83,7 +83,8 @@ def test_a_net_of_fixed_patches_gets_whole_ones(own: int, patch: int, gpu: bool,
 
 
 def test_a_weight_file_needs_no_options(photos: Path, tiny: str, quick: None) -> None:
-    found = decide({"data": str(photos), "weights": tiny, "method": "tamatch"})
+    tuned = {"method": "tamatch", "baseline": "supervised"}  # no option of its length
+    found = decide({"data": str(photos), "weights": tiny, **tuned})
     run = found.run
     assert (run.net, run.size, run.normalise) == ("vit_tiny_p4_32", 32, "half")
     assert run.head == "zero"
