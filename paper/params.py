@@ -11,7 +11,7 @@ from tamatch.bench.cells import LAMBDA_MODEL
 from tamatch.bench.published import Texts, texts
 from tamatch.bench.tables import FORMATS, Grid, Page
 from tamatch.nets import NETS
-from tamatch.rules.recipes import PROTOCOLS
+from tamatch.settings.recipes import PROTOCOLS
 
 TABLE_6 = texts("""
 setting                 | CIFAR-100   | STL-10       | EuroSat

@@ -17,20 +17,22 @@ if sys.platform == "win32":  # files are locked and replaced there by other rule
     )
 
 if TYPE_CHECKING:
-    from .apply.evaluate import Evaluation, evaluate
-    from .apply.export import Exported, export
-    from .apply.label import Labelled, label
-    from .apply.load import load
     from .estimators.estimator import SSLClassifier, TaMatchClassifier
+    from .estimators.features import FeatureClassifier
     from .methods.base import Method
-    from .runs.model import Model, Predictions
-    from .runs.result import Finished
+    from .model.evaluate import Evaluation, evaluate
+    from .model.export import Exported, export
+    from .model.load import load
+    from .model.model import Model, Predictions
+    from .runs.end import Finished
+    from .runs.label import Labelled, label
     from .runs.run import resume, train
     from .runs.seeds import resume_seeds, train_seeds
 
 __all__ = [
     "Evaluation",
     "Exported",
+    "FeatureClassifier",
     "Finished",
     "Labelled",
     "Method",
@@ -50,19 +52,20 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Evaluation": "apply.evaluate",
-    "Exported": "apply.export",
+    "Evaluation": "model.evaluate",
+    "Exported": "model.export",
+    "FeatureClassifier": "estimators.features",
     "Finished": "runs.result",
-    "Labelled": "apply.label",
+    "Labelled": "runs.label",
     "Method": "methods.base",
-    "Model": "runs.model",
-    "Predictions": "runs.model",
+    "Model": "model.model",
+    "Predictions": "model.model",
     "SSLClassifier": "estimators.estimator",
     "TaMatchClassifier": "estimators.estimator",
-    "evaluate": "apply.evaluate",
-    "export": "apply.export",
-    "label": "apply.label",
-    "load": "apply.load",
+    "evaluate": "model.evaluate",
+    "export": "model.export",
+    "label": "runs.label",
+    "load": "model.load",
     "resume": "runs.run",
     "resume_seeds": "runs.seeds",
     "train": "runs.run",

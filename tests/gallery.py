@@ -10,8 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 from sklearn.datasets import load_sample_image  # type: ignore[import-untyped]
 from torch import Tensor
 
-from tamatch.augment.geometry import Grid
-from tamatch.augment.ops import BY_NAME
+from tamatch.augment.ops import BY_NAME, Grid
 from tamatch.augment.policy import CUTOUT_FILL, OPERATIONS, RANGES
 from tamatch.augment.randaugment import cutout, cutout_box
 

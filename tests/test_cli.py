@@ -15,9 +15,9 @@ import pytest
 from PIL import Image
 
 import tamatch
-from tamatch.apply.evaluate import evaluate
 from tamatch.cli import main
 from tamatch.methods import METHODS
+from tamatch.model.evaluate import evaluate
 from tests.photos import dark_and_light
 from tests.processes import SMALL
 from tests.processes import tamatch as process

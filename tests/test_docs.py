@@ -119,7 +119,7 @@ def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the files that the docs' commands name."""
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     (tmp_path / "shares.yaml").write_text("[1, 1, 1, 1, 1, 1, 1, 1, 1, 1]")
-    own_part = next(b for b in blocks(DOCS / "composition.md", "python") if "class Margin" in b)
+    own_part = next(b for b in blocks(DOCS / "methods.md", "python") if "class Margin" in b)
     (tmp_path / "margin.py").write_text(own_part)
     folder_of_photos(tmp_path / "photos")
     (tmp_path / "labels.csv").write_text("file_name,label\nunlabelled/0.png,cat\n")
@@ -333,7 +333,13 @@ def test_the_overview_is_a_picture_with_a_description() -> None:
     assert root.tag.endswith("svg") and root.find("{http://www.w3.org/2000/svg}desc") is not None
 
 
-def test_every_log_entry_names_a_commit() -> None:
-    entries = re.split(r"(?m)^## ", (DOCS / "log.md").read_text())[1:]
+@pytest.mark.parametrize("page", ["log.md", "log-archive.md"])
+def test_every_log_entry_names_a_commit(page: str) -> None:
+    entries = re.split(r"(?m)^## ", (DOCS / page).read_text())[1:]
     without = [e.splitlines()[0] for e in entries if not re.search(r"\b[0-9a-f]{7}\b", e)]
     assert entries and not without
+
+
+def test_every_page_is_in_the_index() -> None:
+    named = {*re.findall(r"\]\(([\w-]+\.md)\)", (DOCS / "index.md").read_text())}
+    assert named == {page.name for page in DOCS.glob("*.md")} - {"index.md"}

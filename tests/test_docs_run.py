@@ -49,14 +49,18 @@ def desk(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "labels.csv").write_text("file_name,label\nunlabelled/0.png,cat\n")
     (tmp_path / "examples").symlink_to(DOCS.parent / "examples")
     (tmp_path / "vit_tiny.safetensors").symlink_to(made / "vit_tiny.safetensors")
-    own = next(b for b in blocks(DOCS / "composition.md", "python") if "class Margin" in b)
+    own = next(b for b in blocks(DOCS / "methods.md", "python") if "class Margin" in b)
     (tmp_path / "margin.py").write_text(own)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def prepared(words: list[str], made: Path) -> list[str]:
-    """The words with what makes them small; runs that another page leaves are put there."""
+    """The words with what makes them small; runs that another page leaves are put there.
+
+    Without a network, a file stands for the weights that a name would fetch.
+    """
+    words = ["vit_tiny.safetensors" if word == "vit_tiny" else word for word in words]
     for word in words[1:]:
         if word.startswith("runs/") and "--out" not in words[: words.index(word)][-1:]:
             kind = "photos" if "photos" in word else "digits"

@@ -12,15 +12,16 @@ PACKAGE = Path(__file__).parents[1] / "tamatch"
 
 LAYERS = [
     {"errors"},
-    {"types", "kinds", "losses", "usercode", "machine", "modules", "storage", "judge"},
+    {"types", "kinds", "losses", "machine", "modules", "storage", "judge"},
     {"dist", "rules"},
-    {"stats"},
+    {"stats", "own"},
     {"pseudo", "nets", "augment", "data", "report"},  # siblings never import each other
-    {"methods"},
+    {"methods", "frozen", "progress"},
     {"settings"},
     {"step"},
+    {"model"},
     {"runs"},
-    {"apply", "estimators"},
+    {"estimators"},
     {"review"},
     {"bench"},
     {"cli"},
@@ -29,11 +30,11 @@ LAYERS = [
 ORDER = {name: i for i, layer in enumerate(LAYERS) for name in layer}
 SHARED = {"__init__", "base", "contrastive"}  # in methods/, but no method
 METHODS_MAY_USE = {"types", "kinds", "dist", "losses", "stats", "pseudo", "methods", "errors"} | {
-    "usercode", "machine", "modules",
+    "own", "machine", "modules",
 }  # fmt: skip
 
-ACYCLIC = {"machine", "modules", "storage", "nets", "data", "report", "settings"} | {
-    "step", "runs", "apply", "bench",
+ACYCLIC = {"machine", "own", "storage", "nets", "data", "report", "settings"} | {
+    "step", "model", "runs", "bench",
 }  # fmt: skip
 
 

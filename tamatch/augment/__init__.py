@@ -1,7 +1,7 @@
 """Batched image augmentation in which every image draws its own operations.
 
 Works on uint8 batches on any device, without a random generator and without waiting for the
-device. See docs/augmentation.md.
+device. See docs/step.md.
 """
 
 from __future__ import annotations

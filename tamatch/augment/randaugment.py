@@ -1,17 +1,50 @@
-"""RandAugment with an own policy for every image, then cutout."""
+"""RandAugment in which every image draws its own operations, then cutout.
+
+On a CPU, large images are changed one by one by Pillow's own operations, which is faster there.
+The draws mean the same on both paths, so both give the same distribution, and the same pixels but
+for the last level of the enhance operations.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
+import numpy as np
 import torch
+from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor, nn
 
 from .curves import curve_table
-from .geometry import Grid
-from .pixels import operate
+from .ops import Grid, SettingsTable, operate
 from .policy import CUTOUT_FILL, Policy
-from .settings import SettingsTable
 
 PILLOW_ABOVE = 32  # side in pixels above which Pillow is faster than the batched path on one core
+
+Picture = Image.Image
+
+
+def _affine(image: Picture, matrix: tuple[float, ...]) -> Picture:
+    return image.transform(image.size, Image.Transform.AFFINE, matrix)
+
+
+PILLOW_OPERATIONS: dict[str, Callable[[Picture, float], Picture]] = {
+    "AutoContrast": lambda x, m: ImageOps.autocontrast(x),
+    "Brightness": lambda x, m: ImageEnhance.Brightness(x).enhance(m),
+    "Color": lambda x, m: ImageEnhance.Color(x).enhance(m),
+    "Contrast": lambda x, m: ImageEnhance.Contrast(x).enhance(m),
+    "Equalize": lambda x, m: ImageOps.equalize(x),
+    "Identity": lambda x, m: x,
+    "Posterize": lambda x, m: ImageOps.posterize(x, int(m)),
+    "Rotate": lambda x, m: x.rotate(m),
+    "Sharpness": lambda x, m: ImageEnhance.Sharpness(x).enhance(m),
+    "ShearX": lambda x, m: _affine(x, (1, m, 0, 0, 1, 0)),
+    "ShearY": lambda x, m: _affine(x, (1, 0, 0, m, 1, 0)),
+    "Solarize": lambda x, m: ImageOps.solarize(x, math.ceil(m)),
+    "TranslateX": lambda x, m: _affine(x, (1, 0, m * x.width, 0, 1, 0)),
+    "TranslateY": lambda x, m: _affine(x, (1, 0, 0, 0, 1, m * x.height)),
+}
+"""Each operation as a function of one image and its magnitude."""
 
 
 class RandAugment(nn.Module):
@@ -46,7 +79,7 @@ class RandAugment(nn.Module):
         codes, magnitudes = self.choose(draws)
         on_cpu = images.device.type == "cpu" and not torch.compiler.is_compiling()
         if on_cpu and height * width > PILLOW_ABOVE**2:
-            x = self._one_by_one(images, codes, magnitudes)
+            x = self._by_pillow(images, codes, magnitudes)
         else:
             x = images.flatten(2).to(torch.float32)
             for settings in self.table(codes, magnitudes, grid).rounds():
@@ -56,12 +89,15 @@ class RandAugment(nn.Module):
             x = cutout(x, box, self.fill, grid)
         return x.view(images.shape)
 
-    def _one_by_one(self, images: Tensor, codes: Tensor, magnitudes: Tensor) -> Tensor:
-        from . import pillow_path
-
-        names = [[self.policy.operations[code] for code in row] for row in codes.T.tolist()]
-        changed = pillow_path.operate(images, names, magnitudes.T.tolist())
-        return changed.flatten(2).to(torch.float32)
+    def _by_pillow(self, images: Tensor, codes: Tensor, magnitudes: Tensor) -> Tensor:
+        """Change uint8 images (N, 3, H, W) on the CPU, one after another."""
+        rows = np.ascontiguousarray(images.permute(0, 2, 3, 1).numpy())
+        for row, own_codes, own in zip(rows, codes.T.tolist(), magnitudes.T.tolist(), strict=True):
+            picture = Image.fromarray(row)
+            for code, magnitude in zip(own_codes, own, strict=True):
+                picture = PILLOW_OPERATIONS[self.policy.operations[code]](picture, magnitude)
+            row[:] = np.asarray(picture)
+        return torch.from_numpy(rows).permute(0, 3, 1, 2).flatten(2).to(torch.float32)
 
 
 def cutout_box(draws: Tensor, largest: float, height: int, width: int) -> Tensor:

@@ -24,10 +24,7 @@ def _mix(x: _Word) -> _Word:
 
 
 def keys(seed: int, stream: int) -> tuple[int, int]:
-    """Where a stream's addresses begin.
-
-    There are two: one alone would give two streams the same rows in another order.
-    """
+    """The two hash keys of a stream; with one, two streams could have the same rows reordered."""
     key = _mix(_mix(_mix(seed & _LOW) ^ (seed >> 32 & _LOW)) + stream & _LOW)
     return key, _mix(key + _GOLDEN & _LOW)
 

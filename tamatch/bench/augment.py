@@ -211,10 +211,10 @@ def cropped(pixels: npt.NDArray[Any], border: int, draw: np.random.Generator) ->
 
 def changed(picture: Image.Image, policy: Policy, draw: np.random.Generator) -> Image.Image:
     """Random operations of random magnitudes, then a square cut out."""
-    from ..augment.pillow_path import OPERATIONS
+    from ..augment.randaugment import PILLOW_OPERATIONS
 
     for name in draw.choice(policy.operations, policy.count):
-        picture = OPERATIONS[name](picture, draw.uniform(*RANGES[name]))
+        picture = PILLOW_OPERATIONS[name](picture, draw.uniform(*RANGES[name]))
     picture = picture.copy()  # the identity hands back what it was given
     side = draw.uniform(0, policy.cutout) * picture.width
     left, top = (max(0.0, at - side / 2) for at in draw.uniform(0, picture.size).tolist())

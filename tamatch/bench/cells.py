@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import UsageError
 from ..methods import METHODS, entry
-from ..rules import recipes
+from ..settings import recipes
 from . import published
 
 RECIPE = 1  # raised by every change to the package that alters results; no table mixes two
@@ -19,8 +19,6 @@ MACHINE = ("root", "device", "weights")  # options of the machine that makes a r
 FULL = Fraction(1)
 LAMBDA_TARGET = 0.99999  # of TaMatch where the target moves
 LAMBDA_MODEL = 0.999
-MEMORY_AFTER = {"comatch": 1024, "simmatch": 1024}  # steps before the memory counts
-DASH = {"rho_period": (10_240, 20), "supervised_steps": (2_048, 100)}  # at most steps, 1/share
 INTERVALS = ("log_every", "test_every")  # a checkpoint costs as much in a short run: they stay
 
 
@@ -199,22 +197,18 @@ def shortened(data: str, method: str, scale: Fraction) -> dict[str, Any]:
     momentum = target_momentum(data, method)
     if momentum < 1:
         options["lambda_target"] = momentum ** float(1 / scale)
-    if method in MEMORY_AFTER:
-        options["memory_after"] = shrink(memory_after(data, method), scale, 0)
-    if method == "dash":
-        options |= {name: shrink(count, scale, 1) for name, count in dash_counts(data).items()}
+    for name, count in counted(data, method).items():
+        options[name] = shrink(count, scale, entry(method).counts[name].least)
     return options
 
 
-def dash_counts(data: str) -> dict[str, int]:
-    """Dash's period and supervised steps in the full-length recipe."""
-    return {name: min(most, full_steps(data) // share) for name, (most, share) in DASH.items()}
-
-
-def memory_after(data: str, method: str) -> int:
-    """Steps of the full-length recipe before the memory counts."""
-    options = recipes.defaults(data, method, named=True).options
-    return int(options.get("memory_after", MEMORY_AFTER[method]))
+def counted(data: str, method: str) -> dict[str, int]:
+    """The method's options that count steps, as in the full-length recipe."""
+    preset = recipes.defaults(data, method, named=True).options
+    return {
+        name: int(preset.get(name, min(count.most, full_steps(data) // count.share)))
+        for name, count in entry(method).counts.items()
+    }
 
 
 def shrink(count: int, scale: Fraction, least: int) -> int:
@@ -238,13 +232,14 @@ def explain(cells: Sequence[Cell]) -> list[str]:
         power = float(1 / scale)
         moved_target = f"{LAMBDA_TARGET}^{power:g} = {LAMBDA_TARGET**power:.10g}"
         lines.append(f"λ_target {LAMBDA_TARGET} → {moved_target}.")
-    for delay in sorted({memory_after(*pair) for pair in pairs if pair[1] in MEMORY_AFTER}):
+    delays = {counted(*pair).get("memory_after") for pair in pairs}
+    for delay in sorted(delay for delay in delays if delay is not None):
         fewer = shrink(delay, scale, 0)
         lines.append(f"CoMatch and SimMatch: memory after {delay:,} → {fewer:,} steps.")
     for data in sorted({data for data, method in pairs if method == "dash"}):
         moved_counts = [
             f"{name.replace('_', ' ')} {count:,} → {shrink(count, scale, 1):,}"
-            for name, count in dash_counts(data).items()
+            for name, count in counted(data, "dash").items()
         ]
         lines.append(f"Dash on {data}: {', '.join(moved_counts)}.")
     kept = "Unchanged: weight average (EMA), λ_model, learning rate, lengths of banks and queues."

@@ -14,9 +14,10 @@ from importlib.util import resolve_name
 from pathlib import Path
 from types import ModuleType
 
-from .. import methods, usercode
+from .. import methods
 from ..errors import UsageError, unknown_name
 from ..methods import METHODS
+from ..own import usercode
 from . import published
 from .cells import FULL, Cell, Plan, Setting, Variant, checked, full_steps, parse_scale
 

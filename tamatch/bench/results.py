@@ -18,7 +18,7 @@ from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from ..errors import DataError
-from ..report.bias import kl
+from ..judge.differences import kl
 from ..storage.files import read_json, timestamp, write_bytes
 from ..storage.folder import RunFolder
 from .cells import RECIPE, Cell, named_length

@@ -16,18 +16,18 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DeviceError, NumericError, Stopped, StorageError, UsageError
-from ..machine.gpu_failure import gpu_failure
-from ..machine.signals import StopSignals, ask_to_stop
+from ..machine.gpu import gpu_failure
+from ..machine.launch import StopSignals, ask_to_stop
 from ..methods import is_user_code
-from ..runs.jobs import Job, complete_all
-from ..runs.progress import Progress, Screen
-from ..runs.record import begin, stored_config
-from ..runs.result import Finished
-from ..runs.switches import SWITCHES
+from ..progress import Progress, Screen
+from ..runs.end import Finished
+from ..runs.jobs import SWITCHES, complete_all
+from ..runs.record import begin
+from ..runs.start import Job
 from ..settings.config import Run
-from ..settings.configure import configure
+from ..settings.configure import configure, stored_config
+from ..storage.files import Locked, locked
 from ..storage.folder import RunFolder, removing_empty_folders
-from ..storage.lock import Locked, locked
 from .cells import MACHINE, Cell
 from .results import Store, record, start
 

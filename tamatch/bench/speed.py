@@ -23,7 +23,7 @@ from ..errors import UsageError, unknown_name
 from ..methods import METHODS
 from ..settings.config import RUN_OPTIONS
 from ..settings.configure import configure
-from ..step.timing import timed, wait
+from ..step.cost import timed, wait
 from ..storage.files import write_json
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from typing import Any
 
 from ..data import DataSet, make_split
 from ..errors import TamatchError
-from ..machine.gpu_failure import gpu_failure
+from ..machine.gpu import gpu_failure
 from ..settings.config import RUN_OPTIONS, Run
 from ..settings.configure import configure
-from ..step.timing import wait
+from ..step.cost import wait
 from .cells import Cell
 from .plans import PLANS, names, scale_of
 from .speed import Work, random_images, write_figures
@@ -129,7 +129,7 @@ def train(cell: Cell, run: Run) -> tuple[list[float], float]:
     import torch
 
     from ..runs.build import engine_of
-    from ..runs.inputs import split_plan
+    from ..settings.inputs import split_plan
 
     torch._dynamo.reset()
     data = images_of(cell.setting.data)

@@ -11,7 +11,7 @@ from io import TextIOWrapper
 
 from ..errors import DeviceError, Stopped, TamatchError, UsageError
 from ..machine import launch
-from ..machine.gpu_failure import gpu_failure, leave
+from ..machine.gpu import gpu_failure, leave
 from .output import Output, safe_output
 
 TRAINING = ("train", "resume")  # may run in several processes, and read more options themselves

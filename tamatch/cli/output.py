@@ -15,7 +15,7 @@ from ..errors import StorageError
 from ..machine import launch
 
 if TYPE_CHECKING:
-    from ..runs.group import SeedGroup
+    from ..runs.seeds import SeedGroup
 
 
 class Output(FileIO):
@@ -48,7 +48,7 @@ def safe_output() -> Iterator[Output | None]:
             continue
         stream.flush()
         made[name] = Output(stream.fileno(), "w", closefd=False)
-        lines = stream.line_buffering or name == "stderr"
+        lines = stream.line_buffering or stream.write_through or name == "stderr"
         text = TextIOWrapper(
             BufferedWriter(made[name]), stream.encoding, stream.errors, line_buffering=lines
         )

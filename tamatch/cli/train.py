@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from ..errors import DataError, UsageError
 from ..methods import is_user_code
 from ..rules.pace import parse_time
-from ..rules.recipes import PROTOCOLS
 from ..settings.config import RUN_OPTIONS
 from ..settings.config_file import dump
-from ..settings.configure import configure, filled_in
+from ..settings.configure import ask, configure, filled_in
 from ..settings.options import read_seeds
+from ..settings.recipes import PROTOCOLS
 from ..storage.seedfolder import SeedFolder
 from .output import show_group, show_run
 from .parser import Parser, add_json, add_net, add_option
@@ -46,9 +46,9 @@ def add_check(sub: ArgumentParser) -> None:
 
 
 def run_check(arguments: Namespace) -> int:
+    from ..data.archives import download
     from ..data.check import check
-    from ..data.download import download
-    from ..runs.progress import counting
+    from ..progress import counting
 
     given = {k: RUN_OPTIONS[k].parse(v) for k, v in vars(arguments).items() if k in RUN_OPTIONS}
     root, labels = (Path(given[k]) if given.get(k) else None for k in ("root", "labels"))
@@ -99,16 +99,17 @@ def add_train(sub: ArgumentParser) -> None:
 
 def run_train(arguments: Namespace) -> int:
     given = given_options(arguments)
-    known = configure(given, arguments.config)  # complain before the long import
+    asked = ask(given, arguments.config)
+    known = asked.run  # complain before the long import
     if arguments.time is not None:
         parse_time(arguments.time)
     if arguments.seeds is not None:
         read_seeds(arguments.seeds)
     if arguments.print_config:
         if arguments.time is not None or known.data not in PROTOCOLS:
-            from ..runs.automatic import decide
+            from ..runs.decide import decide
 
-            known = decide(given, arguments.config, arguments.time).run
+            known = decide(asked, arguments.time).run
         print(dump(known), end="")
         return 0
     where = {name: getattr(arguments, name) for name in ("out", "overwrite", "config", "time")}

@@ -31,7 +31,7 @@ def add_evaluate(sub: ArgumentParser) -> None:
 
 
 def run_evaluate(arguments: Namespace) -> int:
-    from ..apply.evaluate import evaluate
+    from ..model.evaluate import evaluate
 
     found = evaluate(arguments.path, arguments.data, arguments.root, net=arguments.net)
     print(json.dumps(found.to_json()) if arguments.json else "\n".join(found.lines()))
@@ -57,7 +57,7 @@ def add_predict(sub: ArgumentParser) -> None:
 
 
 def run_predict(arguments: Namespace) -> int:
-    from ..apply.predict import predict
+    from ..model.predict import predict
 
     if arguments.csv and arguments.format == "jsonl":
         raise UsageError("--csv always writes CSV: for --format jsonl, use --out.")
@@ -91,7 +91,7 @@ def add_label(sub: ArgumentParser) -> None:
 
 
 def run_label(arguments: Namespace) -> int:
-    from ..apply.label import label
+    from ..runs.label import label
 
     made = label(
         arguments.path, arguments.out, min_confidence=arguments.min_confidence,
@@ -141,7 +141,7 @@ def add_export(sub: ArgumentParser) -> None:
 
 
 def run_export(arguments: Namespace) -> int:
-    from ..apply.export import export
+    from ..model.export import export
 
     made = export(
         arguments.path, arguments.format, arguments.out, overwrite=arguments.overwrite,

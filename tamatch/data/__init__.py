@@ -10,6 +10,7 @@ from pathlib import Path
 from ..errors import UsageError, perhaps
 from ..storage.paths import path_of
 from .dataset import UNKNOWN, DataSet, OnProgress, Split, shares
+from .labels import refuse_table_inside, with_labels
 from .splitfile import read_split, write_split
 from .splits import Past, SplitPlan, make_split, make_split_again
 
@@ -33,7 +34,7 @@ __all__ = [
 ARCHIVE_SUFFIXES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
 
 DATASETS = {  # "module:function" of this package that reads it, called with (root, size, progress)
-    "digits": "digits:read",
+    "digits": "arrays:read_digits",
     "cifar10": "cifar:read10",
     "cifar10-lt": "cifar:read10",
     "cifar100": "cifar:read100",
@@ -56,8 +57,6 @@ def load(
     to a person's own labels.
     """
     if labels is not None:
-        from .labels import refuse_table_inside, with_labels
-
         refuse_table_inside(labels, Path(name))
         return with_labels(load(name, root, size, progress), labels, Path(name))
     if str(name) in DATASETS:
@@ -96,7 +95,7 @@ def own_path(name: str | Path) -> Path:
         hint = near or f" Known: {', '.join(DATASETS)}."
         raise UsageError(f"--data {name} is neither a known data set nor a folder.{hint}")
     from .decode import SUFFIXES  # and with it Pillow, which not every command needs
-    from .wrong_folder import refuse_run
+    from .folder import refuse_run
 
     if path.is_file() and path.suffix.lower() in SUFFIXES:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""The publishers' files: where they come from, whether they are there and whole."""
+"""The publishers' archives: download them on request, find them, verify them, read them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
-from ..errors import DataError
+from ..errors import DataError, UsageError
+from .dataset import OnProgress
+
+CHUNK = 1 << 20  # bytes read at once
+TIMEOUT = 5  # seconds without an answer: without a network, say so soon
 
 
 @dataclass(frozen=True)
@@ -20,9 +24,48 @@ class Archive:
     """One download of a publisher."""
 
     name: str  # of the data set
+    page: str
     file: str
     md5: str
-    url: str
+
+    @property
+    def url(self) -> str:
+        return self.page + self.file
+
+    def advice(self, folder: Path) -> str:
+        """Where to get it and where to put it."""
+        return (
+            f"Download {self.url} (MD5 {self.md5}) to {folder}, or run `tamatch check "
+            f"{self.name} --root {shlex.quote(str(folder))} --download`."
+        )
+
+
+CIFAR_PAGE = "https://www.cs.toronto.edu/~kriz/"
+CIFAR10 = Archive(
+    "cifar10", CIFAR_PAGE, "cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a"
+)
+CIFAR100 = Archive(
+    "cifar100", CIFAR_PAGE, "cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85"
+)
+STL10 = Archive(
+    "stl10",
+    "http://ai.stanford.edu/~acoates/stl10/",
+    "stl10_binary.tar.gz",
+    "91f7769df0f17e558f3565bffb0c7dfb",
+)
+EUROSAT = Archive(
+    "eurosat",
+    "https://zenodo.org/records/7711810/files/",
+    "EuroSAT_RGB.zip",
+    "f46e308c4d50d4bf32fedad2d3d62f3b",
+)
+ARCHIVES = {
+    "cifar10": CIFAR10,
+    "cifar10-lt": CIFAR10,
+    "cifar100": CIFAR100,
+    "stl10": STL10,
+    "eurosat": EUROSAT,
+}
 
 
 def data_root(root: Path | None) -> Path:
@@ -31,26 +74,18 @@ def data_root(root: Path | None) -> Path:
     return folder.absolute()
 
 
-def locate(root: Path | None, name: str, candidates: Sequence[str], archive: Archive) -> Path:
-    """The first of these that is the root itself, or lies in it or in its folder `name`."""
+def locate(root: Path | None, candidates: Sequence[str], archive: Archive) -> Path:
+    """The first of these that is the root, or lies in it or in its folder named like the set."""
     folder = data_root(root)
     for candidate in candidates:
         if folder.name == candidate and folder.is_dir():
             return folder
-        for path in (folder / candidate, folder / name / candidate):
+        for path in (folder / candidate, folder / archive.name / candidate):
             if path.exists():
                 return path
     raise DataError(
-        f"{name} not found in {folder} (looked for {', '.join(candidates)}). "
-        + download_advice(archive, folder)
-    )
-
-
-def download_advice(archive: Archive, folder: Path) -> str:
-    """Where to get an archive and where to put it."""
-    return (
-        f"Download {archive.url} (MD5 {archive.md5}) to {folder}, or run `tamatch check "
-        f"{archive.name} --root {shlex.quote(str(folder))} --download`."
+        f"{archive.name} not found in {folder} (looked for {', '.join(candidates)}). "
+        + archive.advice(folder)
     )
 
 
@@ -60,14 +95,13 @@ def md5(path: Path) -> str:
 
 
 def verify(path: Path, expected: Sequence[str], archive: Archive) -> None:
-    """Compare a file with its published MD5; a file that differs is never read further."""
+    """Compare a file with its published MD5, if there is one; raise an error if it differs."""
     if not path.is_file():
-        raise DataError(f"{path} is missing. " + download_advice(archive, path.parent))
-    found = md5(path)
-    if found not in expected:
+        raise DataError(f"{path} is missing. " + archive.advice(path.parent))
+    if expected and (found := md5(path)) not in expected:
         raise DataError(
             f"{path} is not the published file: its MD5 is {found}, expected "
-            f"{' or '.join(expected)}. Delete it. " + download_advice(archive, path.parent)
+            f"{' or '.join(expected)}. Delete it. " + archive.advice(path.parent)
         )
 
 
@@ -93,3 +127,50 @@ def members(path: Path, wanted: Sequence[str]) -> Iterator[tuple[str, IO[bytes]]
             f"{path} is incomplete: {', '.join(sorted(missing))} not found in it. Download it "
             "again."
         )
+
+
+def download(name: str, root: Path | None = None, progress: OnProgress | None = None) -> Path:
+    """Put a data set's archive into the root folder, unless it is there and whole already.
+
+    The file appears under its name only when its MD5 is the published one; `progress` is told
+    bytes.
+    """
+    import urllib.request  # only here: reading data needs no network code
+    from http.client import HTTPException
+    from urllib.error import HTTPError
+
+    if name not in ARCHIVES:
+        raise UsageError(f"--download supports only {', '.join(ARCHIVES)}; got {name}.")
+    archive, folder = ARCHIVES[name], data_root(root)
+    target = folder / archive.file
+    if target.is_file() and md5(target) == archive.md5:
+        return target
+    part = folder / f".{archive.file}.{os.getpid()}.part"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with (
+            urllib.request.urlopen(archive.url, timeout=TIMEOUT) as answer,
+            part.open("wb") as file,
+        ):
+            total, done = int(answer.headers.get("Content-Length") or 0), 0
+            while chunk := answer.read(CHUNK):
+                file.write(chunk)
+                done += len(chunk)
+                if progress is not None:
+                    progress(done, max(total, done))
+        if (found := md5(part)) != archive.md5:
+            raise DataError(
+                f"the file downloaded from {archive.url} has the MD5 {found}, expected "
+                f"{archive.md5}. It was deleted; try again later."
+            )
+        part.replace(target)
+    except (OSError, HTTPException) as error:
+        if isinstance(error, HTTPError):
+            error.close()  # it is an open answer, too
+        raise DataError(
+            f"{archive.url} cannot be downloaded ({getattr(error, 'reason', None) or error}). "
+            f"Download it (MD5 {archive.md5}) by other means and put it into {folder}."
+        ) from None
+    finally:
+        part.unlink(missing_ok=True)
+    return target

@@ -1,4 +1,4 @@
-"""Images that are NumPy arrays already; a label of -1 means unlabelled."""
+"""Images that are NumPy arrays: a caller's, those of an .npz file, scikit-learn's digits."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import DataError
-from ..storage.npz import read_npz
-from .dataset import UNKNOWN, DataSet, Indices, Pixels
+from ..storage.untrusted import read_npz
+from .dataset import NONE, UNKNOWN, DataSet, Indices, OnProgress, Pixels, mean_std
 from .decode import resized
-from .statistics import mean_std
+
+DIGITS_SIDE = 8
+DIGITS_TEST = 50  # test images of each class, the same for every seed
 
 
 def from_arrays(
@@ -30,16 +32,25 @@ def from_arrays(
     """
     pixels, given = _pixels(images, "images"), _labels(labels, len(images), "labels")
     train = len(pixels)
-    if test_images is not None or test_labels is not None:
-        more, known = _test_part(test_images, test_labels, pixels.shape)
-        pixels, given = np.concatenate([pixels, more]), np.concatenate([given, known])
+    if test_images is not None and test_labels is not None:
+        more = _pixels(test_images, "test_images")
+        if more.shape[1:] != pixels.shape[1:]:
+            raise DataError(
+                f"test_images are {more.shape[1]} × {more.shape[2]}, but images are "
+                f"{pixels.shape[1]} × {pixels.shape[2]}. They must have the same size."
+            )
+        pixels = np.concatenate([pixels, more])
+        given = np.concatenate([given, _labels(test_labels, len(more), "test_labels")])
+    elif test_images is not None or test_labels is not None:
+        there, missing = ("labels", "images") if test_images is None else ("images", "labels")
+        raise DataError(f"test_{there} are given without test_{missing}: give both, or neither.")
     pixels = resized(pixels, min(pixels.shape[1:3]) if size is None else size)
     is_train, is_known = np.arange(len(given)) < train, given != UNKNOWN
     classes = np.unique(given[is_known])
     parts = (
         np.flatnonzero(is_train & is_known),
         np.flatnonzero(is_train & ~is_known),
-        np.empty(0, np.int64),
+        NONE,
         np.flatnonzero(~is_train & is_known),
     )
     mean, std = mean_std(pixels, np.flatnonzero(is_train))
@@ -68,30 +79,32 @@ def read(path: Path, size: int | None = None) -> DataSet:
         ) from None
     if not {"images", "labels"} <= arrays.keys():
         raise DataError(f"{path} needs the arrays images and labels, found {', '.join(arrays)}.")
-    return from_arrays(
-        arrays["images"],
-        arrays["labels"],
-        arrays.get("test_images"),
-        arrays.get("test_labels"),
-        size,
-        path.stem,
+    test = arrays.get("test_images"), arrays.get("test_labels")
+    return from_arrays(arrays["images"], arrays["labels"], *test, size, path.stem)
+
+
+def read_digits(
+    root: Path | None = None, size: int | None = None, progress: OnProgress | None = None
+) -> DataSet:
+    """scikit-learn's 1,797 handwritten digits, grey as RGB: real images that need no network."""
+    from sklearn.datasets import load_digits  # type: ignore[import-untyped]
+
+    bunch = load_digits()
+    labels = bunch.target.astype(np.int64)
+    grey = np.rint(bunch.images * (255 / 16)).astype(np.uint8)
+    order = np.random.RandomState(0).permutation(len(labels))
+    test = np.sort(np.concatenate([order[labels[order] == c][:DIGITS_TEST] for c in range(10)]))
+    train = np.setdiff1d(np.arange(len(labels)), test)
+    return DataSet(
+        name="digits",
+        classes=tuple("0123456789"),
+        images=resized(np.repeat(grey[..., None], 3, axis=-1), size or DIGITS_SIDE),
+        labels=labels,
+        parts=(train, NONE, NONE, test),
+        files=[f"digits/{i}" for i in range(len(labels))],
+        mean=(0.305, 0.305, 0.305),  # of the training part, as is std
+        std=(0.376, 0.376, 0.376),
     )
-
-
-def _test_part(
-    images: npt.NDArray[Any] | None, labels: npt.NDArray[Any] | None, like: tuple[int, ...]
-) -> tuple[Pixels, Indices]:
-    """Test images of the same size as those to train on, and their labels."""
-    if images is None or labels is None:
-        there, missing = ("labels", "images") if images is None else ("images", "labels")
-        raise DataError(f"test_{there} are given without test_{missing}: give both, or neither.")
-    pixels = _pixels(images, "test_images")
-    if pixels.shape[1:] != like[1:]:
-        raise DataError(
-            f"test_images are {pixels.shape[1]} × {pixels.shape[2]}, but images are {like[1]} × "
-            f"{like[2]}. They must have the same size."
-        )
-    return pixels, _labels(labels, len(pixels), "test_labels")
 
 
 def _pixels(images: npt.NDArray[Any], name: str) -> Pixels:

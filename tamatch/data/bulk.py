@@ -14,14 +14,16 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from types import ModuleType
+from typing import TypeVar
 
 import numpy as np
 from PIL import __version__ as pillow_version
 
-from .cache import DIGESTS, PIXELS, Facts, open_or_build
+from .cache import DIGESTS, PIXELS, Facts, PixelFile, open_or_build
 from .dataset import DIGEST, Digests, Indices, OnProgress, Pixels, Sizes
 from .decode import File, Unreadable, decode_bytes, without_warnings
-from .pixelfile import PixelFile
+
+Name = TypeVar("Name", bound=str | Path)
 
 VERSION = 1  # of what the cache holds; raise it when decoding changes
 SIZES = "sizes.npy"
@@ -31,7 +33,7 @@ CHUNKS = 8, 256  # least and most files decoded together
 
 @dataclass(frozen=True)
 class Decoded:
-    """The images that could be read, and the others' reasons."""
+    """The images that could be read, and why the others could not."""
 
     images: Pixels  # (M, size, size, 3), a memory map
     digests: Digests  # (M, DIGEST)
@@ -42,7 +44,7 @@ class Decoded:
 
 @dataclass(frozen=True)
 class Chunk:
-    """What became of some consecutive files."""
+    """The result of decoding some consecutive files."""
 
     first: int
     sizes: Sizes
@@ -53,12 +55,10 @@ class Chunk:
 def decode_all(
     files: Sequence[str | Path], size: int, draft: bool = True, progress: OnProgress | None = None
 ) -> Decoded:
-    """Read the files from the cache, decoding them first if it does not know them as they are."""
-    step = chunk_size(len(files))
-    chunks = {first: list(files[first : first + step]) for first in range(0, len(files), step)}
+    """The decoded files, from the cache; it is built first if files are new or have changed."""
 
     def fill(pixels: PixelFile) -> Iterator[Chunk]:
-        return _decode_chunks(chunks, partial(decode_chunk, pixels, size, draft))
+        return _decode_chunks(chunks_of(files), partial(decode_chunk, pixels, size, draft))
 
     return cached(fingerprint(files, f"{size} {draft}"), len(files), size, fill, progress)
 
@@ -86,7 +86,7 @@ def cached(
             done += len(chunk.sizes)
             if progress is not None:
                 progress(done, count)
-        kept = _others(count, unreadable)
+        kept = np.setdiff1d(np.arange(count), [*unreadable])
         if unreadable:
             pixels.keep(kept)
         np.save(folder / SIZES, sizes[kept])
@@ -99,7 +99,7 @@ def cached(
         images=entry.images,
         digests=entry.digests,
         sizes=np.load(entry.folder / SIZES),
-        kept=_others(count, unreadable),
+        kept=np.setdiff1d(np.arange(count), [*unreadable]),
         unreadable=tuple(unreadable.items()),
     )
 
@@ -121,10 +121,14 @@ def fingerprint(files: Sequence[str | Path], how: str) -> str:
     return hashlib.sha256(os.fsencode("\0".join(states))).hexdigest()
 
 
-def chunk_size(count: int) -> int:
-    """Small enough for progress and for an even share of the cores, else as large as is useful."""
+def chunks_of(files: Sequence[Name]) -> dict[int, Sequence[Name]]:
+    """Consecutive files, by the position of the first of them.
+
+    They are small enough for progress and for an even share of the cores, else as large as useful.
+    """
     least, most = CHUNKS
-    return min(most, max(least, count // 64))
+    step = min(most, max(least, len(files) // 64))
+    return {first: files[first : first + step] for first in range(0, len(files), step)}
 
 
 def decode_chunk(
@@ -158,7 +162,7 @@ def cores() -> int:
 
 
 def _decode_chunks(
-    chunks: dict[int, list[str | Path]], work: Callable[[int, Sequence[str | Path]], Chunk]
+    chunks: dict[int, Sequence[str | Path]], work: Callable[[int, Sequence[str | Path]], Chunk]
 ) -> Iterator[Chunk]:
     """In worker processes, or here if the files are few or no worker can be started."""
     workers = min(cores(), len(chunks))
@@ -192,9 +196,3 @@ def _no_script() -> Iterator[None]:
         yield
     finally:
         sys.modules["__main__"] = script
-
-
-def _others(count: int, left_out: dict[int, str]) -> Indices:
-    kept = np.ones(count, bool)
-    kept[list(left_out)] = False
-    return np.flatnonzero(kept)

@@ -1,14 +1,15 @@
-"""A folder of decoded images: built once, complete or absent, checked whenever it is opened."""
+"""The cache of decoded images: entries are complete or absent, and checked whenever opened."""
 
 from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import json
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,16 +20,87 @@ import numpy as np
 
 from ..errors import DataError
 from ..storage.files import read_json
-from .dataset import Digests, Pixels
-from .pixelfile import PixelFile
+from .dataset import Digests, Indices, Pixels, digests_of
 
 PIXELS = "pixels.npy"
 DIGESTS = "digests.npy"
 MANIFEST = "manifest.json"
 UNFINISHED = "building-"
 STALE = 24 * 3600  # seconds after which an unfinished entry belongs to a process that died
+HEADER = 128  # bytes; NumPy pads its header to a multiple of 64, and ours never needs more
+BUFFER = 1 << 20  # bytes written at once
 
 Facts = dict[str, Any]
+
+
+class PixelFile:
+    """Images (N, size, size, 3) in an .npy file, read as a memory map.
+
+    Several processes may write different rows at once, with ordinary writes: through a memory map,
+    a full disk would kill the process instead of raising an error.
+    """
+
+    def __init__(self, path: Path, size: int) -> None:
+        self.path = path
+        self.size = size
+        self.row = 3 * size * size
+
+    def create(self, count: int) -> None:
+        """Make room for `count` images."""
+        with self.path.open("wb") as file:
+            file.write(self._header(count))
+            file.truncate(HEADER + count * self.row)
+
+    def write(self, first: int, images: Iterable[bytes]) -> Digests:
+        """Put images into the rows that begin with `first`, and return their digests.
+
+        Each is digested as it comes, while it is in the processor's cache. Writes are buffered: one
+        for each small image would cost more than its digest.
+        """
+        with self.path.open("r+b", buffering=BUFFER) as file:
+            file.seek(HEADER + first * self.row)
+
+            def written() -> Iterator[bytes]:
+                for image in images:
+                    file.write(image)
+                    yield image
+
+            return digests_of(written())
+
+    def keep(self, rows: Indices) -> None:
+        """Close the gaps: only these rows, in ascending order, remain."""
+        with self.path.open("r+b") as file:
+            for new, old in enumerate(rows.tolist()):
+                if new != old:
+                    file.seek(HEADER + old * self.row)
+                    content = file.read(self.row)
+                    file.seek(HEADER + new * self.row)
+                    file.write(content)
+            file.truncate(HEADER + len(rows) * self.row)
+            file.seek(0)
+            file.write(self._header(len(rows)))
+
+    def open(self) -> Pixels:
+        pixels: Pixels = np.load(self.path, mmap_mode="r")
+        return pixels
+
+    def intact(self, digests: Digests) -> bool:
+        """Whether the file holds exactly the images with these digests."""
+        with self.path.open("rb") as file:
+            if file.read(HEADER) != self._header(len(digests)):
+                return False
+            found = digests_of(file.read(self.row) for _ in range(len(digests)))
+            return not file.read(1) and bool((found == digests).all())
+
+    def _header(self, count: int) -> bytes:
+        shape = (count, self.size, self.size, 3)
+        buffer = io.BytesIO()
+        np.lib.format.write_array_header_1_0(
+            buffer, {"descr": "|u1", "fortran_order": False, "shape": shape}
+        )
+        header = buffer.getvalue()
+        assert len(header) == HEADER
+        return header
 
 
 @dataclass(frozen=True)
@@ -73,7 +145,10 @@ def open_or_build(key: str, size: int, build: Callable[[Path], Facts]) -> Entry:
             working.mkdir()
             try:
                 facts = build(working)
-                _write_manifest(working, facts)
+                # the pixels need no checksum: their digests vouch for them
+                others = (path for path in sorted(working.iterdir()) if path.name != PIXELS)
+                manifest = {"files": {path.name: _sha256(path) for path in others}, "facts": facts}
+                (working / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
                 _publish(working, place, size)
             finally:
                 shutil.rmtree(working, ignore_errors=True)
@@ -105,31 +180,19 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _write_manifest(folder: Path, facts: Facts) -> None:
-    """The SHA-256 of every file but the pixels, which their digests vouch for."""
-    files = {path.name: _sha256(path) for path in sorted(folder.iterdir()) if path.name != PIXELS}
-    with (folder / MANIFEST).open("w", encoding="utf-8") as file:
-        json.dump({"files": files, "facts": facts}, file)
-
-
 def _publish(working: Path, place: Path, size: int) -> None:
+    """Rename a new entry to its place, or replace the files of a damaged one there."""
     try:
         working.rename(place)
     except OSError as error:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
-        if _read(place, size) is None:  # else another process was faster
-            _replace(working, place)
-
-
-def _replace(working: Path, place: Path) -> None:
-    """Put whole files over those of a damaged entry, one by one.
-
-    Others may do the same just now, with the same content, or read: at every moment each file is
-    there, and once a good one is, it stays good. A folder cannot be replaced like that.
-    """
-    for path in sorted(working.iterdir()):
-        path.replace(place / path.name)
+        if _read(place, size) is not None:
+            return  # another process was faster
+        # Others may do the same just now, with the same content, or read: at every moment each
+        # file is there, and once a good one is, it stays good. A folder cannot be replaced so.
+        for path in sorted(working.iterdir()):
+            path.replace(place / path.name)
 
 
 def _sweep(folder: Path) -> None:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.cells import cell_len  # an emoji and a Chinese sign take two cells of a terminal
 
 from ..errors import DataError
 from ..rules.choose import image_size
 from . import DATASETS, load
-from .checktext import Counts, counted, listed, table
 from .dataset import (
-    DIGEST,
     NO_CHECKSUMS,
     PARTS,
     UNKNOWN,
@@ -25,10 +24,14 @@ from .dataset import (
     OnProgress,
     Pixels,
     Sizes,
+    numbered,
 )
 from .splitfile import ROLES
 from .splits import SplitPlan, make_split
 
+Counts = dict[str, dict[str, int]]  # of each part or role: images of each class, "" without label
+
+SHOWN = 20  # items of a list that are printed; the JSON has all
 ALIKE = 2  # of 255: smooth water seen from above differs by 3 to 8, and is a picture
 
 
@@ -64,68 +67,51 @@ class CheckReport:
         side = f"{self.size} × {self.size} pixels"
         if (small := self.size_without_gpu) != self.size:
             side += f" ({small} × {small} without a GPU, unless --size says otherwise)"
-        unusable = [f"{f}: {why}" for f, why in self.skipped]
+        files = [f"{what} {w:,} × {h:,}" for what, (w, h) in (self.file_sizes or {}).items()]
+        unusable = [f"{file}: {why}" for file, why in self.skipped]
         return [
             f"{self.name}: {counted(len(self.classes), 'class', 'classes')}, "
             f"{counted(self.images, 'image', 'images')} at {side}",
             *table(self.parts, self.classes),
-            *self._file_size_lines(),
+            *([f"files: {', '.join(files)} pixels"] if files else []),
             *([] if self.checksums == NO_CHECKSUMS else [f"checksums: {self.checksums}"]),
             f"memory: {self.memory / 2**20:,.1f} MiB of pixels",
             *self.notes,
-            *listed(unusable, "unusable files", one="unusable file"),
+            *listed(unusable, "unusable file", "unusable files"),
             *self._duplicate_lines(),
-            *listed(
-                [*self.one_colour], "images of nearly one colour", one="image of nearly one colour"
-            ),
+            *listed(self.one_colour, "image of nearly one colour", "images of nearly one colour"),
             *self._role_lines(),
         ]
 
-    def _file_size_lines(self) -> list[str]:
-        if self.file_sizes is None:
-            return []
-        shown = (f"{what} {w:,} × {h:,}" for what, (w, h) in self.file_sizes.items())
-        return ["files: " + ", ".join(shown) + " pixels"]
-
     def _duplicate_lines(self) -> list[str]:
         """Each group once, those that spoil a run first."""
-        faults = {
-            "both in training and held out": {*self.leaks},
-            "different labels": {*self.contradictions},
-        }
-        found = {
-            group: [fault for fault, groups in faults.items() if group in groups]
-            for group in self.duplicates
-        }
-        worst_first = sorted(found.items(), key=lambda item: -len(item[1]))
-        shown = [
-            " = ".join(group) + (f" ({', '.join(own)})" if own else "")
-            for group, own in worst_first
-        ]
-        return listed(shown, "groups of identical images", one="group of identical images")
+        leaks, contradictions, shown = {*self.leaks}, {*self.contradictions}, []
+        for group in self.duplicates:
+            faults = ["both in training and held out"] if group in leaks else []
+            faults += ["different labels"] if group in contradictions else []
+            shown.append((faults, " = ".join(group)))
+        shown.sort(key=lambda item: -len(item[0]))
+        lines = [text + (f" ({', '.join(faults)})" if faults else "") for faults, text in shown]
+        return listed(lines, "group of identical images", "groups of identical images")
 
     def _role_lines(self) -> list[str]:
         if self.roles is None:
             return []
         also = "also" if self.labelled_in_pool else "not"
-        return [
+        lines = [
             f"split (the labelled images are {also} in the unlabelled pool):",
             *table(self.roles, self.classes),
-            *self._lacking_lines(self.roles),
         ]
-
-    def _lacking_lines(self, roles: Counts) -> list[str]:
-        """What a run can do without, but rarely should."""
-        total = {role: sum(own.values()) for role, own in roles.items()}
-        lacking = []
+        # what a run can do without, but rarely should
+        total = {role: sum(own.values()) for role, own in self.roles.items()}
         if total["unlabelled"] <= (total["labelled"] if self.labelled_in_pool else 0):
-            lacking.append("no unlabelled images: put them into a folder called unlabelled")
+            lines.append("no unlabelled images: put them into a folder called unlabelled")
         if not total["validation"] + total["test"]:
-            lacking.append(
+            lines.append(
                 "no test images, so no error can be measured: add a folder test with class "
                 "folders, or hold out labelled images (--validation-per-class N)"
             )
-        return lacking
+        return lines
 
 
 def check(
@@ -149,8 +135,8 @@ def check(
             problems.append(str(error))
     groups = equal_images(data.image_digests())
     held_out = np.zeros(len(data.images), bool)
-    for part in ("validation", "test"):
-        held_out[data.part(part)] = True
+    held_out[np.concatenate([data.part("validation"), data.part("test")])] = True
+    disagreeing = [g for g in groups if len({*data.labels[g].tolist()} - {UNKNOWN}) > 1]
     without_gpu = data.size
     if size is None and str(name) not in DATASETS:
         without_gpu = min(data.size, image_size(data.size, gpu=False).settings["size"])
@@ -168,7 +154,7 @@ def check(
         notes=data.notes,
         duplicates=_named(data, groups),
         leaks=_named(data, [g for g in groups if held_out[g].any() and not held_out[g].all()]),
-        contradictions=_named(data, [g for g in groups if _disagree(data.labels[g])]),
+        contradictions=_named(data, disagreeing),
         one_colour=tuple(data.files[i] for i, im in enumerate(data.images) if _is_one_colour(im)),
         roles=roles,
         labelled_in_pool=labelled_in_pool,
@@ -178,14 +164,10 @@ def check(
 
 def equal_images(digests: Digests) -> list[Indices]:
     """The groups of two or more images with one digest, each by ascending index."""
-    keys = np.ascontiguousarray(digests).view(f"V{DIGEST}").ravel()
-    order = np.lexsort(digests.T)
-    ordered = keys[order]
-    changes = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
-    starts, ends = np.append(0, changes), np.append(changes, len(order))
-    several = np.flatnonzero(ends - starts > 1)
-    groups = [order[starts[g] : ends[g]] for g in several]
-    return sorted(groups, key=lambda group: int(group[0]))
+    numbers = numbered(digests)
+    order = np.argsort(numbers, kind="stable")
+    groups = np.split(order, np.cumsum(np.bincount(numbers))[:-1])
+    return sorted((g for g in groups if len(g) > 1), key=lambda group: int(group[0]))
 
 
 def _counts(data: DataSet, groups: Mapping[str, Indices]) -> Counts:
@@ -211,9 +193,39 @@ def _extremes(sizes: Sizes) -> dict[str, tuple[int, int]]:
     return {what: (int(ordered[i][0]), int(ordered[i][1])) for what, i in picks.items()}
 
 
-def _disagree(labels: Indices) -> bool:
-    return len(np.unique(labels[labels != UNKNOWN])) > 1
-
-
 def _named(data: DataSet, groups: list[Indices]) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(data.files[i] for i in group) for group in groups)
+
+
+def counted(number: int, one: str, more: str) -> str:
+    """A number with its noun."""
+    return f"{number:,} {one if number == 1 else more}"
+
+
+def listed(items: Sequence[str], one: str, more: str) -> list[str]:
+    """How many items there are, and the first of them; nothing if there are none."""
+    if not items:
+        return []
+    lines = [f"{counted(len(items), one, more)}:", *(f"  {item}" for item in items[:SHOWN])]
+    if len(items) > SHOWN:
+        lines.append(f"  … and {len(items) - SHOWN:,} more (--json lists all)")
+    return lines
+
+
+def table(counts: Counts, classes: tuple[str, ...]) -> list[str]:
+    """One line per class, one column per part; classes that are all alike share a line."""
+    columns = [column for column, own in counts.items() if sum(own.values())]
+    rows = [(c, [counts[column].get(c, 0) for column in columns]) for c in classes]
+    if len(rows) > 1 and all(row == rows[0][1] for _, row in rows):
+        rows = [("each class", rows[0][1])]
+    without = [counts[column].get("", 0) for column in columns]
+    if any(without):
+        rows.append(("no label", without))
+    rows.append(("total", [sum(counts[column].values()) for column in columns]))
+    lines = [("", columns), *((name, [f"{count:,}" for count in row]) for name, row in rows)]
+    width = max(cell_len(name) for name, _ in lines)
+    return [
+        f"  {name}{' ' * (width - cell_len(name))}"
+        + "".join(f"  {cell:>{max(len(c), 10)}}" for cell, c in zip(cells, columns, strict=True))
+        for name, cells in lines
+    ]

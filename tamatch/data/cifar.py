@@ -2,62 +2,143 @@
 
 from __future__ import annotations
 
+import io
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ..errors import DataError
-from .archives import locate, members, verify
-from .cifar_versions import CIFAR10, CIFAR100, Cifar, Version
-from .dataset import DataSet, Indices, OnProgress, Pixels
+from . import archives
+from .archives import Archive, locate, members, verify
+from .dataset import NONE, Colour, DataSet, Indices, OnProgress, Pixels
 from .decode import resized
-from .pickles import load_dict
 
 SIDE = 32
 PIXELS = 3 * SIDE * SIDE
 
 
-def read10(root: Path | None, size: int | None, progress: OnProgress | None = None) -> DataSet:
-    """CIFAR-10: 50,000 training and 10,000 test images of 10 classes."""
-    return read(CIFAR10, root, size)
+@dataclass(frozen=True)
+class Version:
+    """One of the publisher's two forms of a data set."""
+
+    folder: str
+    archive: Archive
+    files: Mapping[str, str]  # training batches, test batch, class names; MD5, "" if unpublished
 
 
-def read100(root: Path | None, size: int | None, progress: OnProgress | None = None) -> DataSet:
-    """CIFAR-100: 50,000 training and 10,000 test images of 100 classes."""
-    return read(CIFAR100, root, size)
+@dataclass(frozen=True)
+class Cifar:
+    """What tells CIFAR-10 and CIFAR-100 apart."""
+
+    name: str
+    prefix: str  # of the keys of labels and class names in the python version
+    label_bytes: int  # before each image of the binary version; the last one is the label
+    train_per_class: int
+    test_per_class: int
+    mean: Colour
+    std: Colour
+    python: Version
+    binary: Version
 
 
-def read(cifar: Cifar, root: Path | None, size: int | None) -> DataSet:
+CIFAR10 = Cifar(
+    name="cifar10",
+    prefix="",
+    label_bytes=1,
+    train_per_class=5000,
+    test_per_class=1000,
+    mean=(0.485, 0.456, 0.406),  # ImageNet's: the benchmark normalises so
+    std=(0.229, 0.224, 0.225),
+    python=Version(
+        "cifar-10-batches-py",
+        archives.CIFAR10,
+        {
+            "data_batch_1": "c99cafc152244af753f735de768cd75f",
+            "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+            "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+            "data_batch_4": "634d18415352ddfa80567beed471001a",
+            "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+            "test_batch": "40351d587109b95175f43aff81a1287e",
+            "batches.meta": "5ff9c542aee3614f3951f8cda6e48888",
+        },
+    ),
+    binary=Version(
+        "cifar-10-batches-bin",
+        replace(
+            archives.CIFAR10,
+            file="cifar-10-binary.tar.gz",
+            md5="c32a1d4ab5d03f1284b67883e8d87530",
+        ),
+        dict.fromkeys(
+            (*(f"data_batch_{k}.bin" for k in range(1, 6)), "test_batch.bin", "batches.meta.txt"),
+            "",
+        ),
+    ),
+)
+
+CIFAR100 = Cifar(
+    name="cifar100",
+    prefix="fine_",
+    label_bytes=2,
+    train_per_class=500,
+    test_per_class=100,
+    mean=(129.3 / 255, 124.1 / 255, 112.4 / 255),
+    std=(68.2 / 255, 65.4 / 255, 70.4 / 255),
+    python=Version(
+        "cifar-100-python",
+        archives.CIFAR100,
+        {
+            "train": "16019d7e3df5f24257cddd939b257f8d",
+            "test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
+            "meta": "7973b15100ade9c7d40fb424638fde48",
+        },
+    ),
+    binary=Version(
+        "cifar-100-binary",
+        replace(
+            archives.CIFAR100,
+            file="cifar-100-binary.tar.gz",
+            md5="03b5dce01913d631647c71ecec9e9cb8",
+        ),
+        {"train.bin": "", "test.bin": "", "fine_label_names.txt": ""},
+    ),
+)
+
+
+def read(
+    cifar: Cifar, root: Path | None, size: int | None, progress: OnProgress | None = None
+) -> DataSet:
     """Read whichever version is there, in the publisher's order: training first, then test."""
     versions = (cifar.python, cifar.binary)
-    path = locate(
-        root,
-        cifar.name,
-        [place for v in versions for place in (v.folder, v.archive.file)],
-        cifar.python.archive,
-    )
+    places = [place for v in versions for place in (v.folder, v.archive.file)]
+    path = locate(root, places, cifar.python.archive)
     version = next(v for v in versions if path.name in (v.folder, v.archive.file))
     checksums = _check_files(path, version)
-    batches = (*version.train, version.test)
-    found = {name: file.read() for name, file in members(path, [*batches, version.names])}
-    decode = _python_batch if version is cifar.python else _binary_batch
-    parts = [decode(cifar, found[name], f"{path}: {name}") for name in batches]
+    found = {name: file.read() for name, file in members(path, [*version.files])}
+    *batches, names = version.files
+    if version is cifar.python:
+        parts = [_python_batch(cifar, found[name], f"{path}: {name}") for name in batches]
+        listed = load_dict(found[names], names)[f"{cifar.prefix}label_names"]
+        classes = tuple(name.decode("ascii") for name in listed)
+    else:
+        parts = [_binary_batch(cifar, found[name], f"{path}: {name}") for name in batches]
+        classes = tuple(found[names].decode("ascii").split())
     labels = np.concatenate([y for _, y in parts])
-    train = sum(len(y) for _, y in parts[:-1])
-    classes = _class_names(cifar, version, found[version.names])
-    for part, expected in (
-        (labels[:train], cifar.train_per_class),
-        (labels[train:], cifar.test_per_class),
-    ):
-        _check_counts(path, part, expected, len(classes))
-    empty = np.empty(0, np.int64)
-    test = len(labels) - train
+    test = len(parts[-1][1])
+    train = len(labels) - test
+    _check_counts(path, labels[:train], cifar.train_per_class, len(classes))
+    _check_counts(path, labels[train:], cifar.test_per_class, len(classes))
     return DataSet(
         name=cifar.name,
         classes=classes,
-        images=resized(np.concatenate([x for x, _ in parts]), SIDE if size is None else size),
+        images=resized(np.concatenate([x for x, _ in parts]), size or SIDE),
         labels=labels,
-        parts=(np.arange(train), empty, empty, np.arange(train, len(labels))),
+        parts=(np.arange(train), NONE, NONE, np.arange(train, len(labels))),
         files=[f"train/{i}" for i in range(train)] + [f"test/{i}" for i in range(test)],
         mean=cifar.mean,
         std=cifar.std,
@@ -65,16 +146,17 @@ def read(cifar: Cifar, root: Path | None, size: int | None) -> DataSet:
     )
 
 
+read10, read100 = partial(read, CIFAR10), partial(read, CIFAR100)
+
+
 def _check_files(path: Path, version: Version) -> str:
+    """Verify the files; say what is known of their integrity."""
     if path.is_file():
         verify(path, [version.archive.md5], version.archive)
         return "the archive has the published MD5"
-    for name in (*version.train, version.test, version.names):
-        if name in version.md5:
-            verify(path / name, [version.md5[name]], version.archive)
-        elif not (path / name).is_file():
-            verify(path / name, [], version.archive)
-    if version.md5:
+    for name, md5 in version.files.items():
+        verify(path / name, [md5] if md5 else [], version.archive)
+    if all(version.files.values()):
         return "every file has the published MD5"
     return "none are published for the unpacked binary files; their class counts are right"
 
@@ -95,7 +177,7 @@ def _planes_last(flat: Pixels) -> Pixels:
 
 def _python_batch(cifar: Cifar, content: bytes, where: str) -> tuple[Pixels, Indices]:
     batch = load_dict(content, where)
-    return _planes_last(batch["data"]), np.asarray(batch[cifar.label_key], np.int64)
+    return _planes_last(batch["data"]), np.asarray(batch[f"{cifar.prefix}labels"], np.int64)
 
 
 def _binary_batch(cifar: Cifar, content: bytes, where: str) -> tuple[Pixels, Indices]:
@@ -109,8 +191,59 @@ def _binary_batch(cifar: Cifar, content: bytes, where: str) -> tuple[Pixels, Ind
     return _planes_last(rows[:, cifar.label_bytes :]), labels
 
 
-def _class_names(cifar: Cifar, version: Version, content: bytes) -> tuple[str, ...]:
-    if version is cifar.python:
-        names = load_dict(content, version.names)[cifar.names_key]
-        return tuple(name.decode("ascii") for name in names)
-    return tuple(content.decode("ascii").split())
+class _Dtype:
+    """Stands for `numpy.dtype`; only its type string matters."""
+
+    def __init__(self, kind: bytes = b"", *_: object) -> None:
+        self.kind = kind
+
+    def __setstate__(self, state: object) -> None:
+        pass
+
+
+class _Array:
+    """Stands for `numpy.ndarray`; keeps the state, and builds the array when asked."""
+
+    def __init__(self, *_: object) -> None:
+        self.state: tuple[Any, ...] = ()
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.state = state
+
+    def to_numpy(self) -> Pixels:
+        _version, shape, dtype, fortran, content = self.state
+        if not isinstance(dtype, _Dtype) or dtype.kind != b"u1" or fortran:
+            raise ValueError("the array is not made of bytes in C order")
+        return np.frombuffer(content, np.uint8).reshape(shape)
+
+
+_ALLOWED: dict[tuple[str, str], type] = {
+    ("numpy.core.multiarray", "_reconstruct"): _Array,
+    ("numpy", "ndarray"): _Array,
+    ("numpy", "dtype"): _Dtype,
+}
+
+
+class _Unpickler(pickle.Unpickler):
+    """Knows three names, all of them stand-ins defined here; every other one is refused."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        try:
+            return _ALLOWED[module, name]
+        except KeyError:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}") from None
+
+
+def load_dict(content: bytes, where: str) -> dict[str, Any]:
+    """The dictionary in a CIFAR batch, a Python 2 pickle, which is read without running anything.
+
+    Its arrays become NumPy arrays, its strings bytes.
+    """
+    try:
+        found = _Unpickler(io.BytesIO(content), encoding="bytes").load()
+        return {
+            key.decode("ascii"): value.to_numpy() if isinstance(value, _Array) else value
+            for key, value in found.items()
+        }
+    except Exception as error:  # a doctored stream can raise anything
+        raise DataError(f"{where} is not a CIFAR batch and was not read: {error}") from None

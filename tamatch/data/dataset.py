@@ -1,4 +1,4 @@
-"""A data set and how its images are shared out: plain arrays, whatever they were read from."""
+"""A data set and its split into roles, as plain arrays, whatever they were read from."""
 
 from __future__ import annotations
 
@@ -13,11 +13,15 @@ Pixels = npt.NDArray[np.uint8]
 Indices = npt.NDArray[np.int64]
 Sizes = npt.NDArray[np.int32]
 Digests = npt.NDArray[np.uint8]
+Colour = tuple[float, float, float]
 OnProgress = Callable[[int, int], None]  # called with (done, total)
 
 UNKNOWN = -1  # the label of an image that has none
 NO_CHECKSUMS = "not needed"  # for images whose checksums nobody has published
+NONE: Indices = np.empty(0, np.int64)
 DIGEST = 16  # bytes of an image's SHA-256 that are kept
+SAMPLE = 1000  # images: their mean colour is known to a hundredth of the spread
+LEAST = 1 / 255  # spread of images in one colour: dividing by it must stay harmless
 PARTS = ("train", "unlabelled", "validation", "test")  # where the publisher or the user put it
 
 
@@ -31,8 +35,8 @@ class DataSet:
     labels: Indices  # (N,), UNKNOWN where there is none
     parts: tuple[Indices, ...]  # indices of the images in each of PARTS
     files: Sequence[str]  # (N,) file name relative to the root, or "train/17"
-    mean: tuple[float, float, float]
-    std: tuple[float, float, float]
+    mean: Colour  # per channel, in 0 … 1
+    std: Colour
     skipped: tuple[tuple[str, str], ...] = ()  # (file, reason) of the unreadable ones
     given_labels: bool = False  # True: train on the labels as they are (a person's own folder)
     shuffled_first: bool = False  # the benchmark draws from a shuffled order (EuroSAT)
@@ -71,14 +75,20 @@ def digests_of(images: Iterable[bytes]) -> Digests:
     return np.frombuffer(rows, np.uint8).reshape(-1, DIGEST)
 
 
+def numbered(digests: Digests) -> Indices:
+    """A number for each image; equal ones have the same."""
+    _, numbers = np.unique(digests, axis=0, return_inverse=True)
+    return numbers.reshape(-1)
+
+
 @dataclass(frozen=True)
 class Split:
     """Which image plays which role in a run: indices into `DataSet.images`."""
 
     labelled: Indices
     unlabelled: Indices
-    validation: Indices = field(default_factory=lambda: np.empty(0, np.int64))
-    test: Indices = field(default_factory=lambda: np.empty(0, np.int64))
+    validation: Indices = field(default_factory=lambda: NONE)
+    test: Indices = field(default_factory=lambda: NONE)
 
     @property
     def known(self) -> Indices:
@@ -87,12 +97,12 @@ class Split:
 
     @property
     def unknown_places(self) -> Indices:
-        """Positions in the pool of the images that are not `known` at the same time."""
+        """Positions in the pool of the images whose labels the run is not given."""
         return np.flatnonzero(~np.isin(self.unlabelled, self.known))
 
     @property
     def unknown(self) -> Indices:
-        """These images themselves, in the pool's order."""
+        """The images of the pool whose labels the run is not given, in its order."""
         return self.unlabelled[self.unknown_places]
 
 
@@ -100,3 +110,36 @@ def shares(labels: Indices, classes: int) -> tuple[float, ...]:
     """The share of each class among these labels."""
     counts = np.bincount(labels, minlength=classes)
     return tuple(float(c) for c in counts / max(1, counts.sum()))
+
+
+def take(images: Pixels, rows: Indices) -> Pixels:
+    """These images. Those of a memory map are read from its file: touching the map would also
+    keep everything around them in memory."""
+    if not isinstance(images, np.memmap) or images.filename is None:
+        return images[rows]
+    size, contents = images[0].size, bytearray()
+    with open(images.filename, "rb") as file:
+        for row in rows.tolist():
+            file.seek(images.offset + row * size)
+            contents += file.read(size)
+    return np.frombuffer(contents, np.uint8).reshape(-1, *images.shape[1:])
+
+
+def mean_std(images: Pixels, indices: Indices) -> tuple[Colour, Colour]:
+    """Mean and standard deviation per channel, over evenly spaced images of these."""
+    chosen = indices if len(indices) else np.arange(len(images))
+    step = max(1, len(chosen) // SAMPLE)
+    count, total, squares = 0, np.zeros(3, np.int64), np.zeros(3, np.int64)
+    for image in take(images, np.sort(chosen)[::step]):
+        channels = image.reshape(-1, 3).T.astype(np.int64, order="C")  # summed along memory
+        count += channels.shape[1]
+        total += channels.sum(axis=1)
+        squares += np.einsum("cn,cn->c", channels, channels)
+    mean = total / count
+    std = np.sqrt(squares / count - mean * mean)
+    return _colour(mean / 255), _colour(np.maximum(std / 255, LEAST))
+
+
+def _colour(values: npt.NDArray[np.float64]) -> Colour:
+    red, green, blue = (round(float(value), 4) for value in values)
+    return red, green, blue

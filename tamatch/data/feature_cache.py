@@ -18,8 +18,7 @@ import numpy.typing as npt
 from ..errors import DataError, StorageError
 from ..storage.files import write_bytes
 from .cache import cache_folder
-from .dataset import DIGEST, Digests, OnProgress, Pixels
-from .pixelfile import take
+from .dataset import DIGEST, Digests, OnProgress, Pixels, take
 
 Floats = npt.NDArray[np.float32]
 

@@ -1,24 +1,29 @@
-"""A person's own images: any folder or table of them, decoded once and read from the cache."""
+"""A person's own images: any folder or table of them, decoded once and read from the cache.
+
+Also hints where a folder has no images or no two classes: probably another one was meant.
+"""
 
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from ..errors import DataError
+from ..errors import DataError, UsageError
 from ..rules.choose import image_size
+from ..storage.folder import SEEDS, RunFolder
 from .bulk import decode_all
-from .dataset import PARTS, UNKNOWN, DataSet, OnProgress, Sizes
+from .dataset import PARTS, UNKNOWN, DataSet, OnProgress, Sizes, mean_std
 from .decode import header_size
-from .layout import Found, holds_images, list_images, table_of
-from .statistics import mean_std
-from .wrong_folder import folder_hint
+from .labels import UNLABELLED
+from .layout import SHOWN, Found, Listing, folders_in, holds_images, list_images, table_of
 
 SAMPLE = 200  # files whose headers decide the size
 LONG = 2  # times the shorter side; the usual formats of photos are below
+DEEPEST = 8  # folders that are entered in search of the classes; links may lead round
 
 
 def read(place: Path, size: int | None = None, progress: OnProgress | None = None) -> DataSet:
@@ -77,7 +82,7 @@ def _median_side(files: Sequence[str]) -> float | None:
 
 
 def _cropped(sizes: Sizes) -> list[str]:
-    """Of a long image the net sees less than half, which its user may not expect."""
+    """A note on long images, of which the net sees less than half."""
     long = int((sizes.max(axis=1) > LONG * sizes.min(axis=1)).sum())
     told = "images more than twice as long as wide, of which only the central square is used"
     return [f"{told}: {long:,}"] if long else []
@@ -104,3 +109,67 @@ def _no_images(place: Path, hint: str) -> str:
 
 def _first_reasons(skipped: Sequence[tuple[str, str]]) -> str:
     return "".join(f" {file}: {reason}." for file, reason in skipped[:3])
+
+
+def refuse_run(place: Path) -> None:
+    """Refuse a run folder, or a folder that contains one: its pictures are no data."""
+    if RunFolder(place).holds_run() or (place / SEEDS).is_file():
+        path = shlex.quote(str(place))
+        raise UsageError(
+            f"--data {place} is a run folder, not an image folder. `tamatch report {path}` shows "
+            f"its results, `tamatch resume {path}` continues it."
+        )
+    if table_of(place):
+        return  # which lists the images, so that a run may lie beside them
+    for record in sorted(place.glob("*/run.json")):
+        if RunFolder(record.parent).holds_run():
+            raise UsageError(
+                f"--data {place} contains the run {record.parent}, but every folder in it must be "
+                "a class. Give a folder that contains only images, or move the run elsewhere."
+            )
+
+
+def folder_hint(place: Path, listing: Listing) -> str:
+    """A hint where a folder, listed here, has no two classes; empty if there is none to give."""
+    if len(listing.labels) > 1 or table_of(place):
+        return ""
+    return _hint_inside(place) if listing.labels else _hint_above(place)
+
+
+def _hint_inside(place: Path) -> str:
+    """The only class may be the folder of all classes, or lead to it without a choice."""
+    inner, top = place, place.resolve()
+    for _ in range(DEEPEST):
+        inside = [n for n, _ in folders_in(os.fspath(inner)) if n.lower() not in UNLABELLED]
+        if len(inside) != 1:
+            return ""
+        inner /= inside[0]
+        if RunFolder(inner).holds_run() or not inner.resolve().is_relative_to(top):
+            return ""
+        try:
+            classes = list_images(inner.absolute()).labels
+        except DataError:  # it may not be read
+            return ""
+        if len(classes) > 1:
+            break
+    else:
+        return ""
+    named = ", ".join(sorted(classes))[:SHOWN]
+    if aside := [name for name, _ in folders_in(os.fspath(place)) if name.lower() in UNLABELLED]:
+        return (
+            f"Perhaps the classes are {named}: move these folders from {inner} to {place}, next to "
+            f"{aside[0]}."
+        )
+    return f"Perhaps you meant {inner}, which has the classes {named}."
+
+
+def _hint_above(place: Path) -> str:
+    """A folder with images, beside others with images, may be one of the classes."""
+    above = place.parent if place.name not in ("", os.pardir) else place / os.pardir
+    try:
+        beside = [path for _, path in folders_in(os.fspath(above)) if holds_images(path)]
+    except DataError:
+        return ""
+    if len(beside) < 2 or not holds_images(os.fspath(place)):
+        return ""
+    return f"Perhaps you meant {above}, where {place.resolve().name} is one of several folders."

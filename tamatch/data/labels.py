@@ -1,28 +1,174 @@
-"""Labels that a person gave after the fact: a table that adds to a folder's own (`--labels`)."""
+"""Tables of labels: CSV with the columns file_name and label, and split where it has one.
+
+They list the images of a folder, or add to its labels (`--labels`).
+"""
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import os
 import posixpath
+import re
 import shlex
-from collections.abc import Mapping
+import unicodedata
+from collections.abc import Collection, Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from ..errors import DataError, UsageError, perhaps
-from ..storage.spreadsheet import printable
+from ..storage.spreadsheet import original, printable, restore
 from .dataset import PARTS, DataSet
-from .layout import TABLES, class_name
-from .partnames import PART_NAMES
-from .table import Row, known_label, notes_on, read_table, refuse_contradiction
 
+TABLES = ("labels.csv", "metadata.csv")
+NAME = "file_name"
+PATH = "path"  # the same in the tables of `tamatch predict`
+LABEL = "label"
+SPLIT = "split"
+UNLABELLED = ("unlabelled", "unlabeled", "_unlabelled", "_unlabeled")
+PART_NAMES = {
+    "train": "train", "training": "train", "val": "validation", "valid": "validation",
+    "validation": "validation", "test": "test", "testing": "test",
+}  # fmt: skip
+# what a table says about an image; an unlabelled one joins the training part with its first label
+PART_OF = {**PART_NAMES, **dict.fromkeys(UNLABELLED, "train")}
+# how programs write that there is nothing; "none" is not among them, a person may mean it
+MISSING = ("nan", "NaN", "None", "null", "NULL", "<NA>")
+FORMERLY = {"\\n": "\n", "\\r": "\r", "\\t": "\t"}  # how such characters of a name were written
 NEAR = 3  # names that an error suggests
 
 
+class Row(NamedTuple):
+    """One image of the table; an empty label means unlabelled."""
+
+    name: str  # relative to the folder of the images, where it lies in it
+    label: str
+    part: str | None  # one of dataset.PARTS, if the table says so
+    line: int  # where it is named first
+
+
+def read_table(path: Path, folder: str | None = None) -> list[Row]:
+    """The images that a table names, each once; `folder` is theirs, by default the table's own.
+
+    Commas, semicolons and tabs separate; other columns are ignored. Apostrophes that protect a
+    spreadsheet from formulas are taken off.
+    """
+    images = os.path.abspath(folder or path.parent)
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            heading = file.readline()
+            file.seek(0)
+            separator = max(",;\t", key=heading.count)
+            rows = csv.DictReader(file, delimiter=separator, skipinitialspace=True)
+            columns = {(name or "").strip().lower(): name for name in rows.fieldnames or ()}
+            if PATH in columns:
+                columns.setdefault(NAME, columns[PATH])
+            if NAME not in columns or LABEL not in columns:
+                raise DataError(
+                    f"{path} needs the columns {NAME} and {LABEL} in its first line, "
+                    f"found {', '.join(columns) or 'nothing'}."
+                )
+            found: dict[str, Row] = {}
+            for cells in rows:
+                name, label, split = (
+                    restore((cells[columns[c]] or "").strip()) if c in columns else ""
+                    for c in (NAME, LABEL, SPLIT)
+                )
+                if name:
+                    row = _row(path, rows.line_num, _below(images, name), original(label), split)
+                    refuse_contradiction(path, found.setdefault(row.name, row), row)
+            return list(found.values())
+    except UnicodeDecodeError:
+        raise DataError(f"{path} is not encoded in UTF-8. Save it as CSV in UTF-8.") from None
+    except FileNotFoundError:
+        raise DataError(f"{path} does not exist.") from None
+    except (OSError, csv.Error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{path} cannot be read as CSV: {reason}.") from None
+
+
+def class_name(name: str) -> str:
+    """A class as it is written; an "ä" that some systems store as two characters is one."""
+    return printable(unicodedata.normalize("NFC", name))
+
+
+def known_class(label: str, classes: Collection[str] = ()) -> str:
+    """The class of a label; empty if a program wrote that there is none, unless a class is so."""
+    return "" if label in MISSING and label not in classes else class_name(label)
+
+
+def notes_on(rows: Iterable[Row], classes: Collection[str] = ()) -> tuple[str, ...]:
+    """What the user should know of these labels."""
+    missing = [row.label for row in rows if row.label and not known_class(row.label, classes)]
+    if not missing:
+        return ()
+    said = " or ".join(f'"{label}"' for label in sorted({*missing}))
+    return (f"images with the label {said}, treated as unlabelled: {len(missing):,}",)
+
+
+def _row(path: Path, line: int, name: str, label: str, split: str) -> Row:
+    part = split.lower()
+    if part and part not in PART_OF:
+        raise DataError(
+            f'{path}, line {line}: unknown {SPLIT} "{split}". Expected train, val, test or '
+            "unlabelled; rename the column if it means something else."
+        )
+    without = label.lower() in UNLABELLED or part in UNLABELLED
+    return Row(name, "" if without else label, PART_OF.get(part), line)
+
+
+def _below(folder: str, name: str) -> str:
+    """A file's name below a folder, one spelling for each file; those outside stay as they are."""
+    name = os.path.normpath(_as_stored(folder, name))
+    if os.path.isabs(name):
+        for base in (folder, os.path.realpath(folder)):
+            if name.startswith(os.path.join(base, "")):
+                return os.path.relpath(name, base)
+        return name
+    return _without_folder(folder, name)
+
+
+def _as_stored(folder: str, name: str) -> str:
+    """The spelling that the file has: first what tamatch writes, then the cell as it stands.
+
+    Windows writes \\ for /, some systems store an ä as two characters, and earlier tables have
+    \\n for a line break.
+    """
+    if name.isascii() and "\\" not in name:
+        return name
+    meant, slashed = original(name), name.replace("\\", "/")
+    forms = (unicodedata.normalize(form, slashed) for form in ("NFC", "NFD"))
+    older = original(re.sub(r"\\[nrt]", lambda found: FORMERLY[found[0]], name))
+    spellings = (meant, name, slashed, *forms, older)
+    stored = (spelt for spelt in spellings if os.path.lexists(os.path.join(folder, spelt)))
+    return next(stored, meant)
+
+
+def _without_folder(folder: str, name: str) -> str:
+    """A name as seen from above the folder (photos/cat/1.png), without the way to the folder."""
+    above, parts = Path(folder).parts, Path(name).parts
+    for k in range(1, len(parts)):
+        if above[-k:] == parts[:k] and not os.path.lexists(os.path.join(folder, name)):
+            inside = os.path.join(*parts[k:])
+            if os.path.lexists(os.path.join(folder, inside)):
+                return inside
+    return name
+
+
+def refuse_contradiction(path: Path, first: Row, row: Row) -> None:
+    """Two lines about one image must say the same."""
+    for one, other in ((first.label, row.label), (first.part or "", row.part or "")):
+        if one != other:
+            raise DataError(
+                f"{path}, lines {first.line} and {row.line}: {printable(row.name)} is listed as "
+                f'"{one}" and as "{other}". Keep one of the two.'
+            )
+
+
 def with_labels(data: DataSet, table: Path, place: Path) -> DataSet:
-    """The data, which lie at `place`, with the labels of a table: these win over the folder's.
+    """The data, read from `place`, with the labels of a table, which replace the folder's.
 
     An image that gets its first label moves from the unlabelled part to the training part, unless
     the table says to which. An empty label says nothing: the image stays as it is. A file that
@@ -33,8 +179,8 @@ def with_labels(data: DataSet, table: Path, place: Path) -> DataSet:
         part_of[images] = p
     rows = known_rows(data, table, place)
     for i, row in rows.items():
-        if label := known_label(row.label, data.classes):
-            labels[i] = data.classes.index(class_name(label))
+        if label := known_class(row.label, data.classes):
+            labels[i] = data.classes.index(label)
             first_label = part_of[i] == PARTS.index("unlabelled")
             if part := row.part or ("train" if first_label else None):
                 part_of[i] = PARTS.index(part)
@@ -61,7 +207,7 @@ def refuse_table_inside(table: Path, data: Path) -> None:
 
 
 def known_rows(data: DataSet, table: Path, place: Path) -> dict[int, Row]:
-    """Image and line of every line about one that can be used; each must fit the data."""
+    """The line about each usable image, by its index; an error if one does not fit the data."""
     if not data.given_labels:
         raise UsageError(
             f"--labels adds labels to your own images, but {data.name} is already fully labelled. "
@@ -71,11 +217,11 @@ def known_rows(data: DataSet, table: Path, place: Path) -> dict[int, Row]:
     unusable = {name for name, _ in data.skipped}
     found: dict[int, Row] = {}
     for row in read_table(table, folder_of(place)):
-        name, label = printable(row.name), class_name(known_label(row.label, data.classes))
+        name, label = printable(row.name), known_class(row.label, data.classes)
         if name in unusable:
             continue
         if name not in images:
-            raise DataError(f"{table}, line {row.line}: {_no_image(data, name, images)}")
+            raise DataError(f"{table}, line {row.line}: {_no_image(data, name)}")
         if label and label not in data.classes:
             raise DataError(f"{table}, line {row.line}: {_no_class(data, label)}")
         refuse_contradiction(table, found.setdefault(images[name], row), row)
@@ -87,9 +233,9 @@ def folder_of(place: Path) -> str:
     return os.fspath(place if place.is_dir() else place.parent)
 
 
-def _no_image(data: DataSet, name: str, images: Mapping[str, int]) -> str:
+def _no_image(data: DataSet, name: str) -> str:
     """The likeliest mistake is a name without its folder."""
-    alike = [file for file in images if posixpath.basename(file) == posixpath.basename(name)]
+    alike = [file for file in data.files if posixpath.basename(file) == posixpath.basename(name)]
     hint = f" Perhaps you meant {' or '.join(alike[:NEAR])}." if alike else ""
     return f"{data.name} has no image {name}.{hint} File names are relative to {data.name}."
 

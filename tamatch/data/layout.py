@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-import unicodedata
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 from functools import cached_property
+from itertools import combinations
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -15,15 +17,25 @@ from ..errors import DataError
 from ..storage.spreadsheet import printable
 from .dataset import OnProgress
 from .decode import FOREIGN, NOT_READ, SUFFIXES
-from .partnames import PART_NAMES, PART_OF, UNLABELLED, like_a_part, nearly_equal
-from .table import known_label, notes_on, read_table
+from .labels import (
+    PART_NAMES,
+    PART_OF,
+    TABLES,
+    UNLABELLED,
+    class_name,
+    known_class,
+    notes_on,
+    read_table,
+)
 
 LONGEST = max(map(len, SUFFIXES))
-TABLES = ("labels.csv", "metadata.csv")
 SHOWN = 100  # characters of a list of folders
 BELONG = "images without a label belong in unlabelled"
 ROUND = "a link to a folder that contains it or was read before"
 NEWS = 1000  # files that are looked at between two signs of progress
+TELLING = ("unlabelled", "unlabeled", "validation", "val", "test")  # "train" may be a class
+MANY = 100  # classes whose names are compared
+ALIKE = 0.92  # "forest" and "forrest" are, "healthy" and "unhealthy" are not
 UNLISTED = "images that the table of labels does not list"
 
 
@@ -72,9 +84,9 @@ class Listing:
             (f"links to folders outside {self.root}, followed", self.elsewhere),
         )
         told = [*self.remarks, *(f"{what}: {count:,}" for what, count in counted if count)]
-        pairs = ", ".join(f'"{a}" and "{b}"' for a, b in nearly_equal(sorted(self.labels)))
-        if pairs:
-            told.append(f"classes with nearly the same name: {pairs}")
+        pairs = combinations(sorted(self.labels)[:MANY], 2)
+        if similar := ", ".join(f'"{a}" and "{b}"' for a, b in pairs if alike(a, b)):
+            told.append(f"classes with nearly the same name: {similar}")
         if doubtful := ", ".join(f'"{n}"' for n in sorted(self.class_folders) if like_a_part(n)):
             told.append(
                 f"classes that are named like a part of the data: {doubtful}. If that is not a "
@@ -84,9 +96,24 @@ class Listing:
         return (*told,)
 
 
-def class_name(name: str) -> str:
-    """A class as it is written; an "ä" that some systems store as two characters is one."""
-    return printable(unicodedata.normalize("NFC", name))
+def alike(first: str, second: str) -> bool:
+    """Do two names differ by capitals or signs alone, or by a letter? Likely a typing error.
+
+    Names with digits are not compared letter by letter.
+    """
+    first, second = (re.sub(r"[\W_]", "", name.casefold()) for name in (first, second))
+    if first == second:
+        return first != ""
+    letters = min(len(first), len(second)) >= 5 and (first + second).isalpha()
+    return letters and SequenceMatcher(None, first, second).ratio() > ALIKE
+
+
+def like_a_part(name: str) -> bool:
+    """Is this the name of a part, nearly so, or such a word among others ("test images")?"""
+    words = re.split(r"[\W\d_]+", name)
+    return any(alike(name, part) for part in PART_OF) or any(
+        alike(word, part) for word in words for part in TELLING
+    )
 
 
 def list_images(place: Path, progress: OnProgress | None = None) -> Listing:
@@ -119,11 +146,14 @@ def _scan(listing: Listing, folder: str, part: str) -> None:
     for name, path in folders_in(folder):
         if name in parts:
             _scan(listing, path, parts[name])
-        elif name.lower() in UNLABELLED:
-            _add(listing, path, "unlabelled" if part == "train" else part, None)
-        else:
-            listing.class_folders.add(class_name(name))
-            _add(listing, path, part, class_name(name))
+            continue
+        label = None if name.lower() in UNLABELLED else class_name(name)
+        role = "unlabelled" if label is None and part == "train" else part
+        if label is not None:
+            listing.class_folders.add(label)
+            listing.labels.add(label)
+        for file, is_file in _files(listing, path):
+            _judge(listing, file, is_file, role, label)
     listing.loose += sum(_is_image(path) for path, _ in _files(listing, folder, deep=False))
 
 
@@ -159,15 +189,8 @@ def _in_words(names: Collection[str]) -> str:
     return printable(", ".join(sorted(names)))[:SHOWN]
 
 
-def _add(listing: Listing, folder: str, part: str, label: str | None) -> None:
-    """All images below a folder, nested ones too."""
-    if label is not None:
-        listing.labels.add(label)
-    for path, is_file in _files(listing, folder):
-        _judge(listing, path, is_file, part, label)
-
-
 def _judge(listing: Listing, path: str, is_file: bool, part: str, label: str | None) -> None:
+    """Add a file to the images, or to what is left out."""
     if not _is_image(path):
         if not path.lower().endswith(FOREIGN):
             listing.other += 1
@@ -194,7 +217,7 @@ def _from_table(listing: Listing, table: Path, part: str | None, alone: bool = F
     parts = {} if part else _parts_beside(folder, {row.label.lower() for row in rows})
     named: set[str] = set()
     for row in rows:
-        path, label = os.path.join(folder, row.name), class_name(known_label(row.label))
+        path, label = os.path.join(folder, row.name), known_class(row.label)
         first = row.name.split(os.sep, 1)[0]
         if os.path.isabs(row.name) or first == os.pardir:
             listing.skipped.append((printable(row.name), f"outside {folder}"))
@@ -278,7 +301,9 @@ def _files(listing: Listing, folder: str, deep: bool = True) -> Iterator[tuple[s
                 listing.skipped.append((listing.name(here), ROUND))
                 continue
             seen.add(own)
-            listing.elsewhere += _leads_out(listing.root, here)
+            if here != listing.root and os.path.islink(here):
+                inside = Path(here).resolve().is_relative_to(Path(listing.root).resolve())
+                listing.elsewhere += not inside
             entries = _visible(here)
         except OSError as error:
             listing.skipped.append((listing.name(here), f"folder: {error.strerror}"))
@@ -295,12 +320,6 @@ def _files(listing: Listing, folder: str, deep: bool = True) -> Iterator[tuple[s
                 yield entry.path, kind == "file"
         if deep:
             pending += reversed(below)
-
-
-def _leads_out(root: str, folder: str) -> bool:
-    if folder == root or not os.path.islink(folder):
-        return False
-    return not Path(folder).resolve().is_relative_to(Path(root).resolve())
 
 
 def _visible(folder: str) -> list[os.DirEntry[str]]:

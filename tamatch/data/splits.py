@@ -1,4 +1,4 @@
-"""Who is labelled, who is not: the benchmark's sampling rules, to the index."""
+"""Which images are labelled, unlabelled or held out: exactly as the benchmark draws them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import DataError, UsageError
-from .dataset import UNKNOWN, DataSet, Indices, Split
+from .dataset import UNKNOWN, DataSet, Indices, Split, numbered
 
 Mask = npt.NDArray[np.bool_]
 
@@ -71,10 +71,10 @@ def read_fold(text: str | None) -> tuple[int, int] | None:
 
 @dataclass(frozen=True)
 class Past:
-    """What the runs that a run goes on from did with the images of a data set."""
+    """What the earlier runs that a run continues from did with the images of a data set."""
 
-    learnt: Mask  # with their labels: the net knows them, so they are never held out
-    held_out: Mask  # and not learnt by any: they are held out again, before others
+    learnt: Mask  # trained on with their labels, so never held out
+    held_out: Mask  # and not learnt by any: held out again, before others
 
     def of(self, images: Indices) -> Past:
         return Past(self.learnt[images], self.held_out[images])
@@ -102,7 +102,7 @@ def make_split(data: DataSet, plan: SplitPlan, past: Past | None = None) -> Spli
     if not plan.validation_per_class and plan.fold is None:
         return drawn
     labels = data.labels[drawn.labelled]
-    alike = _numbered(data, drawn.labelled)
+    alike = numbered(data.image_digests()[drawn.labelled])
     classes = np.bincount(np.unique([alike, labels], axis=1)[0])  # of each number
     apart = classes[alike] == 1  # what has a copy in another class is not held out
     held = np.zeros(len(labels), bool)
@@ -116,13 +116,13 @@ def make_split(data: DataSet, plan: SplitPlan, past: Past | None = None) -> Spli
 
 
 def make_split_again(data: DataSet, plan: SplitPlan, held_out: Mask) -> Split:
-    """The same, but that exactly these of the labelled images are held out, as they were before."""
+    """As `make_split`, with exactly these labelled images held out, as they were before."""
     drawn = _drawn(data, plan)
     return _without(drawn, held_out[drawn.labelled])
 
 
 def _drawn(data: DataSet, plan: SplitPlan) -> Split:
-    """Nothing is held out yet."""
+    """The split before labelled images are held out."""
     _check_classes(data)
     labelled_counts, pool_counts = _counts(data, plan)
     random = np.random.RandomState(plan.seed)
@@ -154,7 +154,7 @@ def _drawn(data: DataSet, plan: SplitPlan) -> Split:
 
 
 def _without(split: Split, held: Mask) -> Split:
-    """These of the labelled images validate instead; they leave the pool, too."""
+    """Move these labelled images to the validation part, and out of the pool."""
     away = split.labelled[held]
     return replace(
         split,
@@ -164,14 +164,8 @@ def _without(split: Split, held: Mask) -> Split:
     )
 
 
-def _numbered(data: DataSet, images: Indices) -> Indices:
-    """A number for each of these images; equal ones have the same."""
-    _, numbers = np.unique(data.image_digests()[images], axis=0, return_inverse=True)
-    return numbers.reshape(-1)
-
-
 def _validating(name: str, count: int, alike: Indices, apart: Mask, past: Past | None) -> Mask:
-    """So many images of a class, the last ones; a few more where equal ones come with them.
+    """Choose `count` images of a class, from its end; copies of one are chosen with it.
 
     Those that were held out before are taken first, and then those with the fewest copies.
     """

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 
 from ..errors import DataError
-from .archives import Archive, locate, members, verify
+from .archives import STL10, locate, members, verify
 from .bulk import fingerprint
-from .cache import DIGESTS, PIXELS, Facts, open_or_build
-from .dataset import DIGEST, UNKNOWN, DataSet, OnProgress, Pixels
+from .cache import DIGESTS, PIXELS, Facts, PixelFile, open_or_build
+from .dataset import DIGEST, NONE, UNKNOWN, DataSet, Indices, OnProgress, Pixels
 from .decode import resized
-from .pixelfile import PixelFile
 
 SIDE = 96
 IMAGE = 3 * SIDE * SIDE
 BATCH = 500  # images in memory while reading
 FOLDER = "stl10_binary"
-ARCHIVE = Archive(
-    "stl10",
-    "stl10_binary.tar.gz",
-    "91f7769df0f17e558f3565bffb0c7dfb",
-    "http://ai.stanford.edu/~acoates/stl10/stl10_binary.tar.gz",
-)
 MD5 = {
     "train_X.bin": "918c2871b30a85fa023e0c44e0bee87f",
     "train_y.bin": "5a34089d4802c674881badbb80307741",
@@ -40,21 +34,20 @@ CLASSES = ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "
 
 def read(root: Path | None, size: int | None, progress: OnProgress | None = None) -> DataSet:
     """5,000 training images, 100,000 unlabelled ones and 8,000 test images, in this order."""
-    path = locate(root, "stl10", (FOLDER, ARCHIVE.file), ARCHIVE)
-    side = SIDE if size is None else size
+    path = locate(root, (FOLDER, STL10.file), STL10)
+    side = size or SIDE
     files = [path / name for name in MD5] if path.is_dir() else [path]
     # the cache knows these files as they are, so they are verified only when it is built
     entry = open_or_build(
         fingerprint(files, f"stl10 {side}"), side, partial(_build, path, side, progress)
     )
-    begin = _begin()
-    parts = {name: np.arange(begin[name], begin[name] + count) for name, count in COUNTS.items()}
+    rows = _rows()
     return DataSet(
         name="stl10",
         classes=CLASSES,
         images=entry.images,
         labels=np.load(entry.folder / LABELS),
-        parts=(parts["train"], parts["unlabeled"], np.empty(0, np.int64), parts["test"]),
+        parts=(rows["train"], rows["unlabeled"], NONE, rows["test"]),
         files=[f"{name}/{i}" for name, count in COUNTS.items() for i in range(count)],
         mean=(112.4 / 255, 109.1 / 255, 98.6 / 255),
         std=(68.4 / 255, 66.6 / 255, 68.5 / 255),
@@ -64,20 +57,20 @@ def read(root: Path | None, size: int | None, progress: OnProgress | None = None
     )
 
 
-def _begin() -> dict[str, int]:
-    """The first row of each part."""
-    ends = np.cumsum(list(COUNTS.values())).tolist()
-    return dict(zip(COUNTS, [0, *ends], strict=False))
+def _rows() -> dict[str, Indices]:
+    """The rows of each part."""
+    ends = accumulate(COUNTS.values())
+    return {part: np.arange(e - n, e) for (part, n), e in zip(COUNTS.items(), ends, strict=True)}
 
 
 def _build(path: Path, size: int, progress: OnProgress | None, folder: Path) -> Facts:
     """Verify the files, then read them part by part in whatever order the archive has them."""
     if path.is_dir():
         for name, md5 in MD5.items():
-            verify(path / name, [md5], ARCHIVE)
+            verify(path / name, [md5], STL10)
     else:
-        verify(path, [ARCHIVE.md5], ARCHIVE)
-    begin, total = _begin(), sum(COUNTS.values())
+        verify(path, [STL10.md5], STL10)
+    total = sum(COUNTS.values())
     pixels = PixelFile(folder / PIXELS, size)
     pixels.create(total)
     labels = np.full(total, UNKNOWN, np.int64)
@@ -85,17 +78,19 @@ def _build(path: Path, size: int, progress: OnProgress | None, folder: Path) -> 
     done = 0
     for name, file in members(path, list(MD5)):
         part, kind = name.removesuffix(".bin").split("_")
-        first, count = begin[part], COUNTS[part]
+        rows = _rows()[part]
         if kind == "y":
             own = np.frombuffer(file.read(), np.uint8).astype(np.int64) - 1
-            _check(path / name, len(own) == count and own.min() >= 0 and own.max() < len(CLASSES))
-            labels[first : first + count] = own
+            known = len(own) == len(rows) and own.min() >= 0 and own.max() < len(CLASSES)
+            _check(path / name, known)
+            labels[rows] = own
             continue
-        for at in range(0, count, BATCH):
-            images = _images(file, min(BATCH, count - at))
-            _check(path / name, len(images) == min(BATCH, count - at))
-            rows = slice(first + at, first + at + len(images))
-            digests[rows] = pixels.write(rows.start, [x.tobytes() for x in resized(images, size)])
+        for at in range(0, len(rows), BATCH):
+            batch = rows[at : at + BATCH]
+            images = _images(file, len(batch))
+            _check(path / name, len(images) == len(batch))
+            written = [image.tobytes() for image in resized(images, size)]
+            digests[batch] = pixels.write(int(batch[0]), written)
             done += len(images)
             if progress is not None:
                 progress(done, total)

@@ -11,9 +11,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin  # type: ignore[import-untyped]
-from sklearn.utils import _safe_indexing, check_random_state  # type: ignore[import-untyped]
-from sklearn.utils.multiclass import check_classification_targets  # type: ignore[import-untyped]
+from sklearn.utils import check_random_state  # type: ignore[import-untyped]
 from sklearn.utils.validation import (  # type: ignore[import-untyped]
     check_is_fitted,
     validate_data,
@@ -23,20 +21,38 @@ from torch import nn
 from ..data import UNKNOWN
 from ..errors import DataError, UsageError
 from ..kinds import AT_LEAST_ONE
-from ..machine.threads import restoring_threads
-from ..settings.config import Run
+from ..machine.precision import restoring_threads
+from ..rules import choose, finetune, pace
+from ..runs.decide import start_of
+from ..settings.config import RUN_OPTIONS, Run
+from ..settings.configure import configure
+from ..settings.hardware import pick_device
 from ..settings.options import Option
-from .arrays import are_images, check_none_missing, is_unlabelled, validation_rules
+from ..settings.target import target_follows
+from .base import Classifier
 from .learners import ImageLearner, Learner, VectorLearner
-from .parameters import PARAMETERS, run_of
 
-Array = npt.NDArray[Any]
 HIDDEN = Option("hidden", int, default=None, bounds=AT_LEAST_ONE)  # no option of a run
 LEARNERS: dict[str, type[Learner]] = {"images": ImageLearner, "vectors": VectorLearner}
 FIT_LOCK = threading.RLock()  # threads share torch's generator, which the draws of a fit come from
+PARAMETERS = (  # of a classifier that are settings of a run
+    "net", "weights", "size", "flips", "steps", "batch", "unlabelled", "optimizer", "lr",
+    "weight_decay", "ema", "device",
+)  # fmt: skip
+FOR_IMAGES = ("net", "weights", "size", "head", "normalise", "flips", "images")
+IN_OPTIONS = (  # of a run; the others are parameters, hide labels, or are for its folder
+    "prior", "labelled_in_pool", "warmup", "replacement", "layer_decay", "norm_momentum", "head",
+    "normalise", "images", "threads", "precision", "deterministic", "compile", "kernels",
+    "graph",
+)  # fmt: skip
+FROM_SCRATCH = {
+    "net": "wrn_16_1_clean", "batch": 32, "unlabelled": 96, "optimizer": "sgd", "lr": 0.03,
+}  # fmt: skip
+# a compiled net pays off after minutes only
+FIXED = {"data": "arrays", "compile": False, "baseline": "none"}
 
 
-class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class SSLClassifier(Classifier):
     """Semi-supervised classification of images or of rows of numbers by any method.
 
     X of shape (N, H, W) or (N, H, W, 1 or 3) are images, bytes or floats in 0 … 1, for one of the
@@ -75,7 +91,6 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     n_features_in_, feature_names_in_ : as in scikit-learn
     """
 
-    classes_: Array
     history_: list[dict[str, Any]]
     learner_: Learner
 
@@ -119,18 +134,7 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from all rows of X and from those labels in y that are not -1."""
         images = are_images(X)
-        check_none_missing(y)
-        X, y = validate_data(self, X, y, **validation_rules(images))
-        known = ~is_unlabelled(y)
-        check_classification_targets(y[known])
-        classes, codes = np.unique(y[known], return_inverse=True)
-        if len(classes) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs labels of at least 2 classes, got {len(classes)} "
-                f"class{'es' * (len(classes) != 1)}."
-            )
-        labels = np.full(len(y), UNKNOWN)
-        labels[known] = codes
+        X, y, classes, labels = self._check(X, y, **validation_rules(images))
         names = tuple(str(c) for c in classes)
         with (
             FIT_LOCK,
@@ -138,7 +142,7 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             torch.random.fork_rng(devices=[]),
             restoring_threads(),
         ):
-            run = self._run(min(X.shape[1:3]) if images else None, int(known.sum()))
+            run = self._run(min(X.shape[1:3]) if images else None, int((labels != UNKNOWN).sum()))
             self.learner_, self.history_ = (
                 ImageLearner.learn(run, X, labels, names, self.net)
                 if images
@@ -157,19 +161,6 @@ class SSLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X = validate_data(self, X, reset=False, **validation_rules(images))
         with _as_value_errors():
             return self.learner_.probabilities(X)
-
-    def predict(self, X: Any) -> Array:
-        """The most probable class of each row."""
-        best = self.predict_proba(X).argmax(-1)
-        chosen: Array = self.classes_[best]
-        return chosen
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy over the rows that have a label: unlabelled ones cannot be right or wrong."""
-        known = np.flatnonzero(~is_unlabelled(np.asarray(y)))
-        weight = None if sample_weight is None else _safe_indexing(sample_weight, known)
-        X, y = _safe_indexing(X, known), _safe_indexing(y, known)
-        return float(super().score(X, y, sample_weight=weight))
 
     def _method(self) -> tuple[str, dict[str, Any]]:
         return self.method, self.options or {}
@@ -248,6 +239,62 @@ class TaMatchClassifier(SSLClassifier):
 
     def _method(self) -> tuple[str, dict[str, Any]]:
         return "tamatch", {"tau": self.tau, "target": self.target, **(self.options or {})}
+
+
+def run_of(given: dict[str, Any], options: dict[str, Any], side: int | None, labelled: int) -> Run:
+    """The run for images of this side, or for vectors if it is None, with this many labels.
+
+    What is neither `given` nor among the `options` is chosen by the rules for a person's own
+    images, as far as they apply to arrays.
+    """
+    check_options(options)
+    values = {**FIXED, **given, **options}
+    for name in FOR_IMAGES if side is None else ():
+        if name in values:
+            raise UsageError(
+                f"{name}=… is for images, but X contains rows of numbers. Leave it out."
+            )
+    if side is None or "weights" not in given:
+        chosen = FROM_SCRATCH
+    else:
+        chosen = pretrained(configure(values), values, side, labelled)
+    run = configure(values, chosen=chosen)
+    target = pace.target_momentum(run.steps).settings if target_follows(run) else {}
+    return configure(values, chosen={**pace.averages(run.steps), **target, **chosen})
+
+
+def pretrained(run: Run, given: dict[str, Any], side: int, labelled: int) -> dict[str, Any]:
+    """What suits a start from weights, as for a run on a folder."""
+    gpu = pick_device(run.device).type == "cuda"
+    start = start_of(run, given, side, arrays=True, gpu=gpu)
+    batch = choose.batch(labelled, gpu=gpu)
+    pool = choose.pool_batch(given.get("batch", batch.settings["batch"]), gpu=gpu)
+    warm = {"warmup": finetune.warmup(run.steps)} if "lr" in start.settings else {}
+    return {**(start | batch | pool).settings, **warm}
+
+
+def check_options(options: dict[str, Any]) -> None:
+    """Those of a run must not contradict the parameters, or hide labels that were given."""
+    for name in options:
+        if name == "from" or (name in RUN_OPTIONS and name not in IN_OPTIONS):
+            hint = f" Pass {name} as a parameter of the classifier." if name in PARAMETERS else ""
+            raise UsageError(
+                f"options does not take {name}: it takes the options of the method and "
+                f"{', '.join(IN_OPTIONS)}.{hint}"
+            )
+
+
+def are_images(X: Any) -> bool:
+    """Whether X has more than the two axes of a table."""
+    axes: int = X.ndim if hasattr(X, "ndim") else np.asarray(X).ndim
+    return axes > 2
+
+
+def validation_rules(images: bool) -> dict[str, Any]:
+    """How scikit-learn shall check X."""
+    if images:
+        return {"dtype": None, "ensure_2d": False, "allow_nd": True}
+    return {"dtype": np.float64}
 
 
 @contextmanager

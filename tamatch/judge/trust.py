@@ -1,24 +1,150 @@
 """How far a model can be trusted, from its probabilities on images with known labels.
 
-Pure functions of arrays. Shares are shares of one; what cannot be said is None.
+The accuracy with its interval, the calibration of the confidences, and the confidence threshold
+that guarantees a precision. Pure functions of arrays; shares are shares of one; what cannot be
+said is None.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from .calibration import Calibration, Floats, Labels, uncalibrated
+from ..errors import DataError
 
+Floats = npt.NDArray[np.floating[Any]]
+Labels = npt.NDArray[np.integer[Any]]
 Flags = npt.NDArray[np.bool_]
 
 LEVEL = 0.95  # of the confidence interval
 TAUS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99)  # of a sweep
+NOT_FITTED = "there are no validation images; --validation-per-class N holds some out"
+BINS = 10  # of the reliability curve
+FEWEST_TO_FIT = 50  # images to fit a temperature on; with fewer it does more harm than good
+FOLDS = 5  # where the same images are used for fitting and for measuring
+HOTTEST = 20.0  # temperatures are sought in [1/20, 20]
+TINY = 1e-30  # instead of a probability that has underflowed
+RISK = 0.05  # chance that a guaranteed precision does not hold
+SHARES = (1.0, 0.8, 0.6, 0.4, 0.2)  # candidate thresholds: those that keep this share of the images
+
+
+@dataclass(frozen=True)
+class Bin:
+    """The images whose confidence falls between two tenths."""
+
+    images: int
+    confidence: float  # the mean
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """Does a confidence of 80 % mean that 80 % are right?"""
+
+    confidence: float  # the mean over all images
+    ece: float  # expected calibration error
+    bins: tuple[Bin, ...]  # those that are not empty, by rising confidence
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Confidence against accuracy, before and after the temperature where one was fitted."""
+
+    before: Reliability
+    after: Reliability | None
+    temperature: float | None
+    fitted_on: int  # validation images
+    reason: str  # why no temperature was fitted, or how `after` was measured
+
+
+def reliability(p: Floats, labels: Labels) -> Reliability:
+    """Mean |confidence − accuracy| over ten bins of confidence, each weighted by its images."""
+    confidence, right = p.max(-1).astype(np.float64), p.argmax(-1) == labels
+    slot = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
+    bins = [
+        Bin(int(here.sum()), float(confidence[here].mean()), float(right[here].mean()))
+        for here in (slot == i for i in range(BINS))
+        if here.any()
+    ]
+    gaps = math.fsum(b.images * abs(b.confidence - b.accuracy) for b in bins)
+    return Reliability(float(confidence.mean()), gaps / len(labels), tuple(bins))
+
+
+def tempered(p: Floats, temperature: float) -> npt.NDArray[np.float64]:
+    """softmax(z/T) of the logits z behind the probabilities; T = 1 changes nothing."""
+    z = np.log(np.maximum(p.astype(np.float64), TINY)) / temperature
+    grown = np.exp(z - z.max(-1, keepdims=True))
+    shares: npt.NDArray[np.float64] = grown / grown.sum(-1, keepdims=True)
+    return shares
+
+
+def fit_temperature(p: Floats, labels: Labels) -> float:
+    """The T that makes the true labels most likely.
+
+    In β = 1/T the loss is convex, with the slope E[Σ p_β·z − z_y]: bisection finds its zero.
+    """
+    z = np.log(np.maximum(p.astype(np.float64), TINY))
+    own = z[np.arange(len(labels)), labels].mean()
+
+    def slope(log_t: float) -> float:
+        return float((tempered(p, math.exp(log_t)) * z).sum(-1).mean() - own)
+
+    low, high = -math.log(HOTTEST), math.log(HOTTEST)  # of log T; the slope falls with T
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if slope(middle) > 0 else (low, middle)
+    return math.exp((low + high) / 2)
+
+
+def uncalibrated(p: Floats, labels: Labels, reason: str, fitted_on: int = 0) -> Calibration:
+    """Confidence against accuracy, without a temperature and with the reason for that."""
+    return Calibration(reliability(p, labels), None, None, fitted_on, reason)
+
+
+def why_no_temperature(p: Floats, labels: Labels) -> str:
+    """What keeps a temperature from being fitted on these images; empty if nothing does."""
+    if len(labels) < FEWEST_TO_FIT:
+        return f"{len(labels)} validation images are fewer than the {FEWEST_TO_FIT} required"
+    if (p.argmax(-1) == labels).all():
+        return "no validation image is wrong, so nothing limits the confidence"
+    return ""
+
+
+def calibrate(p: Floats, labels: Labels, p_val: Floats, y_val: Labels) -> Calibration:
+    """Fit a temperature on validation images and measure what it does on others."""
+    if reason := why_no_temperature(p_val, y_val):
+        return uncalibrated(p, labels, reason, len(y_val))
+    t = fit_temperature(p_val, y_val)
+    after = reliability(tempered(p, t), labels)
+    return Calibration(reliability(p, labels), after, t, len(y_val), "")
+
+
+def calibrate_on_itself(p: Floats, labels: Labels) -> Calibration:
+    """Fit and measure on the same validation images, by cross-validation."""
+    if reason := why_no_temperature(p, labels):
+        return uncalibrated(p, labels, reason, len(labels))
+    fold, crossed = np.arange(len(labels)) % FOLDS, np.empty(p.shape)
+    for i in range(FOLDS):
+        here = fold == i
+        crossed[here] = tempered(p[here], fit_temperature(p[~here], labels[~here]))
+    how = f"measured by {FOLDS}-fold cross-validation"
+    before, after = reliability(p, labels), reliability(crossed, labels)
+    return Calibration(before, after, fit_temperature(p, labels), len(labels), how)
+
+
+def calibration_of(p: Mapping[str, Floats], labels: Mapping[str, Labels]) -> Calibration:
+    """The temperature by the validation images, judged by the test images where there are any."""
+    if "validation" not in p:
+        return uncalibrated(p["test"], labels["test"], NOT_FITTED)
+    if "test" not in p:
+        return calibrate_on_itself(p["validation"], labels["validation"])
+    return calibrate(p["test"], labels["test"], p["validation"], labels["validation"])
 
 
 @dataclass(frozen=True)
@@ -61,6 +187,15 @@ class Trust:
         recalls = [c.recall for c in self.classes if c.recall is not None]
         return math.fsum(recalls) / len(recalls)
 
+    def figures(self) -> dict[str, Any]:
+        """As trust.json has them: shares of one, None where there is nothing to divide."""
+        classes = [
+            {**asdict(one), "precision": one.precision, "recall": one.recall}
+            for one in self.classes
+        ]
+        own = {"accuracy": self.accuracy, "balanced_accuracy": self.balanced_accuracy}
+        return {**asdict(self), **own, "level": LEVEL, "classes": classes}
+
 
 @dataclass(frozen=True)
 class Level:
@@ -75,38 +210,25 @@ class Level:
 def measure(p: Floats, labels: Labels, calibration: Calibration | None = None) -> Trust:
     """Compare probabilities (n, C) with the true labels (n,), n ≥ 1."""
     predicted, classes = p.argmax(-1), p.shape[1]
-    right = int((predicted == labels).sum())
+    right = predicted == labels
+    counts = (
+        np.bincount(some, minlength=classes).tolist()
+        for some in (labels, predicted, predicted[right])
+    )
     pairs = labels.astype(np.int64) * classes + predicted
-    found, counts = np.unique(pairs, return_counts=True)
-    confusion = [
-        (int(pair) // classes, int(pair) % classes, int(n))
-        for pair, n in zip(found, counts, strict=True)
-    ]
+    found = zip(*np.unique(pairs, return_counts=True), strict=True)
     return Trust(
         images=len(labels),
-        right=right,
-        interval=wilson(right, len(labels)),
-        classes=class_counts(confusion, classes),
-        confusion=tuple(confusion),
+        right=int(right.sum()),
+        interval=wilson(int(right.sum()), len(labels)),
+        classes=tuple(map(ClassCounts, *counts)),
+        confusion=tuple((int(pair) // classes, int(pair) % classes, int(n)) for pair, n in found),
         calibration=calibration or uncalibrated(p, labels, "there are no validation images"),
     )
 
 
-def class_counts(
-    confusion: Sequence[tuple[int, int, int]], classes: int
-) -> tuple[ClassCounts, ...]:
-    """Row sums, column sums and the diagonal."""
-    images, predicted, right = [0] * classes, [0] * classes, [0] * classes
-    for true, guess, n in confusion:
-        images[true] += n
-        predicted[guess] += n
-        if true == guess:
-            right[true] += n
-    return tuple(map(ClassCounts, images, predicted, right))
-
-
 def wilson(right: int, images: int) -> tuple[float, float]:
-    """Wilson's interval at LEVEL for a share; unlike the usual one it holds for few images, too."""
+    """Wilson's interval at LEVEL for a share, which unlike the usual one holds for few images."""
     z = NormalDist().inv_cdf((1 + LEVEL) / 2)
     share, weight = right / images, z * z / images
     centre = (share + weight / 2) / (1 + weight)
@@ -123,3 +245,58 @@ def sweep(confidence: Floats, right: Flags | None) -> list[Level]:
         precision = float(right[kept].mean()) if right is not None and images else None
         levels.append(Level(tau, images, images / max(1, len(confidence)), precision))
     return levels
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A confidence cut and what the held-out images at or above it say."""
+
+    confidence: float
+    images: int
+    right: int
+    precision: float  # at least this, except for the chance RISK
+
+
+def lower_bound(right: int, images: int, risk: float) -> float:
+    """Clopper and Pearson's exact one-sided lower confidence bound of the share that is right."""
+    from scipy.stats import beta  # type: ignore[import-untyped]
+
+    return float(beta.ppf(risk, right, images - right + 1)) if right else 0.0
+
+
+def least_images(precision: float) -> int:
+    """The fewest images that can show this precision, if the model errs on none of them."""
+    return math.ceil(math.log(RISK / len(SHARES)) / math.log(precision))
+
+
+def choose_cut(
+    confidence: npt.NDArray[Any],
+    right: npt.NDArray[np.bool_],
+    precision: float,
+    kind: str = "validation images",
+) -> Cut:
+    """The lowest candidate cut at which the bound reaches `precision`, or an error that says why.
+
+    The candidates follow from the confidences alone, before anybody looks at what is right, and
+    share the risk between them (Bonferroni), so that the guarantee holds for whichever is taken.
+    """
+    tried = [cut_at(confidence, right, share) for share in SHARES]
+    for cut in tried:
+        if cut.precision >= precision:
+            return cut
+    best = max(tried, key=lambda cut: cut.precision)
+    raise DataError(
+        f"no confidence threshold guarantees --precision {precision:g}: from {best.confidence:.4f} "
+        f"on, {best.right:,} of {best.images:,} {kind} are classified correctly, which guarantees "
+        f"at most {best.precision:.4f}. More {kind} or a better model is needed; --min-confidence "
+        "sets a threshold without a guarantee."
+    )
+
+
+def cut_at(confidence: npt.NDArray[Any], right: npt.NDArray[np.bool_], share: float) -> Cut:
+    """The cut that keeps this share of the images, and those of the same confidence."""
+    rank = math.ceil(share * len(confidence))
+    level = float(np.sort(confidence)[-rank])
+    kept = confidence >= level
+    images, hits = int(kept.sum()), int(right[kept].sum())
+    return Cut(level, images, hits, lower_bound(hits, images, RISK / len(SHARES)))

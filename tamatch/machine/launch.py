@@ -1,15 +1,21 @@
-"""What torchrun tells its processes, in environment variables; any other process is alone."""
+"""This process: what torchrun tells it in environment variables, and the signals that stop it."""
 
 from __future__ import annotations
 
 import os
 import platform
 import shlex
+import signal
 import sys
+import threading
+from types import FrameType
+from typing import Any, ClassVar
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def processes() -> int:
-    """How many there are, on all machines together."""
+    """How many processes torchrun started, on all machines together; without it, 1."""
     return int(os.environ["WORLD_SIZE"]) if "TORCHELASTIC_RUN_ID" in os.environ else 1
 
 
@@ -41,3 +47,47 @@ def name() -> str | None:
     given = os.environ.get("TORCHELASTIC_RUN_ID")
     own = f"process {os.getppid()} on {platform.node()}" if given == "none" else given
     return own and f"{own}: {shlex.join(sys.argv[1:])}"
+
+
+class StopSignals:
+    """While active, Ctrl-C, SIGTERM or SIGHUP sets `received`: the run saves and stops.
+
+    A second signal ends the process at once.
+
+    SIGHUP is the exception, as a terminal that is closed sends several. A signal that is ignored
+    already, as under `nohup`, stays ignored.
+
+    In one of several processes a second signal changes nothing: torchrun forwards signals that the
+    processes may also get directly, and kills those that do not stop.
+    """
+
+    active: ClassVar[list[StopSignals]] = []
+
+    def __init__(self) -> None:
+        self.received = 0
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> StopSignals:
+        self.active.append(self)
+        if threading.current_thread() is threading.main_thread():
+            for number in SIGNALS:
+                if signal.getsignal(number) == signal.SIG_IGN:
+                    continue
+                self._before[number] = signal.signal(number, self._handle)
+        return self
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.received and number != signal.SIGHUP and processes() == 1:
+            os._exit(128 + number)
+        self.received = number
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self.active.remove(self)
+
+
+def ask_to_stop() -> None:
+    """What a first SIGTERM would do to the training under way; nothing if there is none."""
+    for listener in [*StopSignals.active]:  # which ends in another thread
+        listener.received = listener.received or signal.SIGTERM

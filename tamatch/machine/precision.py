@@ -1,4 +1,4 @@
-"""Where bfloat16 is fast, and full precision for parts of a run that otherwise uses it or TF32."""
+"""What decides the last bits of a result: the precision, and the number of threads."""
 
 from __future__ import annotations
 
@@ -32,3 +32,16 @@ def full_precision(device: torch.device) -> Iterator[None]:
     finally:
         torch.backends.cudnn.allow_tf32 = cudnn
         torch.set_float32_matmul_precision(matmul)
+
+
+@contextmanager
+def restoring_threads() -> Iterator[None]:
+    """A run may set the number in here; it comes out as it went in.
+
+    The next run in the same process would otherwise start with it, and end with other bits.
+    """
+    before = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -9,15 +9,23 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .. import usercode
 from ..errors import UsageError, perhaps
+from ..own import usercode
 
 if TYPE_CHECKING:
     from .base import Method
 
     AnyMethod = str | type[Method]  # a name, or the class that the user hands over
+
+
+class StepCount(NamedTuple):
+    """An option that counts steps: its value in a full-length run, and the least in a short one."""
+
+    most: int
+    share: int = 1  # of the run, at most one of so many parts
+    least: int = 0
 
 
 @dataclass(frozen=True)
@@ -29,8 +37,18 @@ class MethodEntry:
     summary: str
     options: dict[str, Any] = field(default_factory=dict)  # what an ablation fixes
     all_labels: bool = False  # trains on every training label there is
+    averaged: bool = False  # learns from the average of its weights, so it always has one
+    presets: dict[str, dict[str, Any]] = field(default_factory=dict)  # where a data set differs
+    counts: dict[str, StepCount] = field(default_factory=dict)  # options that count steps
 
 
+SMALL_POOL = {"unlabelled": 64}  # as many unlabelled as labelled images per step
+MEMORY = {"memory_after": StepCount(1024)}  # steps before the memory counts
+SHORT_MEMORY = {"memory_after": 100}  # an epoch of the benchmark is most of a short run
+TAMATCH_PRESETS = {"cifar10-lt": {"target": "adaptive"}}  # the class shares are unknown
+
+
+# fmt: off
 METHODS: dict[str, MethodEntry] = {
     "supervised": MethodEntry(
         "Supervised", "supervised:Supervised", "labelled images only, the baseline"
@@ -39,20 +57,30 @@ METHODS: dict[str, MethodEntry] = {
         "Fully Supervised", "supervised:FullySupervised", "every training label known", {}, True
     ),
     "pseudo_label": MethodEntry(
-        "Pseudo-Labeling", "pseudo_label:PseudoLabel", "confident predictions become labels"
+        "Pseudo-Labeling", "pseudo_label:PseudoLabel", "confident predictions become labels",
+        presets={"cifar10": SMALL_POOL},
     ),
     "mean_teacher": MethodEntry(
-        "Mean Teacher", "mean_teacher:MeanTeacher", "the running average of the weights teaches"
+        "Mean Teacher", "mean_teacher:MeanTeacher", "the running average of the weights teaches",
+        averaged=True, presets={"cifar10": SMALL_POOL},
     ),
     "pi_model": MethodEntry(
-        "Π-Model", "pi_model:PiModel", "two weak views must get the same prediction"
+        "Π-Model", "pi_model:PiModel", "two weak views must get the same prediction",
+        presets={"cifar10": SMALL_POOL},
     ),
-    "vat": MethodEntry("VAT", "vat:VAT", "predictions must withstand the worst small perturbation"),
+    "vat": MethodEntry(
+        "VAT", "vat:VAT", "predictions must withstand the worst small perturbation",
+        presets={"cifar10": SMALL_POOL},
+    ),
     "mixmatch": MethodEntry(
-        "MixMatch", "mixmatch:MixMatch", "sharpened guesses, mixed with labelled images"
+        "MixMatch", "mixmatch:MixMatch", "sharpened guesses, mixed with labelled images",
+        presets={
+            "cifar10": {**SMALL_POOL, "lambda_u": 100.0}, "cifar10-lt": {"lambda_u": 100.0},
+        },
     ),
     "remixmatch": MethodEntry(
-        "ReMixMatch", "remixmatch:ReMixMatch", "MixMatch with alignment, strong views, rotations"
+        "ReMixMatch", "remixmatch:ReMixMatch", "MixMatch with alignment, strong views, rotations",
+        presets={"cifar10": SMALL_POOL, "cifar10-lt": SMALL_POOL},
     ),
     "adamatch": MethodEntry(
         "AdaMatch", "adamatch:AdaMatch", "predictions and threshold follow the labelled batch"
@@ -64,15 +92,27 @@ METHODS: dict[str, MethodEntry] = {
     "flexmatch": MethodEntry(
         "FlexMatch", "flexmatch:FlexMatch", "lower thresholds for classes learnt less well"
     ),
-    "dash": MethodEntry("Dash", "dash:Dash", "a falling bound on the loss selects pseudo-labels"),
+    "dash": MethodEntry(
+        "Dash", "dash:Dash", "a falling bound on the loss selects pseudo-labels",
+        counts={
+            "rho_period": StepCount(10_240, 20, 1), "supervised_steps": StepCount(2_048, 100, 1),
+        },
+    ),
     "crmatch": MethodEntry(
         "CRMatch", "crmatch:CRMatch", "FixMatch whose features keep views and rotations apart"
     ),
     "comatch": MethodEntry(
-        "CoMatch", "comatch:CoMatch", "classes and embeddings correct each other through a graph"
+        "CoMatch", "comatch:CoMatch", "classes and embeddings correct each other through a graph",
+        averaged=True, counts=MEMORY,
+        presets={
+            "cifar10": {"queue": 5}, "cifar10-lt": {"queue": 5}, "digits": SHORT_MEMORY,
+            "stl10": {"lambda_contrast": 5.0},
+        },
     ),
     "simmatch": MethodEntry(
-        "SimMatch", "simmatch:SimMatch", "views agree on classes and on similar labelled images"
+        "SimMatch", "simmatch:SimMatch", "views agree on classes and on similar labelled images",
+        averaged=True, counts=MEMORY,
+        presets={"digits": SHORT_MEMORY, "eurosat": {"temperature": 0.2}},
     ),
     "freematch": MethodEntry(
         "FreeMatch",
@@ -86,24 +126,30 @@ METHODS: dict[str, MethodEntry] = {
         "DeFixMatch", "defixmatch:DeFixMatch", "FixMatch minus the same loss on labelled images"
     ),
     "tamatch": MethodEntry(
-        "TaMatch", "tamatch:TaMatch", "debiased generation and utilization of pseudo-labels"
+        "TaMatch", "tamatch:TaMatch", "debiased generation and utilization of pseudo-labels",
+        presets=TAMATCH_PRESETS,
     ),
     "tamatch_no_rescaling": MethodEntry(
-        "TaMatch w/o Rescaling", "tamatch:TaMatch", "ablation: raw predictions", {"generate": "raw"}
+        "TaMatch w/o Rescaling", "tamatch:TaMatch", "ablation: raw predictions",
+        {"generate": "raw"}, presets=TAMATCH_PRESETS,
     ),
     "tamatch_no_weighting": MethodEntry(
-        "TaMatch w/o Weighting", "tamatch:TaMatch", "ablation: all weights 1", {"weigh": "even"}
+        "TaMatch w/o Weighting", "tamatch:TaMatch", "ablation: all weights 1", {"weigh": "even"},
+        presets=TAMATCH_PRESETS,
     ),
     "tamatch_no_clipping": MethodEntry(
-        "TaMatch w/o Clipping", "tamatch:TaMatch", "ablation: unbounded weights", {"clip": "none"}
+        "TaMatch w/o Clipping", "tamatch:TaMatch", "ablation: unbounded weights", {"clip": "none"},
+        presets=TAMATCH_PRESETS,
     ),
     "tamatch_no_ema_target": MethodEntry(
         "TaMatch w/o EMA Target",
         "tamatch:TaMatch",
         "ablation: the target does not move",
         {"lambda_target": 1.0},
+        presets=TAMATCH_PRESETS,
     ),
 }
+# fmt: on
 
 
 CUSTOM = usercode.UserObjects()  # classes of the user's own

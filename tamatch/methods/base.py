@@ -15,7 +15,7 @@ from .. import dist
 from ..errors import UsageError
 from ..kinds import Parity, WeightMomentum
 from ..machine.branches import Branch, Result, branch_of
-from ..modules.tracking import norms_of, tracking
+from ..modules import norms_of, tracking
 from ..stats import approach_, by_type
 from ..types import Batch, Loss, Out, Task, Views
 

@@ -32,7 +32,7 @@ class NetEntry:
 WRN = "wrn:build"
 VIT = "vit:build"
 TIMM = "timm_net:build"
-OWN = "user_net_source:build"
+OWN = "user_net:build"
 OWN_NAME = r".+\.py:\w+|python:.+"  # in a file, or an object that was given in Python
 
 NETS: dict[str, NetEntry] = {
@@ -139,17 +139,17 @@ def register(net: AnyNet) -> str:
     """The name of a net, under which `build` finds it: a text is one already."""
     if isinstance(net, str):
         return net
-    from . import user_net_source
+    from . import user_net
 
-    return user_net_source.register(net)
+    return user_net.register(net)
 
 
 def register_as(name: str, net: AnyNet | None) -> None:
     """From now on, build this net of the user's, if one is given, where a run asks for the name."""
     if net is not None and net != name:
-        from . import user_net_source
+        from . import user_net
 
-        user_net_source.register_as(name, net)
+        user_net.register_as(name, net)
 
 
 def net_of_model(name: str, net: AnyNet | None, place: Path) -> str:

@@ -14,9 +14,8 @@ from torch import Tensor
 from ..errors import UsageError
 from . import build, find, is_transformer
 from .vit import HEAD, SHAPES, STYLES
-from .weight_file import read_tensors
 from .weight_names import to_timm_names
-from .weights import fit, plain_name
+from .weights import fit, plain_name, read_tensors
 
 ADVICE = (
     "Specify the net: --net NAME (`tamatch nets` lists them; timm/NAME is any net of the timm "

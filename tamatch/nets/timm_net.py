@@ -13,14 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UsageError, perhaps
+from ..own.usercode import blaming
 from ..types import Out
-from ..usercode import blaming
 from .base import Wrapped
 from .pretrained import MEANS
 
 
 @dataclass(frozen=True)
-class Published:
+class Expected:
     """What the weights that timm publishes for a net expect."""
 
     size: int  # side of the images in pixels
@@ -28,16 +28,16 @@ class Published:
     normalise: str
 
 
-def published(name: str) -> Published:
+def published(name: str) -> Expected:
     """Ask timm; a net that it publishes no weights for is taken to be like most."""
     timm, wanted = find(name)
     found = timm.get_pretrained_cfg(wanted)
     named = re.search(r"patch(\d+)", wanted)
     patch = int(named[1]) if named else 32
     if found is None:
-        return Published(224, patch, "imagenet")
+        return Expected(224, patch, "imagenet")
     normalise = MEANS.get(found.mean[0], "imagenet")
-    return Published(found.input_size[-1], patch, normalise)
+    return Expected(found.input_size[-1], patch, normalise)
 
 
 def find(name: str) -> tuple[Any, str]:

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from .. import dist
 from ..errors import UsageError
-from ..machine.gpucode import own_kernels
+from ..machine.gpu import own_kernels
 from ..types import Out
 from .base import Net
-from .recompute import Recomputing
+from .layers import Recomputing
 
 SHAPES = {"tiny": (192, 12, 3), "small": (384, 12, 6), "base": (768, 12, 12)}
 HEAD = 64  # numbers of a head in all of these, and in others named WIDTHxDEPTH
@@ -92,7 +92,8 @@ class ViT(Net):
         if style.pre_norm:
             self.norm_pre = nn.LayerNorm(width, eps=style.eps)
         self.blocks = nn.ModuleList(
-            Block(width, heads, MAX_DROP * i / max(depth - 1, 1), style) for i in range(depth)
+            TransformerBlock(width, heads, MAX_DROP * i / max(depth - 1, 1), style)
+            for i in range(depth)
         )
         self.norm = nn.LayerNorm(width, eps=style.eps)
         self.head = nn.Linear(width, classes)
@@ -172,7 +173,7 @@ class PatchEmbed(nn.Module):
         return F.linear(rows, self.proj.weight.flatten(1), self.proj.bias)
 
 
-class Block(Recomputing):
+class TransformerBlock(Recomputing):
     """x + attention, then x + MLP; in training either may be dropped for a whole sample."""
 
     def __init__(self, width: int, heads: int, drop: float, style: Style = STYLES["vit"]) -> None:

@@ -5,24 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple, cast
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .. import dist
 from ..errors import UsageError
-from ..machine.gpucode import own_kernels
+from ..machine.gpu import own_kernels
 from ..types import Out
 from .base import Net
-from .norm import BatchNorm2d
-from .parts import Flow, Plain, total
-from .recompute import Recomputing
+from .layers import BatchNorm2d, Recomputing
 
 STAGES = 3
 DEEPEST, WIDEST = 1000, 64  # beyond these there is a mistake
+SLOPE = 0.1  # of the activation below zero
 
 
 @dataclass(frozen=True)
-class Style:
+class Variant:
     """How normalisation is done; the fields are where the two variants differ."""
 
     momentum: float  # weight of the new batch in BatchNorm's running statistics
@@ -30,8 +32,8 @@ class Style:
     raw_widening: bool  # in stages 2 and 3 the widening block skips its first normalisation
 
 
-REFERENCE = Style(momentum=0.001, final_eps=1e-3, raw_widening=True)
-CLEAN = Style(momentum=0.1, final_eps=1e-5, raw_widening=False)
+REFERENCE = Variant(momentum=0.001, final_eps=1e-3, raw_widening=True)
+CLEAN = Variant(momentum=0.1, final_eps=1e-5, raw_widening=False)
 
 
 def build(name: str, classes: int, size: int) -> WideResNet:
@@ -43,11 +45,56 @@ def build(name: str, classes: int, size: int) -> WideResNet:
             f"{name} does not exist: the depth of a wide residual net is 10, 16, 22, 28, … up to "
             f"{DEEPEST} (three stages of equal length), its width 1 to {WIDEST}."
         )
-    style = CLEAN if name.endswith("_clean") else REFERENCE
-    return WideResNet(depth, width, classes=classes, size=size, style=style)
+    variant = CLEAN if name.endswith("_clean") else REFERENCE
+    return WideResNet(depth, width, classes=classes, size=size, variant=variant)
 
 
-class Block(Recomputing):
+class Flow(NamedTuple):
+    """What goes from block to block."""
+
+    branch: Tensor
+    skip: Tensor | None = None  # the other summand of a residual sum that is not yet taken
+    statistics: Tensor | None = None  # of the branch, where the kernel that made it knows them
+
+
+def activate(x: Tensor) -> Tensor:
+    """The activation used throughout."""
+    return F.leaky_relu(x, SLOPE)
+
+
+def total(flow: Flow) -> Tensor:
+    """The residual sum."""
+    branch, skip, _ = flow
+    return branch if skip is None else branch + skip
+
+
+class Parts:
+    """How one forward pass of a net computes its parts; `kernels.Fused` is the other way."""
+
+    def __init__(self, net: nn.Module) -> None:
+        pass
+
+    def norm(self, norm: nn.BatchNorm2d, flow: Flow) -> tuple[Tensor, Tensor]:
+        """The sum x of the flow, and act(norm(x))."""
+        x = total(flow)
+        return x, activate(norm(x))
+
+    def norm_conv(
+        self, norm: nn.BatchNorm2d, conv: nn.Conv2d, flow: Flow, skip: Tensor | None = None
+    ) -> tuple[Tensor, Flow]:
+        """The sum x of the flow, and conv(act(norm(x))) with a summand for later."""
+        x, h = self.norm(norm, flow)
+        return x, Flow(self.conv(conv, h), skip)
+
+    def conv(self, conv: nn.Conv2d, x: Tensor) -> Tensor:
+        return cast(Tensor, conv(x))
+
+    def pool(self, x: Tensor, dtype: torch.dtype) -> Tensor:
+        """The mean of each channel."""
+        return x.mean((2, 3), dtype=dtype)
+
+
+class ResidualBlock(Recomputing):
     """Pre-activation residual block: conv2(act(bn2(conv1(h)))) + shortcut, h = act(bn1(x)).
 
     A block that changes the width projects h in its shortcut; with `raw` it takes h = x and `bn1`
@@ -64,11 +111,11 @@ class Block(Recomputing):
         self.conv2 = nn.Conv2d(outer, outer, 3, padding=1, bias=False)
         self.shortcut = nn.Conv2d(inner, outer, 1, stride, bias=False) if inner != outer else None
 
-    def forward(self, flow: Flow, do: Plain) -> Flow:
+    def forward(self, flow: Flow, do: Parts) -> Flow:
         """Map (N, inner, H, W) to (N, outer, H/stride, W/stride)."""
         return self.keep_or_recompute(self._compute, flow, do)
 
-    def _compute(self, flow: Flow, do: Plain) -> Flow:
+    def _compute(self, flow: Flow, do: Parts) -> Flow:
         if self.shortcut is None:
             skip, inner = do.norm_conv(self.bn1, self.conv1, flow)
         else:
@@ -80,25 +127,27 @@ class Block(Recomputing):
 class WideResNet(Net):
     """WRN-depth-width with widths 16, 16k, 32k, 64k."""
 
-    def __init__(self, depth: int, width: int, *, classes: int, size: int, style: Style) -> None:
+    def __init__(
+        self, depth: int, width: int, *, classes: int, size: int, variant: Variant
+    ) -> None:
         channels = (16, 16 * width, 32 * width, 64 * width)
         side = math.ceil(math.ceil(size / 2) / 2)
         super().__init__(classes=classes, width=channels[-1], map_width=channels[-1] * side * side)
         self.blocks_per_stage = (depth - 4) // 6
-        self.parts: Callable[[nn.Module], Plain] = Plain
+        self.parts: Callable[[nn.Module], Parts] = Parts
         self.stem = nn.Conv2d(3, channels[0], 3, padding=1)
         self.stages = nn.Sequential(
-            *(self._stage(stage, channels, style) for stage in range(STAGES))
+            *(self._stage(stage, channels, variant) for stage in range(STAGES))
         )
-        self.norm = BatchNorm2d(channels[-1], eps=style.final_eps, momentum=style.momentum)
+        self.norm = BatchNorm2d(channels[-1], eps=variant.final_eps, momentum=variant.momentum)
         self.head = nn.Linear(self.width, classes)
         self._initialise()
 
     def forward(self, images: Tensor) -> Out:
         """Classify (N, 3, H, W) images."""
-        do = self.parts(self) if self.training else Plain(self)
+        do = self.parts(self) if self.training else Parts(self)
         flow = Flow(do.conv(self.stem, images))
-        for block in (m for m in self.modules() if isinstance(m, Block)):
+        for block in (m for m in self.modules() if isinstance(m, ResidualBlock)):
             flow = block(flow, do)
         _, last = do.norm(self.norm, flow)
         return self.finish(do.pool(last, self.head.weight.dtype), last)
@@ -125,17 +174,17 @@ class WideResNet(Net):
             layer = 1 + int(rest[0]) * self.blocks_per_stage + int(rest[1])
         return layer, blocks + 1
 
-    def _stage(self, stage: int, channels: tuple[int, ...], style: Style) -> nn.Sequential:
+    def _stage(self, stage: int, channels: tuple[int, ...], variant: Variant) -> nn.Sequential:
         inner, outer = channels[stage], channels[stage + 1]
-        first = Block(
+        first = ResidualBlock(
             inner,
             outer,
             stride=1 if stage == 0 else 2,
-            raw=style.raw_widening and stage > 0,
-            momentum=style.momentum,
+            raw=variant.raw_widening and stage > 0,
+            momentum=variant.momentum,
         )
         others = (
-            Block(outer, outer, stride=1, raw=False, momentum=style.momentum)
+            ResidualBlock(outer, outer, stride=1, raw=False, momentum=variant.momentum)
             for _ in range(self.blocks_per_stage - 1)
         )
         return nn.Sequential(first, *others)

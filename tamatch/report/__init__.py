@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from .card import model_card
-from .comparison import write_comparison
+from .comparison import verdict_between, write_comparison
 from .page import write_report
-from .summary import summary_table, verdict_between, verdict_on
+from .verdict import summary_table, verdict_on
 
 __all__ = [
     "model_card",

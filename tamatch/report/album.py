@@ -1,55 +1,70 @@
-"""Small pictures with a line below each, cut from one sheet that the page holds once."""
+"""Pictures in a page: a file as a whole, or a sheet of small ones that the page holds once."""
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
-from dataclasses import dataclass
+from io import BytesIO
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 from ..errors import DataError
 from ..storage.spreadsheet import read_rows
-from .picture import data_url
 from .trust import Picture
 from .words import percent, shortened
+
+if TYPE_CHECKING:  # a report is drawn without NumPy
+    import numpy as np
+    import numpy.typing as npt
 
 TILE = 64  # pixels
 COLUMNS = 8
 MOST = 32  # pictures on a sheet
+LARGEST = 600_000  # bytes; a larger picture is scaled down so that the page stays small
+_WIDEST = 1000
 
 
-@dataclass(frozen=True)
-class Album:
-    """A sheet of pictures; `figure` is empty where the run has none."""
+def sheet(images: npt.NDArray[np.uint8]) -> bytes:
+    """The first `MOST` of the images (n, H, W, 3) as a JPEG, row by row."""
+    from PIL import Image
 
-    title: str
-    figure: Markup
+    shown = images[:MOST]
+    rows = max(1, -(-len(shown) // COLUMNS))
+    paper = Image.new("RGB", (COLUMNS * TILE, rows * TILE), "white")
+    for i, pixels in enumerate(shown):
+        how = Image.Resampling.NEAREST if pixels.shape[0] < TILE else Image.Resampling.LANCZOS
+        tile = Image.fromarray(pixels).resize((TILE, TILE), how)
+        paper.paste(tile, (i % COLUMNS * TILE, i // COLUMNS * TILE))
+    file = BytesIO()
+    paper.save(file, "JPEG", quality=88, optimize=True)
+    return file.getvalue()
 
 
-def album(title: str, name: str, pictures: Sequence[Picture], run: Path) -> Album:
-    """The sheet RUN/pictures/NAME.jpg, cut into these pictures."""
+def album(name: str, pictures: Sequence[Picture], run: Path) -> Markup:
+    """The sheet RUN/pictures/NAME.jpg cut into these pictures, with a line below each.
+
+    Empty where the run has no such sheet.
+    """
     address = data_url(run / "pictures" / f"{name}.jpg")
     shown = pictures[:MOST]
     if address is None or not shown:
-        return Album(title, Markup(""))
+        return Markup("")
     rows = -(-len(shown) // COLUMNS)
     sheet = Markup(
         '<svg class="sheet" width="0" height="0" aria-hidden="true"><defs><image id="sheet-{}" '
         'width="{}" height="{}" href="{}"/></defs></svg>'
     ).format(name, COLUMNS * TILE, rows * TILE, address)
     items = Markup("").join(_item(name, place, one) for place, one in enumerate(shown))
-    return Album(title, Markup('{}<ul class="album">{}</ul>').format(sheet, items))
+    return Markup('{}<ul class="album">{}</ul>').format(sheet, items)
 
 
 def _item(name: str, place: int, picture: Picture) -> Markup:
-    wrong = bool(picture.label) and picture.label != picture.predicted
-    said = (
-        [shortened(picture.label), f"→ {shortened(picture.predicted)}"]
-        if wrong
-        else [picture.predicted]
-    )
+    said = [picture.predicted]
+    if picture.label and picture.label != picture.predicted:
+        said = [shortened(picture.label), f"→ {shortened(picture.predicted)}"]
     lines = Markup("").join(Markup('<span class="name">{}</span>').format(line) for line in said)
     return Markup(
         '<li><svg viewBox="{} {} {size} {size}" role="img" aria-label="{}"><title>{}</title>'
@@ -83,3 +98,29 @@ def _share(value: str) -> float:
         return min(max(float(value), 0.0), 1.0)
     except ValueError:
         return 0.0
+
+
+def data_url(path: Path) -> str | None:
+    """The picture as a data: address; None if it is missing or no picture."""
+    try:
+        raw = path.read_bytes()
+    except OSError:
+        return None
+    for kind, mark in (("png", b"\x89PNG\r\n\x1a\n"), ("jpeg", b"\xff\xd8\xff")):
+        if raw.startswith(mark) and len(raw) <= LARGEST:
+            return f"data:image/{kind};base64," + base64.b64encode(raw).decode()
+    return _scaled(raw)
+
+
+def _scaled(raw: bytes) -> str | None:
+    from PIL import Image
+
+    try:
+        with Image.open(BytesIO(raw), formats=["PNG", "JPEG"]) as image:
+            small = image.convert("RGB")
+    except (OSError, ValueError, Image.DecompressionBombError):
+        return None
+    small.thumbnail((_WIDEST, _WIDEST))
+    out = BytesIO()
+    small.save(out, "JPEG", quality=80)
+    return "data:image/jpeg;base64," + base64.b64encode(out.getvalue()).decode()

@@ -1,78 +1,135 @@
-"""The section on class balance: p_model against target and truth, strong and weak classes."""
+"""The section on class balance: p_model against target and truth, strong and weak classes.
+
+A class is strong where its share p_model(c) of what the model predicts lies above its true share of
+the unlabelled images, and weak where it lies below: the paper's confirmation bias.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from markupsafe import Markup
 
+from ..judge.differences import kl
 from ..rules.choose import UNEQUAL_FACTOR
-from .bias import Bias, biases, kl_curve, share_curve
-from .classtables import ClassRow, bias_columns, bias_rows, gap_limit
-from .curve import Line
+from .classes import ClassRow, Ranking, rank
 from .folder import RunFiles
 from .metrics import Log, Points
-from .ranking import Ranking, rank
-from .svg import legend, line_chart, small_chart
-from .ticks import nice_ticks
+from .svg import Line, gap_bar, legend, line_chart, nice_ticks, small_chart
 from .trust import PoolScores
-from .values import number, numbers, table
-from .words import count, decimal, share
+from .words import count, decimal, number, numbers, points, share
 
-LEFT = 0.1  # of p_model's start: less is not told
+LEFT = 0.1  # share of p_model's initial value; less is not mentioned
 
 
 @dataclass(frozen=True)
-class Balance:
+class Bias:
+    """How far the model's share of a class, p_model(c), lies from its reference share."""
+
+    index: int
+    name: str
+    model: float
+    target: float | None
+    truth: float | None
+    reference: float  # the truth where it is known, else the target
+
+    @property
+    def gap(self) -> float:
+        """p_model(c) minus the reference."""
+        return self.model - self.reference
+
+    @property
+    def kind(self) -> str:
+        """Strong: p_model(c) above the reference. Weak: below."""
+        return "strong" if self.gap > 0 else "weak" if self.gap < 0 else "even"
+
+
+def balance_of(run: RunFiles) -> dict[str, Any]:
     """What the template shows of it; `rows` is empty where the method keeps no p_model."""
-
-    rows: Ranking[ClassRow]
-    columns: list[str]
-    narrow: list[int]  # columns that a narrow screen leaves out, the bar among them
-    truth_known: bool
-    strong: int
-    weak: int
-    bar_end: str  # what a full bar stands for
-    answer: str  # what the method did about the gaps
-    start: str  # how much of p_model is still its start; empty if hardly any
-    caution: str  # why the gaps may mislead; empty if there is no sign of it
-    kl_chart: Markup
-    legend: Markup
-    charts: list[Markup]
-
-
-def balance_of(run: RunFiles, names: Sequence[str]) -> Balance:
-    """Rank the classes from weakest to strongest and draw their shares."""
-    log, pool = run.metrics.of("train"), run.trust.pool if run.trust else None
+    log, pool = run.metrics.of("train"), run.trust.pool
     model, target = log.last_vector("p_model"), log.last_vector("p_target")
     truth = numbers(run.data.get("true_shares"))
     truth = truth if len(truth) == len(model) else []
-    ranking = rank(biases(names, model, target, truth), key=lambda bias: bias.gap)
-    columns = bias_columns(ranking, pool)
+    ranking = rank(biases(run.figures.classes, model, target, truth), key=lambda bias: bias.gap)
+    # Where the bars end: at least half a mean share, so that small gaps look small.
+    gaps = [abs(bias.gap) for bias in ranking.everything]
+    limit = max([*gaps, 0.5 / max(len(gaps), 1)])
+    columns, rows = bias_table(ranking, pool, limit)
     spare = (["target"] if truth else []) + (["gap"] if "factor" in columns else [])
     kinds = [bias.kind for bias in ranking.everything]
     charts = [(bias.name, _share_lines(log, bias)) for bias in ranking.shown]
-    return Balance(
-        rows=bias_rows(ranking, pool),
-        columns=columns,
-        narrow=[columns.index(name) for name in spare if name in columns] + [len(columns)],
-        truth_known=bool(truth),
-        strong=kinds.count("strong"),
-        weak=kinds.count("weak"),
-        bar_end=decimal(100 * gap_limit(ranking.everything)),
-        answer=_answer(pool),
-        start=_start_left(run),
-        caution="" if truth else _caution(target, numbers(run.data.get("labelled_shares"))),
-        kl_chart=_kl_chart(log, truth),
-        legend=legend([line for _, lines in charts for line in lines]),
-        charts=_share_charts(charts),
-    )
+    labelled = numbers(run.data.get("labelled_shares"))
+    return {
+        "rows": rows,
+        "columns": columns,
+        # columns that a narrow screen leaves out, the bar among them
+        "narrow": [columns.index(name) for name in spare if name in columns] + [len(columns)],
+        "truth_known": bool(truth),
+        "strong": kinds.count("strong"),
+        "weak": kinds.count("weak"),
+        "bar_end": decimal(100 * limit),  # what a full bar stands for
+        "answer": _answer(pool),
+        "start": _start_left(run),
+        "caution": "" if truth else _caution(target, labelled),
+        "kl_chart": _kl_chart(log, truth),
+        "legend": legend([line for _, lines in charts for line in lines]),
+        "charts": _share_charts(charts),
+    }
+
+
+def biases(
+    names: Sequence[str],
+    model: Sequence[float],
+    target: Sequence[float],
+    truth: Sequence[float],
+) -> list[Bias]:
+    """Strong and weak classes; empty if neither truth nor target fits p_model."""
+    reference = truth if len(truth) == len(model) else target
+    if not model or len(reference) != len(model) or len(names) < len(model):
+        return []
+    return [
+        Bias(
+            index=index,
+            name=names[index],
+            model=share,
+            target=target[index] if index < len(target) else None,
+            truth=truth[index] if index < len(truth) else None,
+            reference=reference[index],
+        )
+        for index, share in enumerate(model)
+    ]
+
+
+def bias_table(
+    ranking: Ranking[Bias], pool: PoolScores | None, limit: float
+) -> tuple[list[str], Ranking[ClassRow]]:
+    """Headers of the cells, and the classes from the weakest to the strongest."""
+    known = ranking.everything[:1]
+    classes = len(ranking.everything)
+    columns = ["kind", "p_model"]
+    columns += ["target"] * any(bias.target is not None for bias in known)
+    columns += ["truth"] * any(bias.truth is not None for bias in known)
+    answers = {} if pool is None else {"factor": pool.factors, "weight": pool.weights}
+    answers = {name: values for name, values in answers.items() if 0 < len(values) == classes}
+    digits = len(str(max(classes - 1, 1)))  # more classes, smaller shares
+    rows = []
+    for bias in ranking.everything:
+        shares = [bias.model, *(v for v in (bias.target, bias.truth) if v is not None)]
+        cells = (
+            bias.kind,
+            *(share(value, digits) for value in shares),
+            points(100 * bias.gap, digits + 1),
+            *(f"{values[bias.index]:.3f}" for values in answers.values()),
+        )
+        rows.append(ClassRow(bias.name, cells, gap_bar(bias.gap, limit)))
+    return [*columns, "gap", *answers], Ranking(rows)
 
 
 def _answer(pool: PoolScores | None) -> str:
-    """One or two sentences on rescaling and weights; empty for a run that has not finished."""
+    """What the method did about the gaps; empty for a run that has not finished."""
     if pool is None or not pool.has_shares:
         return ""
     factor = "Predictions were multiplied by the factor, p_target / p_model, and renormalised."
@@ -82,8 +139,8 @@ def _answer(pool: PoolScores | None) -> str:
 
 
 def _start_left(run: RunFiles) -> str:
-    """A slow average of a short run says more of where it began than of the model."""
-    momentum = number(table(run.config.get("options")).get("lambda_model"))
+    """How much of p_model is still its initial value, as in short runs with a slow average."""
+    momentum = number(run.options.get("lambda_model"))
     steps = max((row.step for row in run.metrics.of("train").rows), default=0)
     left = 0.0 if momentum is None or not 0 <= momentum <= 1 else momentum**steps
     if left < LEFT or not steps:
@@ -95,7 +152,7 @@ def _start_left(run: RunFiles) -> str:
 
 
 def _caution(target: Sequence[float], labelled: Sequence[float]) -> str:
-    """Equal shares of classes that have very unequal numbers of labels may be nobody's choice."""
+    """Warn of a uniform target where classes have very unequal numbers of labels."""
     uniform = bool(target) and math.isclose(min(target), max(target), rel_tol=1e-3)
     fewest = min(labelled, default=0)
     if not uniform or fewest <= 0 or max(labelled) <= UNEQUAL_FACTOR * fewest:
@@ -110,7 +167,10 @@ def _caution(target: Sequence[float], labelled: Sequence[float]) -> str:
 
 def _kl_chart(log: Log, truth: Sequence[float]) -> Markup:
     """How far the model's class shares are from the target and from the truth."""
-    to_target, to_truth = kl_curve(log), kl_curve(log, truth) if truth else []
+    rows = [row for row in log.rows if "p_model" in row.vectors]
+    models = [(row.step, row.vectors["p_model"], row.vectors.get("p_target", [])) for row in rows]
+    to_target: Points = [(step, kl(model, target)) for step, model, target in models]
+    to_truth: Points = [(step, kl(model, truth)) for step, model, _ in models] if truth else []
     if _coincide(to_target, to_truth):
         lines = [Line("KL(p_model ‖ truth), truth = target", to_target)]
     else:
@@ -124,8 +184,7 @@ def _kl_chart(log: Log, truth: Sequence[float]) -> Markup:
 
 def _share_lines(log: Log, bias: Bias) -> list[Line]:
     """p_model, target and truth of one class over steps."""
-    model = share_curve(log, "p_model", bias.index)
-    target = share_curve(log, "p_target", bias.index)
+    model, target = (_share_curve(log, name, bias.index) for name in ("p_model", "p_target"))
     truth = [] if bias.truth is None else [(step, 100 * bias.truth) for step, _ in model]
     if _coincide(target, truth):
         return [Line("p_model", model), Line("target = truth", target, 2, "dashed")]
@@ -135,6 +194,15 @@ def _share_lines(log: Log, bias: Bias) -> list[Line]:
         Line("truth", truth, 8, "dotted"),
     ]
     return [line for line in lines if line.points]
+
+
+def _share_curve(log: Log, name: str, index: int) -> Points:
+    """One class's entry of a per-class vector over steps, in percent."""
+    return [
+        (row.step, 100 * row.vectors[name][index])
+        for row in log.rows
+        if index < len(row.vectors.get(name, ()))
+    ]
 
 
 def _share_charts(charts: Sequence[tuple[str, list[Line]]]) -> list[Markup]:

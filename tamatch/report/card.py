@@ -9,9 +9,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from .facts import Figures, facts_of
-from .folder import RunFiles, read_folder
-from .provenance import Pairs, circumstances, data_facts, method_options, net_name
+from .folder import (
+    Figures,
+    Pairs,
+    RunFiles,
+    circumstances,
+    data_facts,
+    method_options,
+    read_folder,
+)
 from .trust import Held
 from .words import UNKNOWN, count, decimal, percent, shortened
 
@@ -22,16 +28,19 @@ LISTED = 200  # classes
 def model_card(run: Path) -> str:
     """The card of a finished run, from its result files alone."""
     folder = read_folder(run)
-    facts = facts_of(folder)
+    facts = folder.figures
+    model = [("Net", folder.net or UNKNOWN), ("Classes", count(len(facts.classes)))]
+    options = [(f"Option {literal(name)}", value) for name, value in method_options(folder)]
+    method = [("Name", facts.method), ("Steps", count(facts.steps)), ("Seed", facts.seed)]
     parts = [
         f"# Image classifier: {literal(facts.data)}",
         f"Trained with tamatch by the method {literal(facts.method)}.",
-        _section("Model", _model(folder, facts)),
+        _section("Model", [*model, *circumstances(folder)]),
         _section("Data", data_facts(folder)),
-        _section("Method", [("Name", facts.method), *_method(folder, facts)]),
-        _metrics(folder, facts),
-        _limits(folder, facts),
-        _use(own_net=":" in net_name(folder)),
+        _section("Method", [*method, *options]),
+        _metrics(folder),
+        _limits(facts),
+        _use(own_net=":" in folder.net),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -52,22 +61,9 @@ def _section(title: str, rows: Pairs) -> str:
     return "\n".join([f"## {title}", "", *(f"- {name}: {literal(value)}" for name, value in rows)])
 
 
-def _model(folder: RunFiles, facts: Figures) -> Pairs:
-    return [
-        ("Net", net_name(folder) or UNKNOWN),
-        ("Classes", count(len(facts.classes))),
-        *circumstances(folder),
-    ]
-
-
-def _method(folder: RunFiles, facts: Figures) -> Pairs:
-    own = [(f"Option {literal(name)}", value) for name, value in method_options(folder)]
-    return [("Steps", count(facts.steps)), ("Seed", facts.seed), *own]
-
-
-def _metrics(folder: RunFiles, facts: Figures) -> str:
-    lines = ["## Metrics", ""]
-    held = folder.trust.held if folder.trust else None
+def _metrics(folder: RunFiles) -> str:
+    facts, lines = folder.figures, ["## Metrics", ""]
+    held = folder.trust.held
     if facts.error_last is None:
         lines.append("Not measured: no labelled image was held out. The error is unknown.")
     else:
@@ -82,11 +78,10 @@ def _metrics(folder: RunFiles, facts: Figures) -> str:
                 f"{percent(held.high)}."
             )
             lines.append(_confidence(held))
-        base = None if folder.baseline is None else facts_of(folder.baseline).error_last
-        if base is not None:
-            lines.append(
-                f"The same net, trained on the labelled images only: {percent(base, 2)} error."
-            )
+        baseline = folder.baseline_figures
+        if baseline is not None and baseline.error_last is not None:
+            error = percent(baseline.error_last, 2)
+            lines.append(f"The same net, trained on the labelled images only: {error} error.")
     recalls = [percent(value) for value in facts.per_class]
     recalls += [UNKNOWN] * (len(facts.classes) - len(recalls))
     precisions = [percent(one.precision) for one in held.classes] if held is not None else []
@@ -114,7 +109,7 @@ def _confidence(held: Held) -> str:
     )
 
 
-def _limits(folder: RunFiles, facts: Figures) -> str:
+def _limits(facts: Figures) -> str:
     points = [
         "The prediction is always one of the classes above, even for an image that shows none of "
         "them, and may then still have a high confidence.",

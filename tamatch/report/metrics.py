@@ -7,14 +7,15 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from ..storage.untrusted import parse_json
-from .thin import Thinned
-from .values import number, numbers, table, whole
+from .words import number, numbers, table, whole
 
 KEEP = 250  # rows of one kind that are held; a curve is a few hundred pixels wide
 _KIND = re.compile(rb'"kind"\s*:\s*"(\w+)"')
 
+Item = TypeVar("Item")
 Points = list[tuple[float, float]]
 
 
@@ -64,6 +65,35 @@ class Metrics:
     def of(self, kind: str) -> Log:
         """The log of one kind, empty if the run wrote none."""
         return self.logs.get(kind, Log())
+
+
+class Thinned(Generic[Item]):
+    """Holds fewer than `2 * keep` items: every `stride`-th seen so far, and always the last.
+
+    When full it forgets every other item and doubles its stride, so the items stay evenly spaced
+    and a stream of any length costs the same memory.
+    """
+
+    def __init__(self, keep: int) -> None:
+        self.keep = keep
+        self.stride = 1
+        self.seen = 0
+        self._kept: list[Item] = []
+        self._last: list[Item] = []
+
+    def add(self, item: Item) -> None:
+        """Show one more item of the stream."""
+        if self.seen % self.stride == 0:
+            self._kept.append(item)
+            if len(self._kept) == 2 * self.keep:
+                del self._kept[1::2]
+                self.stride *= 2
+        self._last = [] if self.seen % self.stride == 0 else [item]
+        self.seen += 1
+
+    def items(self) -> list[Item]:
+        """What is held, in the order of the stream."""
+        return self._kept + self._last
 
 
 def read_metrics(path: Path) -> Metrics:

@@ -1,4 +1,4 @@
-"""Line charts as inline SVG.
+"""Line charts, and bars for table cells, as inline SVG.
 
 Across, positions are percentages; down, they are pixels. So a chart fills whatever width it is
 given, on a phone or a wide screen, while its text keeps one readable size. Colours are classes
@@ -14,15 +14,36 @@ from typing import Literal
 
 from markupsafe import Markup
 
-from .curve import Line, Range, curves, extent, settled, share, steps, thinned
-from .ticks import nice_ticks, tick_labels
 from .words import compact, decimal
 
 COLOURS = 8
+_WIDTH = 1000  # inner units across; stretched to the real width
 _HEIGHT, _SMALL_HEIGHT = 190, 56
 _SMALL_POINTS = 125  # more cannot be told apart in a small chart
+_FLAT = 1e-4  # a range smaller than this share of its values counts as none
 
+Range = tuple[float, float]
 Fit = Literal["zero", "data", "settled"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One curve. Lines of the same name share one entry in the legend."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+    colour: int = 1
+    style: str = "solid"  # or "dashed", "dotted": colour is never the only difference
+
+    @property
+    def last(self) -> float | None:
+        """The newest finite value."""
+        return next((y for _, y in reversed(self.points) if math.isfinite(y)), None)
+
+    @property
+    def lone(self) -> bool:
+        """Whether it has one finite point, which is drawn as a dot."""
+        return sum(math.isfinite(y) for _, y in self.points) == 1
 
 
 @dataclass(frozen=True)
@@ -45,13 +66,12 @@ def line_chart(
     unit: str = "",
     fit: Fit = "zero",
     across: Across = STEPS,
-    newest: bool = True,
 ) -> Markup:
     """A figure with title, legend, axes and curves; empty if no line has a finite point.
 
     The vertical axis holds zero and all points ("zero"), all points ("data"), or the points after
-    the first tenth ("settled"; what lies beyond is cut off). The legend gives each line's newest
-    value unless `newest` is off.
+    the first tenth ("settled"; what lies beyond is cut off). Over steps, the legend gives each
+    line's newest value.
     """
     lines = [line for line in lines if line.last is not None]
     if not lines:
@@ -69,7 +89,7 @@ def line_chart(
     ).format(
         title=title,
         note=Markup("<span>{}</span>").format(note) if note else "",
-        legend=_legend(lines, unit) if newest else legend(lines),
+        legend=legend(lines, unit, newest=across is STEPS),
         described=_described(title, lines, unit),
         height=_HEIGHT,
         grid=_y_axis(ticks, unit),
@@ -140,16 +160,12 @@ def small_chart(
     )
 
 
-def legend(lines: Sequence[Line]) -> Markup:
-    """A legend on its own, for a group of small charts."""
-    return _legend([replace(line, points=()) for line in lines], "")
-
-
-def _legend(lines: Sequence[Line], unit: str) -> Markup:
+def legend(lines: Sequence[Line], unit: str = "", *, newest: bool = False) -> Markup:
+    """Key and name of each line, with the mean of the newest values of its name if wanted."""
     entries = []
     for name in dict.fromkeys(line.name for line in lines):
         same = [line for line in lines if line.name == name]
-        ends = [line.last for line in same if line.last is not None]
+        ends = [line.last for line in same if newest and line.last is not None]
         value = decimal(sum(ends) / len(ends)) + unit if ends else ""
         entries.append(
             Markup(
@@ -168,3 +184,120 @@ def _described(title: str, lines: Sequence[Line], unit: str) -> str:
         finite = [y for _, y in line.points if math.isfinite(y)]
         parts.append(f"{line.name} from {decimal(finite[0])}{unit} to {decimal(finite[-1])}{unit}")
     return f"{title}: {'; '.join(parts)}."
+
+
+def curves(
+    lines: Sequence[Line], x_range: Range, y_range: Range, height: int, *, cut: bool = False
+) -> Markup:
+    """The lines as paths; `cut` hides what lies outside the box."""
+    paths = Markup("").join(
+        Markup('<path class="c{} {} line{}" d="{}"/>').format(
+            line.colour,
+            line.style,
+            " lone" if line.lone else "",
+            _path(line, x_range, y_range, height),
+        )
+        for line in lines
+    )
+    return Markup(
+        '<svg width="100%" height="{h}" viewBox="0 0 {w} {h}" preserveAspectRatio="none" '
+        'overflow="{overflow}">{paths}</svg>'
+    ).format(w=_WIDTH, h=height, overflow="hidden" if cut else "visible", paths=paths)
+
+
+def _path(line: Line, x_range: Range, y_range: Range, height: int) -> str:
+    """Line pieces between gaps; "h0" makes a lone point visible as a dot."""
+    pieces: list[str] = []
+    drawing = False
+    for x, y in line.points:
+        if math.isfinite(y):
+            across = _WIDTH * share(x, *x_range)
+            down = height * (1 - share(y, *y_range))
+            pieces.append(f"L{across:.0f} {down:.1f}" if drawing else f"M{across:.0f} {down:.1f}h0")
+        drawing = math.isfinite(y)
+    return "".join(pieces)
+
+
+def thinned(line: Line, most: int) -> Line:
+    """Every n-th point counted from the end, so that the newest stays."""
+    fewer = replace(line, points=line.points[:: -(1 + len(line.points) // most)][::-1])
+    return line if fewer.last is None else fewer
+
+
+def settled(lines: Sequence[Line], end: float) -> Sequence[Line]:
+    """The lines without the first tenth of the run, or as they are if nothing would be left."""
+    late = [replace(line, points=[p for p in line.points if p[0] > end / 10]) for line in lines]
+    late = [line for line in late if line.last is not None]
+    return late or lines
+
+
+def extent(lines: Sequence[Line], axis: int) -> Range:
+    """Least and greatest x (axis 0) or y (axis 1) of the finite points."""
+    values = [point[axis] for line in lines for point in line.points if math.isfinite(point[1])]
+    return min(values), max(values)
+
+
+def steps(lines: Sequence[Line]) -> Range:
+    """First and last x; from zero where the first is near it, so that charts line up."""
+    low, high = extent(lines, 0)
+    return (0.0 if 0 < low <= 0.1 * high else low), high
+
+
+def share(value: float, low: float, high: float) -> float:
+    """Where a value lies between two others, from 0 to 1; the middle if these are equal."""
+    return (value - low) / (high - low) if high > low else 0.5
+
+
+def nice_ticks(low: float, high: float, wanted: int = 4) -> list[float]:
+    """About `wanted` round values, the first at most `low`, the last at least `high`."""
+    size = max(abs(low), abs(high))
+    if high - low <= _FLAT * size or size < 1e-290:
+        low, high = (low - size / 2, high + size / 2) if size > 1e-290 else (0.0, 1.0)
+    rough = high / wanted - low / wanted
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= rough * (1 - 1e-9))
+    first = math.floor(low / step + 1e-9)
+    last = math.ceil(high / step - 1e-9)
+    return [index * step for index in range(first, last + 1)]
+
+
+def tick_labels(ticks: list[float], unit: str = "") -> list[str]:
+    """Labels of equally spaced ticks, all with the digits that their spacing needs."""
+    step = ticks[1] - ticks[0] if len(ticks) > 1 else 1.0
+    if step < 5e-4 or max(abs(tick) for tick in ticks) >= 1e5:
+        labels = [decimal(tick) + unit for tick in ticks]
+        if len({*labels}) == len(labels):
+            return labels
+    digits = next((d for d in range(6) if abs(round(step, d) - step) < 1e-9), 6)
+    return [f"{tick:.{digits}f}".replace("-", "−") + unit for tick in ticks]
+
+
+def bar(percent: float, other: float | None = None) -> Markup:
+    """A bar from the left, with a mark where `other` lies; both in percent."""
+    mark = Markup("")
+    if other is not None and math.isfinite(other):
+        mark = Markup(
+            '<rect class="mark" x="{:.1f}%" width="2" height="14" transform="translate(-1)"/>'
+        ).format(100 * _within_one(other / 100))
+    length = 100 * _within_one(percent / 100) if math.isfinite(percent) else 0.0
+    return Markup(
+        '<svg class="bar" aria-hidden="true" width="100%" height="14">'
+        '<rect class="track" y="3" width="100%" height="8"/>'
+        '<rect class="c1 fill" y="3" width="{:.1f}%" height="8"/>{}</svg>'
+    ).format(length, mark)
+
+
+def gap_bar(value: float, limit: float) -> Markup:
+    """A bar from the middle: to the right above zero, to the left below."""
+    length = 50 * _within_one(abs(value) / limit) if limit > 0 and math.isfinite(value) else 0.0
+    start, colour = (50.0, 2) if value > 0 else (50 - length, 1)
+    return Markup(
+        '<svg class="bar" aria-hidden="true" width="100%" height="14">'
+        '<rect class="track" y="3" width="100%" height="8"/>'
+        '<rect class="c{} fill" x="{:.1f}%" y="3" width="{:.1f}%" height="8"/>'
+        '<rect class="mark" x="50%" width="1" height="14"/></svg>'
+    ).format(colour, start, length)
+
+
+def _within_one(value: float) -> float:
+    return min(max(value, 0.0), 1.0)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import cast
 
 from .metrics import Points
-from .values import number, numbers, table, text, whole
+from .words import number, numbers, table, text, whole
 
-FEWEST = 10  # a bin of confidence with fewer images says nothing
+FEWEST = 10  # images in a bin of confidence; a bin with fewer is not drawn
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class ReliabilityCurve:
 
 @dataclass(frozen=True)
 class Picture:
-    """A small picture and what is said about it."""
+    """A small picture, its true and its predicted class."""
 
     image: str
     label: str  # the true class, empty where it is not known
@@ -59,8 +59,8 @@ class Held:
     temperature: float | None
     fitted_on: int
     reason: str  # why no temperature was fitted, or how it was measured
-    doubtful: list[Picture] = field(default_factory=list)
-    confident_wrong: list[Picture] = field(default_factory=list)
+    doubtful: list[Picture]
+    confident_wrong: list[Picture]
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class SweepLevel:
 
 @dataclass(frozen=True)
 class PoolScores:
-    """Where the unlabelled images stand at the end of the run."""
+    """The unlabelled images at the end of the run."""
 
     images: int
     drawn: int
@@ -89,17 +89,17 @@ class PoolScores:
 
 @dataclass(frozen=True)
 class TrustFile:
-    """All of it; `held` is None with a `reason` where no label was held out."""
+    """Contents of trust.json; `held` is None with a `reason` where no label was held out."""
 
-    held: Held | None
-    pool: PoolScores | None
-    reason: str
+    held: Held | None = None
+    pool: PoolScores | None = None
+    reason: str = "trust.json is written when a run finishes"
 
 
-def trust_of(content: Mapping[str, object]) -> TrustFile | None:
-    """Read trust.json; what is missing or of another type is left out, nothing if all is."""
+def trust_of(content: Mapping[str, object]) -> TrustFile:
+    """Read trust.json; what is missing or of another type is left out."""
     if not content:
-        return None
+        return TrustFile()
     return TrustFile(_held(content), _pool(table(content.get("pool"))), text(content.get("reason")))
 
 
@@ -113,7 +113,10 @@ def _held(content: Mapping[str, object]) -> Held | None:
     low, high = (100 * bound for bound in interval)
     return Held(
         images=images, low=low, high=high,
-        classes=[_counts(entry) for entry in _entries(content.get("classes"))],
+        classes=[
+            ClassScores(*(whole(entry.get(name)) or 0 for name in ("images", "predicted", "right")))
+            for entry in _entries(content.get("classes"))
+        ],
         pairs=_pairs(content.get("confusion")),
         before=before,
         after=_reliability(calibration.get("after")),
@@ -127,10 +130,6 @@ def _held(content: Mapping[str, object]) -> Held | None:
 
 def _entries(value: object) -> list[dict[str, object]]:
     return [table(entry) for entry in value] if isinstance(value, list) else []
-
-
-def _counts(entry: dict[str, object]) -> ClassScores:
-    return ClassScores(*(whole(entry.get(name)) or 0 for name in ("images", "predicted", "right")))
 
 
 def _pairs(value: object) -> dict[tuple[int, int], int]:

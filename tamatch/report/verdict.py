@@ -1,19 +1,23 @@
-"""One plain sentence: did the unlabelled images help?"""
+"""Did the unlabelled images help? One plain sentence; and the table that `train` ends with."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from pathlib import Path
 
-from .facts import Figures, facts_of
-from .folder import RunFiles
-from .paired import Paired, paired
-from .values import whole
-from .words import percent
+from ..errors import DataError
+from ..judge.differences import Paired, chance_gap, paired
+from ..storage.spreadsheet import read_rows
+from .folder import Figures, RunFiles, read_folder
+from .words import UNKNOWN, percent, share
 
 LABELS_ONLY = ("supervised", "fully_supervised")  # methods that use no unlabelled image
 NOT_ASKED = "Not applicable"  # to a run on labels alone
-NO_POOL = "There were none"
+NO_POOL = "Every training image has a label; the labelled ones were used as unlabelled ones."
+NO_BASELINE = (
+    "No supervised baseline was trained for this run, so there is nothing to compare with; "
+    "--baseline supervised trains one."
+)
 UNMEASURED = (
     "There is neither a test set nor a validation part, so no error can be measured; "
     "--validation-per-class N holds out labelled images for that."
@@ -30,22 +34,24 @@ class Verdict:
 
     answer: str
     reason: str
-    tone: str  # "good", "bad" or "open"
+    tone: str = "open"  # or "good", "bad"
+
+    def __str__(self) -> str:
+        return f"{self.answer}. {self.reason}"
 
 
 def verdict_of(folder: RunFiles) -> Verdict:
     """The verdict on a run folder, image by image where both have their predictions."""
-    run, inner = facts_of(folder), folder.baseline
-    labelled = whole(folder.data.get("labelled"))
+    run, baseline = folder.figures, folder.baseline_figures
     if run.labelled_pool and run.method not in LABELS_ONLY:
-        told = "Every training image has a label; the labelled ones were used as unlabelled ones."
-        return Verdict(NO_POOL, told, "open")
-    baseline = None if inner is None else facts_of(inner)
+        return Verdict("There were none", NO_POOL)
     planned = folder.config.get("baseline") == "supervised"
     if planned and run.error_last is not None and (baseline is None or baseline.error_last is None):
-        return Verdict("Not yet known", BASELINE_TO_COME, "open")
-    pairs = None if inner is None else paired(folder.path, inner.path, run.measured_on)
-    return verdict(run, baseline, labelled, pairs)
+        return Verdict("Not yet known", BASELINE_TO_COME)
+    pairs = None
+    if folder.baseline is not None:
+        pairs = compared(folder.path, folder.baseline.path, run.measured_on)
+    return verdict(run, baseline, folder.labelled, pairs)
 
 
 def verdict(
@@ -53,70 +59,93 @@ def verdict(
 ) -> Verdict:
     """Compare the run with the supervised baseline, and admit what the test set cannot tell."""
     if run.method in LABELS_ONLY:
-        return Verdict(NOT_ASKED, "This run uses labelled images only.", "open")
+        return Verdict(NOT_ASKED, "This run uses labelled images only.")
     if run.error_last is None and run.held_out:
-        return Verdict("Not yet known", "No test has been run so far.", "open")
+        return Verdict("Not yet known", "No test has been run so far.")
     if run.error_last is None:
-        return Verdict("Not measured", UNMEASURED, "open")
+        return Verdict("Not measured", UNMEASURED)
     if baseline is None or baseline.error_last is None:
-        return Verdict(
-            "Not measured",
-            "No supervised baseline was trained for this run, so there is nothing to compare "
-            "with; --baseline supervised trains one.",
-            "open",
-        )
+        return Verdict("Not measured", NO_BASELINE)
     if not (run.finished and baseline.finished):
-        return Verdict("Not yet known", "Both runs must finish first.", "open")
+        return Verdict("Not yet known", "Both runs must finish first.")
     if run.measured_on != baseline.measured_on:
-        return Verdict(
-            "Not measured",
-            "Run and baseline were measured on different images.",
-            "open",
-        )
-    return _compare(run, run.error_last, baseline.error_last, labelled, pairs)
-
-
-def _compare(
-    run: Figures, error: float, baseline: float, labelled: int | None, pairs: Paired | None
-) -> Verdict:
+        return Verdict("Not measured", "Run and baseline were measured on different images.")
     labels = "the labels" if labelled is None else f"the {labelled} labels"
     both = (
-        f"{run.measured_on.capitalize()} error is {percent(error)} with the unlabelled images, "
-        f"{percent(baseline)} with {labels} alone"
+        f"{run.measured_on.capitalize()} error is {percent(run.error_last)} with the unlabelled "
+        f"images, {percent(baseline.error_last)} with {labels} alone"
     )
     if pairs is not None:
         return _judge_pairs(both, pairs)
-    gap = baseline - error
-    noise = _chance_gap(error, baseline, run.images)
+    gap = baseline.error_last - run.error_last
+    noise = chance_gap(run.error_last, baseline.error_last, run.images)
     if abs(gap) <= noise:
         if noise == 0:
-            return Verdict("No difference", f"{both}.", "open")
-        return Verdict(
-            "No clear difference",
-            f"{both}. With {run.images} images, a gap below {noise:.1f} points may be chance.",
-            "open",
-        )
-    if gap > 0:
-        return Verdict("Yes, they helped", f"{both}: {gap:.1f} points lower.", "good")
-    return Verdict("No, they did harm", f"{both}: {-gap:.1f} points higher.", "bad")
+            return Verdict("No difference", f"{both}.")
+        chance = f"With {run.images} images, a gap below {noise:.1f} points may be chance."
+        return Verdict("No clear difference", f"{both}. {chance}")
+    return _by_gap(both, gap)
 
 
 def _judge_pairs(both: str, pairs: Paired) -> Verdict:
     """By the images on which one of the two is right and the other is not."""
+    if pairs.low <= 0 <= pairs.high:
+        return Verdict("No clear difference", f"{both}. {pairs.undecided}")
     low, high = sorted((abs(pairs.low), abs(pairs.high)))
-    between = f"95 % confidence interval {low:.1f} to {high:.1f}"
-    if pairs.low > 0:
-        return Verdict(
-            "Yes, they helped", f"{both}: {pairs.gap:.1f} points lower ({between}).", "good"
+    return _by_gap(both, pairs.gap, f" (95 % confidence interval {low:.1f} to {high:.1f})")
+
+
+def _by_gap(both: str, gap: float, interval: str = "") -> Verdict:
+    if gap > 0:
+        return Verdict("Yes, they helped", f"{both}: {gap:.1f} points lower{interval}.", "good")
+    return Verdict("No, they did harm", f"{both}: {-gap:.1f} points higher{interval}.", "bad")
+
+
+def compared(run: Path, other: Path, part: str) -> Paired | None:
+    """Compare two tables of predictions; None where there are none of the same images."""
+    ours, theirs = (_right(path / "predictions" / f"{part}.csv") for path in (run, other))
+    if not ours or ours.keys() != theirs.keys():
+        return None
+    gains = [ours[image] - theirs[image] for image in ours]
+    return paired(gains.count(1), gains.count(-1), len(gains))
+
+
+def _right(table: Path) -> dict[str, int]:
+    """Of each image, whether it was predicted right; empty if the table cannot be read."""
+    try:
+        rows = read_rows(table, "image", "label", "predicted")
+        return {row["image"]: int(row["label"] == row["predicted"]) for row in rows}
+    except DataError:
+        return {}
+
+
+def verdict_on(run: Path) -> str:
+    """Whether the unlabelled images helped, in words; empty for a run without them."""
+    found = verdict_of(read_folder(run))
+    return "" if found.answer == NOT_ASKED else str(found)
+
+
+def summary_table(run: Path) -> list[tuple[str, ...]]:
+    """Header and rows: errors, worst class, share of unlabelled images used.
+
+    Each row is a name, the run's value and, where a baseline was trained, the baseline's.
+    """
+    folder = read_folder(run)
+    columns = [one.figures for one in (folder, folder.baseline) if one is not None]
+    measured_on = columns[0].measured_on or "test"
+    last = ("not measured" if f.error_last is None else percent(f.error_last) for f in columns)
+    worst = (
+        UNKNOWN if f.worst is None else f'"{f.worst[0]}" {percent(f.worst[1])}' for f in columns
+    )
+    rows = [
+        ("", *(facts.method for facts in columns)),
+        (f"{measured_on} error, last step", *last),
+    ]
+    if any(facts.error_median is not None for facts in columns):
+        rows.append(
+            ("median of the last 20 tests", *(percent(facts.error_median) for facts in columns))
         )
-    if pairs.high < 0:
-        told = f"{both}: {-pairs.gap:.1f} points higher ({between})."
-        return Verdict("No, they did harm", told, "bad")
-    return Verdict("No clear difference", f"{both}. {pairs.undecided}", "open")
-
-
-def _chance_gap(a: float, b: float, images: int | None) -> float:
-    """Two standard errors of the difference of two error rates, in points; 0 if n is unknown."""
-    if not images:
-        return 0.0
-    return 2 * math.sqrt((a * (100 - a) + b * (100 - b)) / images)
+    if any(facts.worst is not None for facts in columns):
+        rows.append(("worst class", *worst))
+    rows.append(("unlabelled images used", *(share(facts.utilization) for facts in columns)))
+    return rows

@@ -9,19 +9,18 @@ from pathlib import Path
 
 import numpy as np
 
-from ..apply.load import load, own_data, own_split
 from ..data import DATASETS
-from ..data.checktext import counted
+from ..data.check import counted
 from ..errors import DataError, UsageError
-from ..runs.progress import counting
-from ..runs.record import stored_config
+from ..model.load import load, own_data, own_split
+from ..progress import counting
 from ..settings.config import Run
+from ..settings.configure import stored_config
 from ..storage.folder import RunFolder
-from .pictures import Pictures
+from .picking import survey
 from .server import Server
-from .session import Session
+from .session import Pictures, Session
 from .store import SKIPPED, LabelFile, opened
-from .survey import survey
 
 LABELS = Path("labels.csv")
 
@@ -78,18 +77,19 @@ def review(
 
 
 def label_file(wanted: Path | None, run: Run) -> Path:
-    """Where the labels go: as wanted, or on with the run's own, or here."""
+    """The file for the labels: as given, else the run's own, else labels.csv here."""
     return wanted or Path(run.labels or LABELS)
 
 
 def serve(server: Server, *, browser: bool) -> None:
-    """Say where the page is, show it, and say at the end what was done."""
+    """Print the address, open a browser, serve until Ctrl-C, and print what was labelled."""
     gate, session = server.gate, server.session
     try:
         pool = counted(len(session.files), "unlabelled image", "unlabelled images")
         print(f"{pool}. {describe(session.store)}")
         print(f"Open {gate.address(gate.token)}")
         print("The address works on this machine only. Every label is saved at once; Ctrl-C quits.")
+        sys.stdout.flush()  # a pipe would hold the address back until the end
         if browser and has_screen():
             webbrowser.open(gate.address(gate.ticket))
         server.serve_forever()
@@ -111,6 +111,6 @@ def describe(store: LabelFile) -> str:
 
 
 def has_screen() -> bool:
-    """Whether a browser has somewhere to appear."""
+    """Whether there is a screen to show a browser on."""
     shown = ("DISPLAY", "WAYLAND_DISPLAY")
     return sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in shown)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
+from ..data import DataSet, OnProgress, Split
 from ..data.dataset import Indices
+from ..model.model import Model
+from ..step.source import OnHost
 
 Floats = npt.NDArray[np.float32]
 
@@ -13,6 +18,39 @@ GREEDY = 1000  # images picked one by one; nobody labels more before the next ru
 CANDIDATES = 20_000  # images that the picking looks at, the most useful ones
 NEIGHBOURS = 20  # images that an image is compared with to see how typical it is
 CROWD = 10_000  # images among which these are looked for
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The unlabelled images of a run, the most useful to label first."""
+
+    images: Indices  # (n,) positions in the data
+    probabilities: Floats  # (n, C)
+
+
+def survey(model: Model, data: DataSet, split: Split, progress: OnProgress | None = None) -> Survey:
+    """Predict every image of the pool once, and sort them by `pick_order`."""
+    pool = np.sort(split.unknown)  # equally useful ones come in the order of the data
+    seen = np.concatenate([pool, split.labelled])
+    p, features = outputs(model, data, seen, progress)
+    n = len(pool)
+    order = pick_order(p[:n], features[:n], features[n:])
+    return Survey(pool[order], p[:n][order])
+
+
+def outputs(
+    model: Model, data: DataSet, indices: Indices, progress: OnProgress | None = None
+) -> tuple[Floats, Floats]:
+    """(n, C) probabilities and (n, D) features of these images."""
+    rows: list[tuple[Floats, Floats]] = []
+    done = 0
+    for p, features in model.answers(OnHost(data.images, indices, channels_last=True)):
+        rows.append((p.numpy(), features.numpy()))
+        done += len(p)
+        if progress is not None:
+            progress(done, len(indices))
+    every_p, every_feature = (np.concatenate(part) for part in zip(*rows, strict=True))
+    return every_p, every_feature
 
 
 def usefulness(probabilities: Floats) -> Floats:
@@ -31,8 +69,8 @@ def usefulness(probabilities: Floats) -> Floats:
 def weakness(probabilities: Floats) -> Floats:
     """w of each class: 0 for the one the model is surest of, 1 for the least sure.
 
-    How sure it is of a class is its mean confidence in the images it takes for that class; of a
-    class that it never predicts it is not sure at all.
+    How sure the model is of a class is its mean confidence in the images that it predicts as that
+    class, or 0 for a class that it never predicts.
     """
     classes = probabilities.shape[1]
     if not len(probabilities):
@@ -50,8 +88,8 @@ def pick_order(probabilities: Floats, features: Floats, labelled: Floats) -> Ind
 
     Each next one has the greatest u·t·d: its usefulness, its typicality, and the distance of its
     features to the nearest image that is labelled or was picked before. Features have unit length,
-    so that d lies in 0 … 2, and an image that equals a picked one waits. After `GREEDY` images, u
-    alone decides.
+    so that d lies in 0 … 2, and is 0 for an image that equals a picked one. After `GREEDY` images,
+    u alone decides.
     """
     u = usefulness(probabilities)
     by_use = np.argsort(-u, kind="stable")

@@ -1,15 +1,18 @@
-"""The page's server: loopback only, a handful of addresses, everything else is refused."""
+"""The server of the review page: on this machine only, with a secret in its address."""
 
 from __future__ import annotations
 
+import hmac
 import json
 import re
+import secrets
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from email.message import Message
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
@@ -17,9 +20,9 @@ from socket import SHUT_RDWR, socket
 from typing import Any
 
 from ..errors import TamatchError, UsageError
-from .gate import Gate
 from .session import Session
 
+HOSTS = ("127.0.0.1", "localhost")
 BODY = 1024  # bytes; no request of ours has more
 LIMIT = 30  # seconds for a whole request, from the wait for its first byte to its answer's end
 CONNECTIONS = 64  # at a time; a browser has six
@@ -40,11 +43,54 @@ REPORT = (
 )
 
 
-NOTHING: dict[str, str] = {}
+class Gate:
+    """A secret that the address carries once, and a cookie from then on.
+
+    `ticket` works for one visit: it is what the browser is started with, and other users of the
+    machine can see how programs are started. `token` is for the person to copy. Host and Origin
+    are compared as well: a page from elsewhere must not get in, nor a foreign name that leads to
+    this machine.
+    """
+
+    def __init__(self, port: int) -> None:
+        self.places = tuple(f"{host}:{port}" for host in HOSTS)
+        self.cookie = f"tamatch_{port}"  # cookies know no ports, and two pages may be open
+        self.token = secrets.token_urlsafe(24)
+        self.ticket = secrets.token_urlsafe(24)
+
+    def address(self, secret: str) -> str:
+        return f"http://{self.places[0]}/?token={secret}"
+
+    def local(self, headers: Message, *, writes: bool) -> bool:
+        """Whether the request names this server and comes from its own page."""
+        host, origin = headers.get("Host", ""), headers.get("Origin")
+        if host not in self.places:
+            return False
+        return not writes if origin is None else origin == f"http://{host}"
+
+    def known(self, headers: Message) -> bool:
+        """Whether the request has the cookie."""
+        pairs = headers.get("Cookie", "").split(";")
+        return any(same(pair.strip(), f"{self.cookie}={self.token}") for pair in pairs)
+
+    def opens(self, query: str) -> bool:
+        """Whether the query of an address holds the token, or the ticket for the first time."""
+        if self.ticket and same(query, f"token={self.ticket}"):
+            self.ticket = ""
+            return True
+        return same(query, f"token={self.token}")
+
+    def set_cookie(self) -> str:
+        return f"{self.cookie}={self.token}; HttpOnly; SameSite=Strict; Path=/"
+
+
+def same(given: str, secret: str) -> bool:
+    """Compare in a time that does not depend on where they differ."""
+    return hmac.compare_digest(given.encode("utf-8", "replace"), secret.encode())
 
 
 class Refused(Exception):
-    """An answer other than what was asked for."""
+    """A request that is answered with an error."""
 
     def __init__(self, status: HTTPStatus, reason: str) -> None:
         super().__init__(reason)
@@ -71,7 +117,7 @@ class Server(ThreadingHTTPServer):
         self.waiting_guard = threading.Lock()
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """One connection too many is closed at once."""
+        """Refuse a connection while `CONNECTIONS` others are open."""
         with self.waiting_guard:
             room = len(self.waiting) < CONNECTIONS
             if room:
@@ -79,7 +125,7 @@ class Server(ThreadingHTTPServer):
         return room
 
     def service_actions(self) -> None:
-        """Twice a second: end what takes too long, however slowly its bytes come."""
+        """Close connections that have taken longer than `LIMIT`; called twice a second."""
         with self.waiting_guard:
             for connection, since in self.waiting.items():
                 if time.monotonic() - since > LIMIT:
@@ -92,7 +138,7 @@ class Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that went away is no news."""
+        """Print errors, except those of a connection that the browser has closed."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
 
@@ -103,8 +149,8 @@ class Handler(BaseHTTPRequestHandler):
     server: Server
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "tamatch", ""
-    wbufsize = -1  # an answer is one packet
-    disable_nagle_algorithm = True  # and does not wait for another
+    wbufsize = -1  # an answer is sent as one packet
+    disable_nagle_algorithm = True  # without waiting for another
 
     def handle_one_request(self) -> None:
         with self.server.waiting_guard:
@@ -139,7 +185,8 @@ class Handler(BaseHTTPRequestHandler):
             cookie = {"Set-Cookie": self.server.gate.set_cookie()} if entering else {}
             self.reply("text/html", session.page().encode("utf-8", "replace"), cookie)
         elif path in ASSETS:
-            self.reply(ASSETS[path], asset(path[1:]))
+            content = (files("tamatch.review") / "page" / path[1:]).read_bytes()
+            self.reply(ASSETS[path], content)
         elif path == "/state":
             self.reply_json(session.state())
         elif found := IMAGE.fullmatch(path):
@@ -168,7 +215,7 @@ class Handler(BaseHTTPRequestHandler):
             raise Refused(HTTPStatus.NOT_FOUND, "not found")
 
     def admit(self, query: str | None, *, writes: bool = False) -> None:
-        """Refuse whoever does not come from our own page or with the secret."""
+        """Refuse a request that has no secret or comes from the page of another site."""
         gate = self.server.gate
         if not gate.local(self.headers, writes=writes):
             raise Refused(
@@ -206,26 +253,23 @@ class Handler(BaseHTTPRequestHandler):
         self,
         kind: str,
         content: bytes,
-        headers: Mapping[str, str] = NOTHING,
+        headers: Mapping[str, str] | None = None,
         status: HTTPStatus = HTTPStatus.OK,
     ) -> None:
         charset = "" if kind.startswith("image/") else "; charset=utf-8"
         self.send_response(status)
         own = {"Content-Type": kind + charset, "Content-Length": str(len(content))}
-        for name, value in {**SECURITY, "Cache-Control": "no-store", **own, **headers}.items():
+        common = {**SECURITY, "Cache-Control": "no-store"}
+        for name, value in {**common, **own, **(headers or {})}.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(content)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Plain text, and the end of the connection: what is left of the request is not read."""
+        """Answer in plain text and close the connection: the rest of the request is not read."""
         status = HTTPStatus.METHOD_NOT_ALLOWED if code == 501 else HTTPStatus(code)
         text = f"{message or status.phrase}\n".encode("utf-8", "replace")
         self.reply("text/plain", text, {"Connection": "close"}, status)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: the terminal is for the person."""
-
-
-def asset(name: str) -> bytes:
-    return (files("tamatch.review") / "page" / name).read_bytes()
+        """Print no line for each request."""

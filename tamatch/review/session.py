@@ -2,22 +2,64 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shlex
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
-from ..report.charts import error_charts, error_lines
-from ..report.facts import Figures, facts_of
-from ..report.folder import read_folder
-from ..report.html import environment
+from ..data import DataSet
+from ..data.dataset import Indices
+from ..data.decode import Unreadable, decode
+from ..report.folder import Figures, read_folder
+from ..report.page import environment, error_charts, error_lines
 from ..report.words import percent, share
-from .pictures import Pictures
+from ..storage.spreadsheet import original
+from .picking import Survey
 from .store import SKIPPED, LabelFile
-from .survey import Survey
+
+SIDE = 256  # pixels; more is not shown
+KEPT = 1024  # images that stay in memory
+
+
+class Pictures:
+    """The images of a survey, by their position in it: no request ever names a file.
+
+    They are read from the person's file where it is larger than what the net sees.
+    """
+
+    def __init__(self, data: DataSet, images: Indices, place: Path) -> None:
+        self.data, self.images, self.place = data, images, place
+        self.of = lru_cache(KEPT)(self._of)
+
+    def _of(self, position: int) -> tuple[str, bytes]:
+        i = int(self.images[position])
+        pixels = self._from_file(i)
+        return encoded(self.data.images[i] if pixels is None else pixels)
+
+    def _from_file(self, i: int) -> np.ndarray | None:
+        """The central square of the file, or None where it shows no more than the net sees."""
+        sizes = self.data.original_sizes
+        side = 0 if sizes is None else min(SIDE, int(sizes[i].min()))
+        if side <= self.data.size:
+            return None
+        try:
+            return decode(self.place / original(self.data.files[i]), side)[0]
+        except Unreadable:
+            return None
+
+
+def encoded(pixels: np.ndarray) -> tuple[str, bytes]:
+    """Media type and content: small images exactly, larger ones as JPEG."""
+    kind = "png" if len(pixels) <= 64 else "jpeg"
+    file = io.BytesIO()
+    Image.fromarray(np.ascontiguousarray(pixels)).save(file, kind, quality=88)
+    return f"image/{kind}", file.getvalue()
 
 
 @dataclass(frozen=True)
@@ -37,13 +79,11 @@ class Session:
     def page(self) -> str:
         """The HTML, with the headline and the curves of the run."""
         folder = read_folder(self.run)
-        facts = facts_of(folder)
-        baseline = None if folder.baseline is None else facts_of(folder.baseline)
         template = environment("tamatch.review", "page").get_template("index.html.j2")
         return template.render(
             run=self.run.name,
-            headline=headline(facts, baseline),
-            charts=error_charts(error_lines(folder, facts, baseline), facts.measured_on),
+            headline=headline(folder.figures, folder.baseline_figures),
+            charts=error_charts(error_lines(folder), folder.figures.measured_on),
             has_report=(self.run / "report.html").is_file(),
             command=self.next_command(),
             labels=str(self.store.path),
@@ -56,7 +96,7 @@ class Session:
         return shlex.join([*words, "--from", str(self.run), *own])
 
     def state(self) -> dict[str, Any]:
-        """All that the page needs to know, for its script."""
+        """What the script of the page needs."""
         p = self.survey.probabilities
         three = np.argsort(-p, axis=1, kind="stable")[:, :3]
         shown = np.take_along_axis(p, three, axis=1)
@@ -71,7 +111,7 @@ class Session:
         }
 
     def labels(self) -> dict[int, int]:
-        """The class of every image that was decided on; -1 for one that was passed over."""
+        """The class of every image that was decided on; -1 for a skipped one."""
         numbers = {name: c for c, name in enumerate(self.classes)}
         known = self.store.labels
         return {
@@ -79,7 +119,7 @@ class Session:
         }
 
     def decide(self, image: int, label: int) -> dict[str, Any]:
-        """Write a label down; -1 passes over. Positions must be checked before."""
+        """Store a label; -1 skips the image. The caller checks both numbers."""
         self.store.set(self.files[image], self.classes[label] if label >= 0 else SKIPPED)
         return {"image": image, "label": label, "undoable": len(self.store.history)}
 
@@ -112,6 +152,6 @@ def headline(run: Figures, baseline: Figures | None) -> list[tuple[str, str]]:
 
 
 def short(path: Path) -> str:
-    """A path as the person would type it from here."""
+    """A path relative to the working directory if it lies inside, else as it is."""
     here = os.path.relpath(path)
     return str(path) if here.startswith(os.pardir) else here

@@ -1,4 +1,4 @@
-"""labels.csv: every decision is on the disk before it counts."""
+"""labels.csv: each decision is written to disk before it is confirmed."""
 
 from __future__ import annotations
 
@@ -10,15 +10,20 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ..data import DataSet
-from ..data.labels import folder_of, known_rows, refuse_table_inside
-from ..data.layout import class_name
-from ..data.table import LABEL, NAME, read_table
+from ..data.labels import (
+    LABEL,
+    NAME,
+    class_name,
+    folder_of,
+    known_rows,
+    read_table,
+    refuse_table_inside,
+)
 from ..errors import DataError, UsageError
-from ..storage.files import write_bytes
-from ..storage.lock import locked
+from ..storage.files import locked, write_bytes
 from ..storage.spreadsheet import neutralise, printable
 
-SKIPPED = ""  # the label of an image that the person passed over
+SKIPPED = ""  # the label of an image that the person has skipped
 COLUMNS = (NAME, LABEL)
 
 
@@ -40,7 +45,7 @@ class LabelFile:
             self.read()
 
     def read(self) -> None:
-        """Take up the file where it was left."""
+        """Read an existing file in order to continue it."""
         rows = read_table(self.path, self.images)
         self.labels = {printable(row.name): class_name(row.label) for row in rows}
         self.written = self.path.read_bytes()
@@ -54,7 +59,7 @@ class LabelFile:
         self.history = [(name, None) for name in self.labels]
 
     def set(self, file: str, label: str) -> None:
-        """Label an image, correct its label, or pass it over (`SKIPPED`)."""
+        """Label an image, correct its label, or skip it (`SKIPPED`)."""
         with self.guard:
             before = self.labels.get(file)
             later = {k: v for k, v in self.labels.items() if k != file} | {file: label}
@@ -97,7 +102,7 @@ def table(rows: Sequence[tuple[str, str]]) -> bytes:
 
 
 def refuse_strangers(data: DataSet, path: Path, place: Path) -> None:
-    """The file may be that of another project, since it has the same name in every folder."""
+    """Refuse the labels of another project, whose file has the same name."""
     try:
         known_rows(data, path, place)
     except DataError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -13,36 +15,36 @@ from torch import nn
 
 from .. import methods, nets
 from ..augment import Augment, Policy
-from ..augment.views import LARGEST, QUICK
+from ..augment.views import LARGEST, QUICK, VIEWS
 from ..data import DataSet, Split, shares
+from ..data.cache import cache_folder
 from ..errors import DataError, UsageError
-from ..machine.gpucode import why_no_triton
-from ..machine.out_of_memory import OutOfMemory, detecting_out_of_memory
-from ..machine.rehearsal import rehearsing
+from ..machine.gpu import rehearsing, why_no_nvrtc, why_no_triton
+from ..machine.memory import OutOfMemory, detecting_out_of_memory
 from ..methods.base import Method
-from ..modules.shifted import unshifted
-from ..modules.state import make_buffers_contiguous
-from ..modules.tracking import restoring
+from ..model.model import Model
+from ..modules import make_buffers_contiguous, restoring, unshifted
 from ..nets.base import Net
-from ..nets.norm import set_momentum, share_norms
+from ..nets.layers import set_momentum, share_norms
 from ..nets.pretrained import locate
 from ..nets.user_net import dry_run_net
 from ..nets.weights import load_weights, zero_head
+from ..own.method import check_built, check_constructor, try_method
+from ..own.usercode import blaming
 from ..settings.config import Run
 from ..settings.hardware import pick_device, pick_images, pick_precision, set_up_torch
 from ..settings.target import in_order
 from ..step import optim
 from ..step.engine import Engine, Pace
-from ..step.sampler import stream_key
-from ..step.source import Draw, Resident, Source, Streamed
+from ..step.source import Draw, Resident, Source, Streamed, stream_key
 from ..types import Task
-from ..usercode import blaming
-from .compiler import accelerate, keep_compiled
-from .dry_run import check_built, check_constructor, dry_run_method
-from .model import Model
+
+COMPILED_RUNS = 1024  # kept side by side; with torch's default of 8, the ninth is not compiled
+REPAID = 25_000  # steps that repay compiling a net: some 35 s once, for 1.4 to 2.6 ms of each step
+LONG = 100_000  # steps that repay compiling a method: some 15 s once, for 0.15 ms of each step
+CACHE_FOLDERS = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
 
 Say = Callable[[str], None]
-
 SEEDS = {"init": 1, "steps": 2, "views": 3, "batches": 4}  # independent streams of one seed
 
 
@@ -115,7 +117,7 @@ def method_of(run: Run, net: Net, task: Task, device: torch.device) -> Method:
     with blaming(what, "building it") if own else nullcontext(), detecting_out_of_memory(fewer):
         method = constructed(cls, net, task, {"ema": run.ema, **run.options}, what)
     if own:
-        check_built(method, what, tensors)
+        check_built(method, what, tensors, VIEWS)
         make_buffers_contiguous(method)
     if run.norm_momentum is not None:
         set_momentum(method, run.norm_momentum)
@@ -176,10 +178,17 @@ def assemble(
     )
 
 
+def method_again(run: Run, engine: Engine) -> Method:
+    """The method of an engine made anew, around a copy of its net."""
+    with seeded(run):
+        net = cast(Net, copy.deepcopy(engine.method.net))
+        return method_of(run, net, engine.method.task, engine.device)
+
+
 def try_and_accelerate(run: Run, engine: Engine, say: Say = silent) -> Engine:
     """The same engine, after a trial where the method is the user's own, and as fast as it can."""
     if methods.is_user_code(run.method):
-        place = dry_run_method(engine, run.method)
+        place = try_method(engine, f"--method {run.method}", lambda: method_again(run, engine))
         if run.graph and place is not None:
             say(f"The method waits for the device ({place}), so on a GPU its steps run without a "
                 "CUDA graph, which is slower.")  # fmt: skip
@@ -192,6 +201,42 @@ def try_and_accelerate(run: Run, engine: Engine, say: Say = silent) -> Engine:
         if why_no_triton() is None:
             rehearse(engine)
     return engine
+
+
+def accelerate(
+    net: Net, method: Method, steps: int, say: Callable[[str], None], *, kernels: bool = True
+) -> None:
+    """Compile each of the two where that is possible, and the run long enough to repay it."""
+    why = why_no_triton()
+    so = "Steps are not compiled and take longer. --no-compile silences this message."
+    if why is None:
+        net.accelerate(compiling=steps >= REPAID, kernels=kernels)
+        if steps >= LONG:
+            method.accelerate()
+        why = why_no_nvrtc() if net.has_cuda_code else None
+        so = (
+            "Steps take about a fifth longer. pip install cuda-bindings nvidia-cuda-nvrtc may help."
+        )
+    if why is not None:
+        say(f"{why}. {so}")
+
+
+def keep_compiled() -> None:
+    """Keep kernels in `compiled` in the cache folder, unless the user's environment says where.
+
+    The folder can be copied to another machine with the same GPU and versions: its runs start
+    without compiling.
+    """
+    import torch._dynamo
+
+    torch._dynamo.config.recompile_limit = COMPILED_RUNS
+    try:
+        folder = cache_folder() / "compiled"
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, DataError):
+        return  # then they are where torch puts them
+    for variable, name in CACHE_FOLDERS.items():
+        os.environ.setdefault(variable, str(folder / name))
 
 
 def rehearse(engine: Engine) -> None:

@@ -4,50 +4,54 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from itertools import compress
+from itertools import compress, product
 from typing import Any
 
+import torch
+
 from .. import dist, report
-from ..data import Split
-from ..errors import NumericError, Stopped
-from ..machine.signals import StopSignals
-from ..machine.threads import restoring_threads
-from ..settings.config import Run
-from ..step.subset import Pool
+from ..errors import NumericError, Stopped, UsageError
+from ..machine.launch import StopSignals
+from ..machine.precision import restoring_threads
+from ..progress import Progress
+from ..settings.config import RUN_OPTIONS, Run
+from ..settings.hardware import pick_device, pick_precision
+from ..settings.options import as_text
 from ..storage import checkpoint
 from ..storage.files import write_bytes
 from ..storage.folder import RunFolder
-from .build import engine_of
-from .follow import send_end, send_run
-from .lineage import learnt_by, lineage, split_of
-from .loop import Outcome, train_to_end
-from .model import Facts
-from .picture import save_views
+from .end import Finished
+from .loop import Outcome, send_end, send_run, train_to_end
 from .place import resumable_after_ctrl_c, resume_command
-from .progress import Progress
-from .record import begin, record_facts, record_skipped
-from .remarks import remark_on_data, remark_on_skipped, seen_of
-from .result import Finished
-from .shared_data import SharedData
-from .switches import refuse_mixed
+from .record import begin
+from .start import Job, SharedData, prepare
 from .training import Training
-from .variants import baseline_config, without_start
+
+SWITCHES = ("precision", "deterministic", "threads")  # options that set them
 
 
-@dataclass(frozen=True)
-class Job:
-    """A run to finish: its settings, its folder, and what shows its progress."""
+def refuse_mixed(runs: Sequence[Run], folders: Sequence[RunFolder]) -> None:
+    """Refuse runs of which one would get another's switches, and with them other results."""
+    found = [switches(run, folder) for run, folder in zip(runs, folders, strict=True)]
+    for name, (i, other) in product(SWITCHES, enumerate(found)):
+        if other[name] != found[0][name]:
+            one, two = (as_text(each[name]) for each in (found[0], other))
+            raise UsageError(
+                f"{folders[0].path} trains with {RUN_OPTIONS[name].flag} {one} and "
+                f"{folders[i].path} with {two}, but runs in one process have the same. Train them "
+                "one after the other."
+            )
 
-    run: Run
-    folder: RunFolder
-    progress: Progress
-    is_baseline: bool = False  # of a run that has already remarked on the same data
 
-    @property
-    def baseline(self) -> Job:
-        run, folder = baseline_config(self.run), self.folder.baseline
-        return Job(run, folder, self.progress, is_baseline=True)
+def switches(run: Run, folder: RunFolder) -> dict[str, Any]:
+    """What a run needs them to be; the number of threads is that of its start, and of a CPU's."""
+    device = pick_device(run.device)
+    threads = folder.read().get("threads") or run.threads or torch.get_num_threads()
+    return {
+        "precision": pick_precision(run, device),
+        "deterministic": run.deterministic,
+        "threads": threads if device.type == "cpu" else None,
+    }
 
 
 def complete(run: Run, folder: RunFolder, *, quiet: bool = False) -> Finished:
@@ -152,28 +156,6 @@ def at_checkpoint(job: Job, shared: SharedData) -> Training:
         job.progress.say(message)
     training, split = prepare(job, shared, started=state is not None)
     training.resume(state)
-    send_run(job.run, job.folder, split, training.engine)
+    if not dist.alone():
+        send_run(job.run, job.folder, split, training.engine)
     return training
-
-
-def prepare(job: Job, shared: SharedData, *, started: bool) -> tuple[Training, Split]:
-    """Read the data, build the engine, and write down what the run stands on."""
-    run, folder, progress = job.run, job.folder, job.progress
-    data = shared.data(run)
-    record_skipped(folder, data)
-    if not job.is_baseline:
-        remark_on_skipped(data, progress)
-    split = split_of(run, data, folder.split)
-    engine = engine_of(without_start(run) if started else run, data, split, progress.say)
-    seen = seen_of(data, split, learnt_by(lineage(run.from_), data, run.size))
-    record_facts(run, folder, data, split, engine, seen)
-    if not folder.views.exists():
-        save_views(engine, folder.views)
-    parts = {"validation": split.validation, "test": split.test}
-    device = engine.device if engine.source.place == "device" else None
-    held_out = {k: shared.subset(data, part, device) for k, part in parts.items() if len(part)}
-    pool = Pool(data, split) if engine.method.views.u else None
-    if not (started or job.is_baseline):
-        remark_on_data(run, data, split, pool, seen, progress)
-    facts = Facts.of(run.net, data)
-    return Training(run, engine, folder, held_out, facts, progress, pool), split

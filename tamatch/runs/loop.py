@@ -1,20 +1,36 @@
-"""The training loop: of one run, or of several that do each step together."""
+"""The training loop: of one run, of several that do each step together, of several processes."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from .. import dist
-from ..errors import NumericError, Stopped
-from ..machine.out_of_memory import OutOfMemory, free_memory
-from ..machine.signals import StopSignals
+import torch
+
+from .. import dist, methods, nets
+from ..data import Split
+from ..data.splitfile import ROLES
+from ..errors import DataError, NumericError, Stopped
+from ..machine.launch import StopSignals
+from ..machine.memory import OutOfMemory, free_memory
+from ..settings.config import Run
+from ..settings.configure import without_start
+from ..settings.inputs import data_of
+from ..step.cost import memory_message
+from ..step.engine import Engine
 from ..step.joint_graph import JointGraph
-from ..step.memory import memory_message
 from ..storage.folder import RunFolder
+from .build import engine_of
+from .end import Finished
 from .place import resume_command
 from .training import Training
+
+if TYPE_CHECKING:
+    from ..methods import AnyMethod
+    from ..nets import AnyNet
 
 Outcome = dict[str, Any] | NumericError  # a run's result, or why it has none
 
@@ -91,9 +107,9 @@ def advance(joint: JointGraph, trainings: Sequence[Training]) -> None:
 
 
 def captured(joint: JointGraph, trainings: Sequence[Training]) -> bool:
-    """Replay a step of each; False where there was no room to record it: then less is to be taken.
+    """Replay a step of each run, captured if need be; False if memory did not suffice to capture.
 
-    Recording does nothing yet, so that no step is lost.
+    The runs then use less memory. Capturing computes nothing, so no step is lost.
     """
     try:
         joint.replay([training.engine for training in trainings])
@@ -116,3 +132,55 @@ def stopped(number: int, trainings: Sequence[Training]) -> Stopped:
         f"stopped at step {lead.engine.steps_done:,} of {lead.steps:,}; all is saved. "
         f"{resume_command(whole)} continues from there.",
     )
+
+
+def send_run(run: Run, folder: RunFolder, split: Split, engine: Engine) -> None:
+    """Tell the other processes what they must know to take part in a run."""
+    dist.broadcast(
+        {
+            "run": dataclasses.asdict(without_start(run)),
+            "data": folder.read()["data"]["sha256"],
+            "split": {role: torch.from_numpy(getattr(split, role)) for role in ROLES},
+            "state": engine.state_dict(),
+        }
+    )
+
+
+def send_end(end: Finished | NumericError) -> None:
+    """Tell the other processes that there is nothing left to train, and what came of it."""
+    assert isinstance(end, Finished)  # the error of a single run is raised
+    dist.broadcast({**dataclasses.asdict(end), "path": str(end.path)})
+
+
+def follow(method: AnyMethod | None = None, net: AnyNet | None = None) -> Finished:
+    """What every process but the first does: take part in the runs that the first one leads.
+
+    It never looks at the run folder, which may be on another machine.
+    """
+    with dist.joined(), StopSignals() as stop:
+        while "state" in (order := dist.broadcast()):
+            run = Run(**order["run"])
+            if methods.is_user_code(run.method):  # that of a baseline is not
+                methods.register_as(run.method, method)
+            if nets.is_user_code(run.net):
+                nets.register_as(run.net, net)
+            data = data_of(run)
+            if data.sha256() != order["data"]:
+                raise DataError(
+                    f"{data.name} has different images or labels here than in process 0."
+                )
+            split = Split(**{role: order["split"][role].numpy() for role in ROLES})
+            engine = engine_of(run, data, split)
+            engine.load_state_dict(order["state"])
+            take_part(engine, stop)
+    return Finished(Path(order["path"]), order["result"], order["baseline"])
+
+
+def take_part(engine: Engine, stop: StopSignals) -> None:
+    """Do the steps of a run, and nothing else; process 0 logs, tests and saves."""
+    steps = engine.pace.steps
+    with engine.running():
+        while engine.steps_done < steps:
+            engine.advance()
+            if (asked := dist.largest(stop.received)) and engine.steps_done < steps:
+                raise Stopped(asked, f"stopped at step {engine.steps_done:,} of {steps:,}.")

@@ -1,8 +1,10 @@
-"""What run.json says about a run: written when it begins, checked when it is resumed."""
+"""What run.json and checkpoints say about a run: written when it begins, checked on resume."""
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import os
 import platform
 import shlex
@@ -13,24 +15,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from .. import __version__, methods, nets
+from .. import __version__, dist, methods, nets
 from ..data import DataSet, Split, read_split, shares, write_split
 from ..data.splitfile import ROLES
 from ..errors import DataError, UsageError
 from ..machine import launch
+from ..nets import user_net
 from ..settings.config import RUN_OPTIONS, Run, method_options
-from ..settings.configure import resolve
 from ..settings.hardware import pick_precision
 from ..settings.options import Option, as_text
 from ..step.engine import Engine
 from ..storage.files import timestamp
 from ..storage.folder import RunFolder
-from ..storage.record import file_digest
+from ..storage.record import MACHINE, file_digest
 from ..storage.spreadsheet import write_table
 
 if TYPE_CHECKING:
-    from ..methods import AnyMethod
-    from ..nets import AnyNet
+    pass
+
+LAST_BITS = "The run continues; results may differ in the last bits."
+NEW_CODE = "The run continues with the new code."
+Conditions = dict[str, str]
 
 
 def begin(run: Run, folder: RunFolder, reasons: Mapping[str, str] | None = None) -> None:
@@ -52,32 +57,6 @@ def began_here(folder: RunFolder) -> bool:
     """Did this torchrun command begin the run itself, before it restarted its processes?"""
     name = launch.name() if folder.record.exists() else None
     return name is not None and folder.read().get("torchrun") == name
-
-
-def stored_config(
-    folder: RunFolder, method: AnyMethod | None = None, net: AnyNet | None = None
-) -> Run:
-    """The resolved configuration in run.json, checked like any other input.
-
-    `method` and `net` are the run's, where they are code of the user's own that may not be where it
-    was.
-    """
-    config = folder.read()["config"]
-    own = config.pop("options", {})
-    name = str(config.get("method"))
-    methods.register_as(name, method)
-    if methods.is_user_code(name):
-        try:
-            methods.get(name)
-        except UsageError as error:
-            path = str(folder.path)
-            raise UsageError(
-                f"{error} For this run: tamatch.resume({path!r}, method=…), or `tamatch resume "
-                f"{shlex.quote(path)} --method FILE.py:CLASS`."
-            ) from error
-    run = resolve({**{k: v for k, v in config.items() if v is not None}, **own})
-    nets.register_as(run.net, net)
-    return run
 
 
 def record_facts(
@@ -178,3 +157,43 @@ def option_words(option: Option, value: Any) -> list[str]:
     """An option and its value as words of a command; a value that looks like an option is tied."""
     text = as_text(value)
     return [f"{option.flag}={text}"] if text.startswith("-") else [option.flag, text]
+
+
+def conditions(run: Run, device: torch.device) -> Conditions:
+    """The settings, the versions and the device, as a checkpoint keeps them."""
+    settings = {k: v for k, v in dataclasses.asdict(run).items() if k not in MACHINE}
+    net = user_net.CUSTOM.own_name(run.net)
+    own = {"file of the net": code_digest(net)} if nets.is_user_code(run.net) else {}
+    cuda = device.type == "cuda"
+    return {
+        "settings": json.dumps(settings, sort_keys=True),
+        "version of tamatch": __version__,
+        "version of torch": str(torch.__version__),
+        "device": torch.cuda.get_device_name(device) if cuda else device.type,
+        "file of the method": code_digest(methods.CUSTOM.own_name(run.method)),
+        **own,
+        "number of processes": str(dist.world()),
+    }
+
+
+def code_digest(name: str) -> str:
+    """Checksum of the file of FILE.py:NAME; empty for what lies in no file."""
+    file = Path(name.rpartition(":")[0])
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:12] if file.is_file() else ""
+
+
+def changes_since(then: Conditions, now: Conditions) -> list[str]:
+    """What has changed since a checkpoint, in words; an error if it is a setting of the run."""
+    old, new = json.loads(then["settings"]), json.loads(now["settings"])
+    other = [f"{k} was {v!r}, now it is {new.get(k)!r}" for k, v in old.items() if v != new.get(k)]
+    if other:
+        raise UsageError(
+            f"the settings in run.json differ from those of the checkpoint: {'; '.join(other)}. "
+            "Change them back, or start a new run with a different --out."
+        )
+    return [
+        f"The {name} has changed since the checkpoint, from {then[name] or 'no file'} to "
+        f"{now[name] or 'no file'}. {NEW_CODE if name.startswith('file') else LAST_BITS}"
+        for name in now
+        if name != "settings" and then[name] != now[name]
+    ]

@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import usercode
 from ..machine import launch
-from ..settings.configure import configure
+from ..own import usercode
+from ..settings.configure import ask, stored_config
 from ..storage.folder import RunFolder
 from ..storage.paths import config_path, path_of
-from .automatic import decide
-from .follow import follow
+from .decide import decide
+from .end import Finished
 from .jobs import complete
+from .loop import follow
 from .place import (
     advising_resume,
     default_folder,
@@ -20,8 +21,7 @@ from .place import (
     refuse_inside,
     refuse_replacing_start,
 )
-from .record import began_here, begin, stored_config
-from .result import Finished
+from .record import began_here, begin
 
 if TYPE_CHECKING:
     from ..methods import AnyMethod
@@ -41,17 +41,16 @@ def train(
     code = {name: options.get(name) for name in ("method", "net")}
     if not launch.leads():
         return follow(**code)
-    file = config_path(config)
     place = None if out is None else path_of(out, "out takes a run folder")
     options = {n: value for n, value in {"data": data, **options}.items() if value is not None}
-    asked = configure(options, file)
-    folder = RunFolder(place or default_folder(asked))
-    refuse_inside(folder.path, asked.data)
-    refuse_replacing_start(asked, [folder])
+    asked = ask(options, config_path(config))
+    folder = RunFolder(place or default_folder(asked.run))
+    refuse_inside(folder.path, asked.run.data)
+    refuse_replacing_start(asked.run, [folder])
     if began_here(folder) and (launch.restarts() or not overwrite):
         return resume(folder.path, **code, quiet=quiet)
     with advising_resume([folder]), folder.taken(overwrite=overwrite):
-        decided = decide(options, file, time)
+        decided = decide(asked, time)
         begin(decided.run, folder, decided.reasons)
         decided.announce(folder, quiet=quiet)
         return complete(decided.run, folder, quiet=quiet)

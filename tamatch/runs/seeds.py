@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
-from .. import usercode
-from ..errors import Stopped, UsageError
+from ..errors import NumericError, Stopped, UsageError
 from ..machine import launch
-from ..settings.config import Run
-from ..settings.configure import configure, user_settings
+from ..own import usercode
+from ..progress import Progress, Screen
+from ..settings.config import RUN_OPTIONS, Run
+from ..settings.configure import ask, stored_config, user_settings
 from ..settings.options import read_seeds
 from ..storage.folder import RunFolder
 from ..storage.paths import config_path, path_of
 from ..storage.seedfolder import SeedFolder, runs_in
-from .automatic import decide
-from .group import SeedGroup
-from .jobs import Job, complete_all
+from .decide import decide
+from .end import Finished
+from .jobs import complete_all
 from .place import (
     advising_resume,
     default_folder,
@@ -28,13 +30,14 @@ from .place import (
     refuse_replacing_start,
     resume_command,
 )
-from .progress import Progress, Screen
-from .record import begin, stored_config
-from .result import Finished
+from .record import begin
+from .start import Job
 
 if TYPE_CHECKING:
     from ..methods import AnyMethod
     from ..nets import AnyNet
+
+FIGURES = {"error": "test error", "baseline_error": "supervised", "utilization": "unlabelled used"}
 
 
 def train_seeds(
@@ -71,21 +74,21 @@ def train_group(
     check_alone()
     file = config_path(config)
     options = {name: value for name, value in options.items() if value is not None}
-    runs = [configure({**options, "seed": seed}, file) for seed in read_seeds(seeds)]
-    numbers = [run.seed for run in runs]
     if "seed" in user_settings(options, file):
         raise UsageError("--seed and --seeds cannot be used together.")
+    numbers = [RUN_OPTIONS["seed"].parse(seed) for seed in read_seeds(seeds)]
+    asked = ask({**options, "seed": numbers[0]}, file)
     home = None if out is None else SeedFolder(path_of(out, "out takes a folder"))
-    folders = home.runs(numbers) if home else [*map(usual_folder, runs)]
-    refuse_inside(home.path if home else folders[0].path, runs[0].data)
-    refuse_replacing_start(runs[0], folders)
+    folders = home.runs(numbers) if home else [usual_folder(asked.run, n) for n in numbers]
+    refuse_inside(home.path if home else folders[0].path, asked.run.data)
+    refuse_replacing_start(asked.run, folders)
     with ExitStack() as held, advising_resume(folders, home):
         if home is not None:
             held.enter_context(home.taken(numbers))
         refuse_begun(home, folders, overwrite=overwrite)
         for folder in folders:
             held.enter_context(folder.taken(overwrite=overwrite))
-        decided = decide({**options, "seed": numbers[0]}, file, time, len(numbers))
+        decided = decide(asked, time, len(numbers))
         jobs = jobs_of([replace(decided.run, seed=n) for n in numbers], folders, quiet=quiet)
         for job in jobs:
             begin(job.run, job.folder, decided.reasons)
@@ -154,10 +157,10 @@ def check_alone() -> None:
         )
 
 
-def usual_folder(run: Run) -> RunFolder:
+def usual_folder(run: Run, seed: int) -> RunFolder:
     """Where `train` would put the run; those that start from one and the same get their seed."""
-    path = default_folder(run)
-    return RunFolder(path if run.from_ is None else path.with_name(f"{path.name}-s{run.seed}"))
+    path = default_folder(replace(run, seed=seed))
+    return RunFolder(path if run.from_ is None else path.with_name(f"{path.name}-s{seed}"))
 
 
 def refuse_begun(home: SeedFolder | None, folders: Sequence[RunFolder], *, overwrite: bool) -> None:
@@ -168,3 +171,61 @@ def refuse_begun(home: SeedFolder | None, folders: Sequence[RunFolder], *, overw
             f"{begun[0].path} already exists. {command} continues the unfinished runs, --overwrite "
             "deletes them."
         )
+
+
+@dataclass(frozen=True)
+class SeedGroup:
+    """Runs that were trained together, and what became of each."""
+
+    jobs: list[Job]
+    ends: list[Finished | NumericError]
+
+    def finished(self) -> list[Finished]:
+        """All of them; the first error, if there is one."""
+        for job, end in zip(self.jobs, self.ends, strict=True):
+            if isinstance(end, NumericError):
+                raise NumericError(f"{job.progress.name}: {end}")
+        return [end for end in self.ends if isinstance(end, Finished)]
+
+    def summary(self) -> dict[str, Any]:
+        """The figures of each run, and mean and standard deviation over those that ended."""
+        runs = [figures(job, end) for job, end in zip(self.jobs, self.ends, strict=True)]
+        over = {name: spread([run[name] for run in runs if name in run]) for name in FIGURES}
+        return {"seeds": [run["seed"] for run in runs], "runs": runs, **over, "ddof": 1}
+
+    def table(self) -> list[tuple[str, ...]]:
+        """The same for people, header first; what no run has is left out."""
+        found = self.summary()
+        names = [name for name in FIGURES if found[name] is not None]
+        scale = {name: 100.0 if name == "utilization" else 1.0 for name in names}  # to percent
+        rows = [("", *(FIGURES[name] for name in names))]
+        for job, run in zip(self.jobs, found["runs"], strict=True):
+            cells = (as_percent(run.get(name), scale[name]) for name in names)
+            rows.append((job.progress.name, *(("failed",) if "failed" in run else cells)))
+        over = (as_percent(**found[name], scale=scale[name]) for name in names)
+        return [*rows, ("mean ± std (n − 1)", *over)]
+
+
+def figures(job: Job, end: Finished | NumericError) -> dict[str, Any]:
+    row: dict[str, Any] = {"seed": job.run.seed, "run": job.folder.path.name}
+    if isinstance(end, NumericError):
+        return {**row, "failed": str(end)}
+    row |= {"error": end.result["error_last"], "utilization": end.result["utilization"]}
+    if end.baseline is not None:
+        row["baseline_error"] = end.baseline["error_last"]
+    return row
+
+
+def spread(values: Sequence[float | None]) -> dict[str, float | None] | None:
+    """Mean and standard deviation (n − 1) of what was measured."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    return {"mean": mean(known), "std": stdev(known) if len(known) > 1 else None}
+
+
+def as_percent(mean: float | None, scale: float, std: float | None = None) -> str:
+    """A percentage, with its spread where there is one."""
+    if mean is None:
+        return "–"
+    return f"{scale * mean:.2f}{'' if std is None else f' ± {scale * std:.2f}'} %"

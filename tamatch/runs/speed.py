@@ -9,13 +9,12 @@ from dataclasses import replace
 from ..data import DataSet, Split
 from ..rules.pace import Speed
 from ..settings.config import Run
+from ..settings.configure import baseline_config
 from ..settings.hardware import pick_device
+from ..step.cost import timed, wait
 from ..step.engine import WARM_STEPS, Engine
-from ..step.subset import Subset
-from ..step.timing import timed, wait
-from .build import engine_of
-from .compiler import REPAID
-from .variants import baseline_config
+from ..step.source import Subset
+from .build import REPAID, engine_of
 
 MEASURED_SECONDS = 2.0  # of steps, at most
 MEASURED_SHARE = 1 / 40  # of a time limit, at most
@@ -34,7 +33,7 @@ class Speeds:
 
     def of(self, run: Run) -> Speed:
         """As a short run, whose net is not compiled: a longer one that repays it is faster."""
-        short = replace(run, steps=min(run.steps, REPAID - 1))
+        short = run if run.steps < REPAID else replace(run, steps=REPAID - 1)
         for measured, known in self.found:
             if measured == short:
                 return known

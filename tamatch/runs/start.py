@@ -1,102 +1,210 @@
-"""What a run on a person's own images starts with: a size, and the weights if there are some."""
+"""What a run does before its first step: read the data, build the engine, say what it found."""
 
 from __future__ import annotations
 
-from collections.abc import Container
+import io
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from .. import nets
-from ..data import load
-from ..data.folder import typical_side
-from ..nets.pretrained import Located, locate
-from ..rules import choose, finetune
-from ..rules.choose import NOTHING, Chosen, choice
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from ..data import DATASETS, DataSet, Split
+from ..data.dataset import Indices
+from ..data.splits import Mask
+from ..model.model import Facts
+from ..progress import Progress, counting
 from ..settings.config import Run
-from .progress import counting
+from ..settings.configure import baseline_config, without_start
+from ..settings.inputs import data_of, learnt_by, lineage, split_of
+from ..step.engine import Engine
+from ..step.source import LABELLED, UNLABELLED, Pool, Subset
+from ..storage.files import write_bytes
+from ..storage.folder import RunFolder
+from .build import engine_of
+from .record import record_facts, record_skipped
+from .training import Training
+
+HELD_OUT = ("validation", "test")
+COLUMNS = 8
+TILE = 64  # pixels of an image in the picture, at least
 
 
-def start_of(
-    run: Run, fixed: Container[str], side: float | None, *, arrays: bool, gpu: bool
-) -> Chosen:
-    """The size of the images; from pre-trained weights, also their net and how it is trained.
+@dataclass(frozen=True)
+class Job:
+    """A run to finish: its settings, its folder, and what shows its progress."""
 
-    What is `fixed` is the user's, and the rest is fitted to it. `side` is that of most images, in
-    pixels, and `arrays` whether they are no files, but arrays of that size already.
+    run: Run
+    folder: RunFolder
+    progress: Progress
+    is_baseline: bool = False  # of a run that has already remarked on the same data
+
+    @property
+    def baseline(self) -> Job:
+        run, folder = baseline_config(self.run), self.folder.baseline
+        return Job(run, folder, self.progress, is_baseline=True)
+
+
+class SharedData:
+    """The data sets, and the held-out images on the device.
+
+    Training images are not shared: each seed draws its own, in its own order.
     """
-    if run.weights is not None and "net" in fixed and nets.is_timm(run.net):
-        return timm_start(run, fixed, gpu=gpu)
-    chosen = image_size(run, fixed, side, arrays=arrays, gpu=gpu)
-    if run.weights is None:
-        return chosen
-    weights = locate(run.weights)
-    if "net" not in fixed:
-        chosen = chosen | net_for_weights(run, weights, fixed, side, gpu=gpu)
-    net = chosen.settings.get("net", run.net)
-    if not fine_tunes(run, net):
-        return chosen
-    if nets.is_user_code(net):
-        return chosen | finetune.user_net_recipe()
-    from ..nets.recognise import colours_of  # torch is slow to load
 
-    return chosen | finetune.recipe(weights.normalise or colours_of(net))
+    def __init__(self) -> None:
+        self.sets: dict[tuple[str | int | None, ...], DataSet] = {}
+        self.held_out: list[tuple[torch.device | None, Subset]] = []
 
+    def data(self, run: Run) -> DataSet:
+        key = (run.data, run.root, run.labels, run.size, run.normalise)
+        if key not in self.sets:
+            with counting("reading images") as count:
+                self.sets[key] = data_of(run, count)
+        return self.sets[key]
 
-def fine_tunes(run: Run, net: str) -> bool:
-    """Whether it starts from weights, and is no net that is trained as from random ones."""
-    kinds = nets.is_transformer, nets.is_timm, nets.is_user_code
-    return run.weights is not None and any(kind(net) for kind in kinds)
+    def subset(self, data: DataSet, indices: Indices, device: torch.device | None) -> Subset:
+        for place, known in self.held_out:
+            if known.data is data and place == device and np.array_equal(known.indices, indices):
+                return known
+        self.held_out.append((device, Subset(data, indices, device)))
+        return self.held_out[-1][1]
 
 
-def timm_start(run: Run, fixed: Container[str], *, gpu: bool) -> Chosen:
-    """For weights of a timm net: what timm says about them."""
-    from ..nets.timm_net import published  # torch is slow to load
-
-    made = published(run.net)
-    recipe = finetune.recipe(made.normalise)
-    if "size" in fixed:
-        return recipe
-    pixels = finetune.published_size(made.size, made.patch, gpu=gpu)
-    slow = "" if gpu else " without a GPU"
-    why = f"{run.net} is made for {made.size}" + f", which is slow{slow}" * (pixels < made.size)
-    return choice("size", pixels, f"{pixels} × {pixels} pixels", why) | recipe
-
-
-def net_for_weights(
-    run: Run, weights: Located, fixed: Container[str], side: float | None, *, gpu: bool
-) -> Chosen:
-    """The net that the weights were made for, and the size: a transformer has its own."""
-    from ..nets.recognise import recognise  # torch is slow to load
-
-    found = recognise(weights.path)
-    if not found.is_transformer:
-        return finetune.net(found.net, found.net, weights.title)
-    row = finetune.grid(found.grid, gpu=gpu)
-    pixels = finetune.image_size(side, found.patch, found.grid, gpu=gpu)
-    if "size" in fixed and run.size is not None:
-        pixels = run.size
-    patch = finetune.patch_for(pixels, found.patch, row)
-    cut = finetune.net(found.at(pixels, patch), found.net, weights.title, pixels // patch)
-    return finetune.size(pixels, side) | cut
+def prepare(job: Job, shared: SharedData, *, started: bool) -> tuple[Training, Split]:
+    """Read the data, build the engine, and write down what the run stands on."""
+    run, folder, progress = job.run, job.folder, job.progress
+    data = shared.data(run)
+    record_skipped(folder, data)
+    if not job.is_baseline:
+        remark_on_skipped(data, progress)
+    split = split_of(run, data, run.size, folder.split)
+    engine = engine_of(without_start(run) if started else run, data, split, progress.say)
+    seen = seen_of(data, split, learnt_by(lineage(run.from_), data, run.size))
+    record_facts(run, folder, data, split, engine, seen)
+    if not folder.views.exists():
+        save_views(engine, folder.views)
+    parts = {"validation": split.validation, "test": split.test}
+    device = engine.device if engine.source.place == "device" else None
+    held_out = {k: shared.subset(data, part, device) for k, part in parts.items() if len(part)}
+    pool = Pool(data, split) if engine.method.views.u else None
+    if not (started or job.is_baseline):
+        remark_on_data(run, data, split, pool, seen, progress)
+    facts = Facts.of(run.net, data)
+    return Training(run, engine, folder, held_out, facts, progress, pool), split
 
 
-def image_size(
-    run: Run, fixed: Container[str], side: float | None, *, arrays: bool, gpu: bool
-) -> Chosen:
-    """That of a transformer's name, or by the images; arrays are not made larger than they are."""
-    if "size" in fixed:
-        return NOTHING
-    if "net" in fixed and (size := nets.size_in_name(run.net)) is not None:
-        return choice("size", size, f"{size} × {size} pixels", f"what {run.net} is made for")
-    found = choose.image_size(side, gpu=gpu)
-    if arrays and side is not None and side < found.settings["size"]:
-        shown = f"{side:.0f} × {side:.0f} pixels"
-        return choice("size", int(side), shown, "as the images are; they are not made larger")
-    return found
+def remark_on_skipped(data: DataSet, progress: Progress) -> None:
+    """Images that cannot be used are named, here and in skipped.csv; training goes on."""
+    for note in data.notes:
+        progress.say(note)
+    if data.skipped:
+        (file, reason), total = data.skipped[0], len(data.skipped) + len(data.images)
+        progress.say(
+            f"{len(data.skipped):,} of {total:,} images cannot be read and are left out "
+            f"(see skipped.csv): {file}: {reason}"
+        )
 
 
-def side_of(place: Path) -> float | None:
-    """The typical side of the images in pixels; None if none can be read."""
-    if place.suffix == ".npz":
-        return load(place).size
-    with counting("listing files") as count:
-        return typical_side(place, count)
+def remark_on_data(
+    run: Run,
+    data: DataSet,
+    split: Split,
+    pool: Pool | None,
+    seen: Mapping[str, int],
+    progress: Progress,
+) -> None:
+    """What is better known before a long run than after it; no `pool`: the method has none."""
+    if pool is not None and not len(pool):
+        progress.say(
+            f"There are no unlabelled images: all {len(split.labelled):,} training images have a "
+            "label, and they are used as unlabelled images, too."
+        )
+    if not any(len(getattr(split, role)) for role in HELD_OUT):
+        progress.say(
+            "There are no test images, so no error will be measured. --validation-per-class N "
+            "holds out N labelled images per class for that."
+        )
+    if run.data not in DATASETS:
+        remark_on_seen(run, split, seen, progress)
+        remark_on_contradictions(run, data, split, progress)
+
+
+def seen_of(data: DataSet, split: Split, learnt: Mask) -> dict[str, int]:
+    """How many held-out images were `learnt` before, or equal one that the run learns from."""
+    digests = data.image_digests()
+    known = {*map(bytes, digests[split.labelled])}
+    return {
+        role: sum(bool(learnt[i]) or bytes(digests[i]) in known for i in getattr(split, role))
+        for role in HELD_OUT
+    }
+
+
+def remark_on_seen(run: Run, split: Split, seen: Mapping[str, int], progress: Progress) -> None:
+    """Images that are learnt by heart say nothing of others."""
+    before = f", here or in {run.from_}" if run.from_ else ""
+    for role in HELD_OUT:
+        if seen[role]:
+            progress.say(
+                f"{seen[role]:,} of {len(getattr(split, role)):,} {role} images are also labelled "
+                f"training images{before}: the error will look too good. `{check_command(run)}` "
+                "lists identical images."
+            )
+
+
+def remark_on_contradictions(run: Run, data: DataSet, split: Split, progress: Progress) -> None:
+    """Of equal images with different labels, one is wrong, and few labels must not be."""
+    digests, labels = data.image_digests(), dict[bytes, set[int]]()
+    for i in split.labelled:
+        labels.setdefault(bytes(digests[i]), set()).add(int(data.labels[i]))
+    if twice := sum(len(own) > 1 for own in labels.values()):
+        what = "1 labelled image occurs" if twice == 1 else f"{twice:,} labelled images occur"
+        progress.say(
+            f"{what} again, identical to the last pixel, with a different label: one of the two "
+            f"is wrong. `{check_command(run)}` lists identical images."
+        )
+
+
+def check_command(run: Run) -> str:
+    return shlex.join(["tamatch", "check", run.data])
+
+
+def save_views(engine: Engine, path: Path) -> None:
+    """The first batch of the run: one row per view, one column per image."""
+    engine.source.prepare(0)
+    start = torch.zeros_like(engine.device_step)
+    batch = engine.batch(start)
+    rows = []
+    for kind, ids, views in (
+        (LABELLED, batch.id_x, batch.x),
+        (UNLABELLED, batch.id_u, batch.u),
+    ):
+        if views:
+            images = engine.source.images(kind, ids)
+            plain = engine.augment("plain", images, start, engine.batch.slots[kind], stream=0)
+            rows += [plain, *views]
+    write_bytes(path, _png(torch.stack([_fill(row[:COLUMNS]) for row in rows]), engine))
+
+
+def _fill(row: Tensor) -> Tensor:
+    """Fewer images than columns leave black tiles."""
+    missing = COLUMNS - len(row)
+    return torch.cat([row, row.new_zeros(missing, *row.shape[1:])]) if missing else row
+
+
+def _png(rows: Tensor, engine: Engine) -> bytes:
+    policy = engine.augment.policy
+    mean, std = (rows.new_tensor(v)[:, None, None] for v in (policy.mean, policy.std))
+    pixels = ((rows * std + mean) * 255).round().clamp(0, 255).to(torch.uint8)
+    scale = max(1, TILE // policy.size)
+    tiles = pixels.permute(0, 1, 3, 4, 2).cpu().numpy()  # (rows, columns, H, W, 3)
+    tiles = tiles.repeat(scale, axis=2).repeat(scale, axis=3)
+    tiles = np.pad(tiles, ((0, 0), (0, 0), (2, 2), (2, 2), (0, 0)), constant_values=255)
+    r, c, h, w, _ = tiles.shape
+    sheet = tiles.transpose(0, 2, 1, 3, 4).reshape(r * h, c * w, 3)
+    buffer = io.BytesIO()
+    Image.fromarray(sheet).save(buffer, "PNG", optimize=True)
+    return buffer.getvalue()

@@ -11,24 +11,23 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError, NumericError
-from ..machine.gpu_failure import gpu_failure
-from ..machine.out_of_memory import OutOfMemory, free_memory
-from ..settings.conditions import changes_since, conditions
+from ..machine.gpu import gpu_failure
+from ..machine.memory import OutOfMemory, free_memory
+from ..model.model import Facts, Model
+from ..progress import Progress
 from ..settings.config import Run
+from ..step.cost import estimate, too_large
 from ..step.diagnosis import explain, overflow
 from ..step.engine import Engine
 from ..step.guard import ALLOWED_BAD_STEPS
-from ..step.memory import estimate, too_large
-from ..step.subset import Pool, Subset
+from ..step.source import Pool, Subset
 from ..storage import checkpoint
 from ..storage.events import Events
 from ..storage.files import timestamp, write_json
 from ..storage.folder import RunFolder
 from ..storage.record import STATE, digests, wrong
-from . import assess
-from .model import Facts, Model
-from .progress import Progress
-from .result import result_of
+from .end import assess, result_of, write_assessment
+from .record import changes_since, conditions
 from .watch import Watch
 
 
@@ -213,10 +212,10 @@ class Training:
 
     def finish(self) -> dict[str, Any]:
         """Write the model, what can be said about it, and the result."""
-        found = assess.assess(self.engine, self.held_out, self.pool)
+        found = assess(self.engine, self.held_out, self.pool)
         facts = replace(self.facts, temperature=found.temperature)
         Model(facts, self.engine.method.final).save(self.folder.model)
-        assess.write(found, self.folder.path)
+        write_assessment(found, self.folder.path)
         rows = self.folder.rows()
         if self.watch is not None and found.pool_predictions is not None:
             self.watch.end([row for row in rows if row["kind"] == "train"], found.pool_predictions)

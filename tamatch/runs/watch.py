@@ -12,18 +12,15 @@ import numpy as np
 
 from ..data import shares
 from ..judge import symptoms
-from ..judge.calibration import Floats
-from ..judge.symptoms import Reached, Symptom
-from ..judge.trust import TAUS
-from ..judge.two_sample import evenly_spread, two_sample_test
+from ..judge.symptoms import Reached, Symptom, evenly_spread, two_sample_test
+from ..judge.trust import TAUS, Floats
+from ..progress import Progress
 from ..pseudo.account import threshold
 from ..settings.config import Run
 from ..step.engine import Engine
-from ..step.source import LABELLED
-from ..step.subset import Pool
+from ..step.source import LABELLED, Pool
 from ..storage.folder import RunFolder
-from .pool_predictions import PoolPredictions, pseudo_label_probabilities
-from .progress import Progress
+from .end import PoolPredictions, pseudo_label_probabilities
 
 WINDOW = 1000  # images that a rule looks at, at least
 PER_CLASS = 30  # and at least this many per class

@@ -9,9 +9,8 @@ from typing import Annotated, Any, Literal
 from ..errors import UsageError
 from ..kinds import AT_LEAST_ONE, AT_LEAST_ZERO, FRACTION, POSITIVE, SHARE, Between
 from ..methods import entry, get
-from ..usercode import blaming
-from .annotations import keyword_options, options_of_dataclass
-from .options import Option
+from ..own.usercode import blaming
+from .options import Option, keyword_options, options_of_dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

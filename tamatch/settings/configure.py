@@ -2,23 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+import math
+import shlex
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .. import nets
+from .. import methods, nets
 from ..errors import UsageError
+from ..machine import launch
 from ..methods import METHODS, entry, get, register
-from ..rules import recipes
+from ..storage.events import check_installed
 from ..storage.folder import RunFolder
-from .annotations import undescribed_option
-from .checks import check_effective, check_fixed, check_processes, check_together
+from . import recipes
 from .config import RUN_OPTIONS, Run, method_options
 from .config_file import naming_file, read_config
-from .options import unknown_option
+from .options import as_text, flag_of, undescribed_option, unknown_option
 from .target import Shares, normalised_shares, read_target
 
+if TYPE_CHECKING:
+    from ..methods import AnyMethod
+    from ..nets import AnyNet
+
 TARGET = {"target", "prior", "lambda_target"}  # what says where TaMatch steers to
+
+BY_CONFIDENCE = ("gaussian", "class*gaussian")
+READ_WITH = {  # options that only some parts of a method read: which choice, and its values
+    "tau": ("select", ("fixed", "relative", "flexmatch")),
+    "clip": ("weigh", ("class", "class*gaussian")),
+    "n_sigma": ("weigh", BY_CONFIDENCE),
+    "learn_from": ("weigh", BY_CONFIDENCE),
+}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the user asks for, and says by naming a run to start from; nothing is chosen yet."""
+
+    user: dict[str, Any]  # with the command or in the file
+    file: Path | None
+    from_file: Set[str]  # names that only the file sets
+    earlier: dict[str, Any] | None  # the settings of the run to start from
+
+    @cached_property
+    def said(self) -> dict[str, Any]:
+        """The user's settings and, for the rest, those of the run to start from."""
+        return with_inherited(self.user, self.earlier)
+
+    @cached_property
+    def run(self) -> Run:
+        """The run by what is said and the recipe alone."""
+        return self.with_choices({})
+
+    def with_choices(
+        self, chosen: Mapping[str, Any], instead: Mapping[str, Any] | None = None
+    ) -> Run:
+        """The complete, valid run: what is said goes before what is `chosen`.
+
+        What is chosen `instead` goes before what an earlier run says, as if the user gave it.
+        """
+        with naming_file(self.file, self.from_file):
+            said = with_inherited({**self.user, **instead}, self.earlier) if instead else self.said
+            return resolve({**chosen, **said})
+
+
+def ask(given: Mapping[str, Any], config_file: Path | None = None) -> Asked:
+    """Read what the user asks for; `given` wins over the file."""
+    user = user_settings(given, config_file)
+    from_file = user.keys() - {name.replace("-", "_") for name in given}
+    with naming_file(config_file, from_file):
+        place = RUN_OPTIONS["from_"].parse(user.get("from_"))
+        earlier = None if place is None else settings_of_run(place)
+    return Asked(user, config_file, from_file, earlier)
 
 
 def configure(
@@ -26,14 +84,8 @@ def configure(
     config_file: Path | None = None,
     chosen: Mapping[str, Any] | None = None,
 ) -> Run:
-    """A complete, valid `Run` from what the user gave; `given` wins over the file.
-
-    What neither gives is that of the run it starts `from_`, if there is one, and then what was
-    `chosen` for the data and the machine.
-    """
-    values = user_settings(given, config_file)
-    with naming_file(config_file, values.keys() - {name.replace("-", "_") for name in given}):
-        return resolve({**(chosen or {}), **with_inherited(values)})
+    """A complete, valid `Run` from what the user gave and what was `chosen` for the rest."""
+    return ask(given, config_file).with_choices(chosen or {})
 
 
 def user_settings(given: Mapping[str, Any], config_file: Path | None = None) -> dict[str, Any]:
@@ -45,27 +97,31 @@ def user_settings(given: Mapping[str, Any], config_file: Path | None = None) -> 
     return values
 
 
-def with_inherited(values: dict[str, Any]) -> dict[str, Any]:
+def settings_of_run(place: str) -> dict[str, Any]:
+    """The settings of the run to start from."""
+    try:
+        config: dict[str, Any] = RunFolder(Path(place)).read()["config"]
+    except UsageError as error:  # it begins with the path
+        raise UsageError(f"--from {error}") from None
+    return config
+
+
+def with_inherited(values: dict[str, Any], earlier: dict[str, Any] | None) -> dict[str, Any]:
     """The user's settings and, for the rest, those of the run to start from.
 
     The options of another method are not among them.
     """
-    place = RUN_OPTIONS["from_"].parse(values.get("from_"))
-    if place is None:
+    if earlier is None:
         return values
-    try:
-        config = RunFolder(Path(place)).read()["config"]
-    except UsageError as error:  # it begins with the path
-        raise UsageError(f"--from {error}") from None
-    own_options = config.pop("options", {})
+    config = {k: v for k, v in earlier.items() if k != "options"}
     if "net" not in values and nets.is_user_code(str(config.get("net"))):
         raise UsageError(
-            f"--from {place}: its net is your own code ({config['net']}), which is not run unless "
-            "you name it: --net FILE.py:NAME."
+            f"--from {values['from_']}: its net is your own code ({config['net']}), which is not "
+            "run unless you name it: --net FILE.py:NAME."
         )
     inherited = in_steps({k: v for k, v in config.items() if v is not None}, values.get("steps"))
     if values.get("method", config.get("method")) == config.get("method"):
-        inherited |= own_options
+        inherited |= earlier.get("options", {})
     if values.get("fold") not in (None, inherited.get("fold")):
         raise UsageError(
             "--fold would hold out labels that the run of --from was trained on: give only one "
@@ -110,6 +166,32 @@ def resolve(values: Mapping[str, Any]) -> Run:
         settings["prior"] = normalised_shares(settings["prior"], "--prior")
     run = Run(**settings, options=options)
     check_processes(run)
+    return run
+
+
+def stored_config(
+    folder: RunFolder, method: AnyMethod | None = None, net: AnyNet | None = None
+) -> Run:
+    """The resolved configuration in run.json, checked like any other input.
+
+    `method` and `net` are the run's, where they are code of the user's own that may not be where it
+    was.
+    """
+    config = folder.read()["config"]
+    own = config.pop("options", {})
+    name = str(config.get("method"))
+    methods.register_as(name, method)
+    if methods.is_user_code(name):
+        try:
+            methods.get(name)
+        except UsageError as error:
+            path = str(folder.path)
+            raise UsageError(
+                f"{error} For this run: tamatch.resume({path!r}, method=…), or `tamatch resume "
+                f"{shlex.quote(path)} --method FILE.py:CLASS`."
+            ) from error
+    run = resolve({**{k: v for k, v in config.items() if v is not None}, **own})
+    nets.register_as(run.net, net)
     return run
 
 
@@ -174,3 +256,77 @@ def settings_of_method(
     check_fixed(method, settings)
     check_effective(settings, [k for k in given if settings[k] != allowed[k].default])
     return {k: settings[k] for k in allowed}
+
+
+def check_fixed(method: str, chosen: Mapping[str, Any]) -> None:
+    """What the table fixes makes a method what its title says."""
+    row = entry(method)
+    for name, value in row.options.items():
+        if chosen[name] != value:
+            free = next(
+                k for k, other in METHODS.items() if other.path == row.path and not other.options
+            )
+            flag = flag_of(name)
+            raise UsageError(
+                f"{method} fixes {flag} at {as_text(value)}. For {flag} {as_text(chosen[name])}, "
+                f"use --method {free}."
+            )
+
+
+def check_effective(chosen: Mapping[str, Any], given: Iterable[str]) -> None:
+    """Refuse options that the chosen parts of the method would ignore."""
+    for name in given:
+        choice, readers = READ_WITH.get(name, ("", ()))
+        if isinstance(part := chosen.get(choice), str) and part not in readers:
+            raise UsageError(
+                f"{flag_of(name)} has no effect with --{choice} {part}: it applies only to "
+                f"--{choice} {' or '.join(readers)}."
+            )
+
+
+def check_together(values: dict[str, Any]) -> None:
+    """Options that contradict each other, or need what is not there."""
+    if values.get("tensorboard"):
+        check_installed()
+    if values.get("from_") and values.get("weights"):
+        raise UsageError("--from and --weights both set the initial weights: give only one.")
+    if values.get("labels") and (data := values.get("data", Run.data)) in recipes.PROTOCOLS:
+        raise UsageError(
+            f"--labels adds labels to your own images, but {data} is already fully labelled. Give "
+            "the folder of your images: --data DIR."
+        )
+    for name in ("labels_per_class", "head_labelled"):
+        if values.get("labels") and values.get(name):
+            raise UsageError(
+                f"--labels adds labels and {RUN_OPTIONS[name].flag} hides some: give only one."
+            )
+
+
+def check_processes(run: Run) -> None:
+    """The processes that torchrun started must have equal shares of a batch."""
+    count, whole = launch.processes(), math.gcd(run.batch, run.unlabelled)
+    if whole % count:
+        fit = [str(n) for n in range(1, whole + 1) if whole % n == 0]
+        raise UsageError(
+            f"{count} processes cannot share --batch {run.batch} and --unlabelled {run.unlabelled} "
+            f"evenly. Possible numbers of processes: {', '.join(fit)}. The batch is that of all "
+            "processes together."
+        )
+
+
+def baseline_config(run: Run) -> Run:
+    """The same labels, net, steps and average, without the unlabelled images.
+
+    Where the run goes on from another, its baseline goes on from that one's.
+    """
+    options = {k: o.default for k, o in method_options("supervised").items()}
+    earlier = RunFolder(Path(run.from_)).baseline if run.from_ else None
+    start = str(earlier.path) if earlier and earlier.model.exists() else None
+    return dataclasses.replace(
+        run, method="supervised", baseline="none", options=options, from_=start
+    )
+
+
+def without_start(run: Run) -> Run:
+    """The same run for a net whose weights come from a checkpoint: it loads no others first."""
+    return dataclasses.replace(run, weights=None, from_=None)

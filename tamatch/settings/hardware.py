@@ -10,8 +10,8 @@ import torch
 
 from ..errors import UsageError
 from ..machine import launch
-from ..machine.container import memory_limit
-from ..machine.gpucode import AMPERE
+from ..machine.gpu import AMPERE
+from ..machine.memory import memory_limit
 from .config import Run
 
 IMAGES_SHARE = 0.5  # of the memory; the rest is for the net and what it computes

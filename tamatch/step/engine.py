@@ -14,18 +14,16 @@ from torch import Tensor, nn
 from .. import dist
 from ..augment import Augment
 from ..machine.branches import recorded, working_on
-from ..machine.out_of_memory import detecting_out_of_memory, free_memory, in_batches
+from ..machine.memory import detecting_out_of_memory, free_memory, in_batches
 from ..methods.base import Method
 from ..nets.base import uncompiled
-from ..nets.recompute import recompute, recomputes
+from ..nets.layers import recompute, recomputes
 from ..types import Batch
-from .batches import Batches
+from .batches import Batches, Prefetcher
 from .guard import Guard
 from .meter import Meter
 from .optim import Optimizer, schedule, set_lr_
-from .prefetch import Prefetcher
-from .sampler import stream_key
-from .source import OnHost, Source
+from .source import OnHost, Source, stream_key
 
 WARM_STEPS = 3  # real eager steps before the capture: lazy initialisation must not be recorded
 

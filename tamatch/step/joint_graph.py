@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 
 from ..machine.branches import recorded
-from ..machine.out_of_memory import detecting_out_of_memory, free_memory
+from ..machine.memory import detecting_out_of_memory, free_memory
 from .engine import Engine
 
 

@@ -1,4 +1,8 @@
-"""The training images: which a step sees, and how they come to it."""
+"""The images of a run: which ones a step trains on, how they come to the device, and those that
+are only predicted.
+
+The images of a step are a pure function of (seed, step), so there is nothing to save.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +12,96 @@ from copy import copy
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from .. import dist
-from ..data import DataSet, Split
+from ..data import UNKNOWN, DataSet, Split
 from ..data.dataset import Indices, Pixels
-from .sampler import Sampler
 
+U64 = npt.NDArray[np.uint64]
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2⁶⁴ divided by the golden ratio, as in splitmix64
 BLOCK = 64  # steps whose ids are sent to the device at once
 LABELLED, UNLABELLED = 0, 1  # which of the two in every pair that a source holds
 CHUNK = 4096  # images sent to the device at once, so that the host never holds a set twice
+PREDICTION_COLUMNS = ("image", "label", "predicted", "confidence")
+
+
+def mix64(x: U64) -> U64:
+    """The finaliser of splitmix64: every bit of the input moves every bit of the output."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def stream_key(*numbers: int) -> int:
+    """One 64-bit number from several: the key of an independent random stream."""
+    key = np.zeros(1, np.uint64)  # an array: of a single number NumPy reports the overflow
+    for number in numbers:
+        key = mix64(key + GOLDEN + np.uint64(number & (2**64 - 1)))
+    return int(key[0])
+
+
+def permutation(count: int, key: int) -> npt.NDArray[np.int64]:
+    """A random order of 0 … count-1. Our own, since NumPy may change its stream some day."""
+    ranks = mix64(np.arange(count, dtype=np.uint64) * GOLDEN + np.uint64(key))
+    return np.argsort(ranks, kind="stable")
+
+
+def independent(at: npt.NDArray[np.int64], count: int, key: int) -> npt.NDArray[np.int64]:
+    """For each place in the stream of draws a number in 0 … count-1, by its hash alone."""
+    drawn = mix64(at.astype(np.uint64) * GOLDEN + np.uint64(key))
+    return (drawn >> np.uint64(11)).astype(np.int64) % count
+
+
+class Sampler:
+    """Walks through a pool pass after pass, each pass a fresh permutation without replacement.
+
+    With `replacement` every place of a batch draws for itself, as if all others did not exist.
+    `slots` are the places in a step's batch that this process fills; all of them, if it is alone.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        batch: int,
+        seed: int,
+        stream: int,
+        slots: range | None = None,
+        *,
+        replacement: bool = False,
+    ) -> None:
+        self.replacement = replacement
+        self.count, self.batch, self.seed, self.stream = count, batch, seed, stream
+        self.slots = range(batch) if slots is None else slots
+        self._order: tuple[int, npt.NDArray[np.int64]] = (-1, np.empty(0, np.int64))
+
+    def ids(self, step: int, steps: int) -> npt.NDArray[np.int64]:
+        """(steps, slots): the positions in the pool that each of these steps sees."""
+        if not self.count:  # of a method that does not look at this pool
+            return np.zeros((steps, len(self.slots)), np.int64)
+        at = np.arange(step * self.batch, (step + steps) * self.batch)
+        ids = self._drawn(at) if self.replacement else self._walked(at)
+        return ids.reshape(steps, self.batch)[:, self.slots.start : self.slots.stop]
+
+    def _drawn(self, at: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        return independent(at, self.count, stream_key(self.seed, self.stream))
+
+    def _walked(self, at: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        ids = np.empty_like(at)
+        passes = at // self.count
+        for number in range(int(passes[0]), int(passes[-1]) + 1):
+            here = passes == number
+            ids[here] = self._pass(number)[at[here] % self.count]
+        return ids
+
+    def _pass(self, number: int) -> npt.NDArray[np.int64]:
+        if self._order[0] != number:
+            key = stream_key(self.seed, self.stream, number)
+            self._order = (number, permutation(self.count, key))
+        return self._order[1]
 
 
 @dataclass(frozen=True)
@@ -175,3 +258,66 @@ def to_device(images: Pixels, indices: Indices, device: torch.device) -> Tensor:
         part = slice(first, first + CHUNK)
         there[part] = torch.from_numpy(images[indices[part]]).permute(0, 3, 1, 2)
     return there
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Error and accuracy by class, in percent; None for a class that is not among the images."""
+
+    error: float
+    per_class: list[float | None]
+
+
+class Subset:
+    """Images that are predicted and not trained on; without a device they stay on the host."""
+
+    def __init__(self, data: DataSet, indices: Indices, device: torch.device | None = None) -> None:
+        self.data, self.indices = data, indices
+        self.images: Tensor | OnHost = (
+            OnHost(data.images, indices)
+            if device is None
+            else to_device(data.images, indices, device)
+        )
+        self.labels = torch.from_numpy(data.labels[indices])
+        self.classes = len(data.classes)
+        self.files = [data.files[i] for i in indices]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def pixels(self, places: Indices) -> Pixels:
+        """(n, H, W, 3): some of the images, to be looked at."""
+        return self.data.images[self.indices[places]]
+
+    def line(self, i: int, predicted: int, confidence: float) -> tuple[str, str, str, str]:
+        """The `PREDICTION_COLUMNS` of one image; the label is empty where it is not known."""
+        names, label = self.data.classes, int(self.labels[i])
+        true = names[label] if label != UNKNOWN else ""
+        return self.files[i], true, names[predicted], f"{confidence:.6f}"
+
+    def score(self, probabilities: Tensor) -> Scores:
+        """Compare predictions with the true labels."""
+        right = (probabilities.argmax(-1).cpu() == self.labels).double()
+        total = torch.bincount(self.labels, minlength=self.classes).double()
+        hits = torch.bincount(self.labels, weights=right, minlength=self.classes)
+        per_class = [
+            100 * float(h) / float(n) if n else None for h, n in zip(hits, total, strict=True)
+        ]
+        return Scores(100 * (1 - float(right.mean())), per_class)
+
+
+class Pool(Subset):
+    """The images of the unlabelled pool whose labels the run is not given otherwise.
+
+    `places` are their positions in the pool that the run draws from.
+    """
+
+    def __init__(self, data: DataSet, split: Split) -> None:
+        self.places = split.unknown_places
+        super().__init__(data, split.unknown)
+
+    @property
+    def truth(self) -> Indices | None:
+        """The hidden labels, where the data set knows all of them; no method ever sees them."""
+        labels = self.data.labels[self.indices]
+        return labels if len(labels) and bool((labels != UNKNOWN).all()) else None

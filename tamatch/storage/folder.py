@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
@@ -14,17 +14,59 @@ from typing import Any
 
 from ..errors import DataError, StorageError, UsageError, perhaps
 from . import record
-from .files import append_line, own, read_json, writing
-from .lock import locked
-from .record import RUN, Mark
-from .replaced import NAME as REPLACED
-from .replaced import Replaced
+from .files import append_line, locked, own, read_json, writing
+from .record import OWN, RUN, Mark, files_in, remove, remove_empty
 from .untrusted import parse_json
+
+REPLACED = ".replaced"
+ANYTHING = re.compile(".*", re.DOTALL)
 
 LOCK = ".lock"
 ADVICE = "Restore it; other settings need a new run, with a different --out"
 NOT_OWN = re.compile(rf"(?!(?:{record.OWN.pattern})\Z|\{LOCK}\Z|\{REPLACED}/).*", re.DOTALL)
 SEEDS = "seeds.json"  # in a folder that holds several runs
+
+
+class Replaced:
+    """A folder inside the run folder. The record goes in last and comes out first.
+
+    So a process killed in between leaves a state that shows how far it came: without a record, the
+    folder was not yet filled or not yet emptied, and `recover` puts the rest back.
+    """
+
+    def __init__(self, record: Path) -> None:
+        self.record = record
+        self.path = record.parent / REPLACED
+
+    def fill(self, names: Sequence[str]) -> None:
+        """Set these files of the run aside."""
+        self.path.mkdir(exist_ok=True)
+        self._move(self.record.parent, self.path, sorted(names, key=self.record.name.__eq__))
+
+    def recover(self) -> None:
+        """After a kill: whatever was not replaced in the end is put back."""
+        complete = (self.path / self.record.name).exists()
+        if self.path.exists() and not (complete and self.record.exists()):
+            self.restore()
+
+    def restore(self) -> None:
+        """Put them back."""
+        names = sorted(files_in(self.path, ANYTHING), key=self.record.name.__ne__)
+        self._move(self.path, self.record.parent, names)
+        remove_empty(self.record.parent, [f"{REPLACED}/any"])
+
+    def forget(self) -> None:
+        """Delete them."""
+        if self.path.exists():
+            remove(self.path, files_in(self.path, OWN))
+            remove_empty(self.record.parent, [f"{REPLACED}/any"])
+
+    @staticmethod
+    def _move(source: Path, target: Path, names: Sequence[str]) -> None:
+        for name in names:
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            (source / name).rename(target / name)
+        remove_empty(source, names)
 
 
 def make_folder(path: Path) -> None:
@@ -137,11 +179,12 @@ class RunFolder:
                 f"{self.path} is not a run folder: it contains no run.json. "
                 f"{folder_advice(self.path)}"
             )
-        if not is_record(record.read_record(self.record)):
+        content = record.read_record(self.record)
+        if not is_record(content):
             raise DataError(
                 f"{self.record} is not the record of a tamatch run. Restore it, or train again."
             )
-        return record.read_sealed(self.record, RUN, ADVICE)
+        return record.unsealed(content, RUN, self.record, ADVICE)
 
     def checked(self, name: str) -> Path:
         """A file that run.json lists, or an error if it is not as the run wrote it."""

@@ -38,24 +38,24 @@ class File(NamedTuple):
 
 FILES = (
     File("run.json", "runs.record", first=True),
-    File("log.txt", "runs.progress", first=True),
+    File("log.txt", "progress", first=True),
     File("split.csv", "runs.record", first=True, listed=True),
     File("skipped.csv", "runs.record", first=True, listed=True),
-    File("batch.png", "runs.picture", first=True, listed=True),
+    File("batch.png", "runs.start", first=True, listed=True),
     File("metrics.jsonl", "runs.training", first=True),  # run.json and checkpoints: see `Mark`
     File("events/events.out.tfevents.*", "storage.events", first=True),
     File("checkpoints/step_*/state.pt", "storage.checkpoint"),
     File("checkpoints/step_*/manifest.json", "storage.checkpoint"),  # has that of state.pt
-    File("model/model.json", "runs.model", listed=True),
-    File("model/model.safetensors", "runs.model"),  # its checksum is in model.json
-    File("trust.json", "runs.assess", listed=True),
-    File("predictions/test.csv", "runs.assess", listed=True),
-    File("predictions/validation.csv", "runs.assess", listed=True),
-    File("predictions/pool.csv", "runs.assess", listed=True),
-    File("never_accepted.csv", "runs.assess", listed=True),
-    File("pictures/doubtful.jpg", "runs.assess", listed=True),
-    File("pictures/confident_wrong.jpg", "runs.assess", listed=True),
-    File("pictures/never_accepted.jpg", "runs.assess", listed=True),
+    File("model/model.json", "model.model", listed=True),
+    File("model/model.safetensors", "model.model"),  # its checksum is in model.json
+    File("trust.json", "runs.end", listed=True),
+    File("predictions/test.csv", "runs.end", listed=True),
+    File("predictions/validation.csv", "runs.end", listed=True),
+    File("predictions/pool.csv", "runs.end", listed=True),
+    File("never_accepted.csv", "runs.end", listed=True),
+    File("pictures/doubtful.jpg", "runs.end", listed=True),
+    File("pictures/confident_wrong.jpg", "runs.end", listed=True),
+    File("pictures/never_accepted.jpg", "runs.end", listed=True),
     File("result.json", "runs.training", listed=True),
     File("report.html", "report.page"),
 )
@@ -242,8 +242,13 @@ def write_sealed(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_sealed(path: Path, kind: Kind, advice: str = RESTORE) -> dict[str, Any]:
-    """A record without its seal, every field checked."""
-    content = check(read_record(path, advice), kind, path, advice)
+    """The record in a file without its seal, every field checked."""
+    return unsealed(read_record(path, advice), kind, path, advice)
+
+
+def unsealed(content: Any, kind: Kind, path: Path, advice: str) -> dict[str, Any]:
+    """A record without its seal, or an error if a field is not as it was written."""
+    check(content, kind, path, advice)
     if change := next(broken_seal(content), None):
         raise DataError(f"{path} has been changed: {change}. {advice}.")
     return {name: value for name, value in content.items() if name != SEAL}

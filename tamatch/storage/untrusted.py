@@ -1,16 +1,25 @@
-"""Reading JSON and YAML that anybody may have written: plain values, or the one expected error."""
+"""Reading JSON, YAML and .npz files that anybody may have written: plain values or an error."""
 
 from __future__ import annotations
 
 import json
+import zipfile
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import yaml
 from yaml.constructor import ConstructorError
 from yaml.nodes import MappingNode, Node, ScalarNode
 
+from ..errors import one_line
+
 LONGEST = 100_000  # characters of YAML, which is slow to read; configurations have hundreds
 LONGEST_NUMBER = 40  # digits; Python refuses to show a number of thousands, as 1:59:59… may be
+
+SMALL_BYTES = 2**26  # bytes; smaller members may be packed as tightly as they like
+MOST_PACKED = 200  # times smaller than its content: images and weights never are, bombs always
 
 
 def parse_json(content: str | bytes) -> Any:
@@ -57,3 +66,18 @@ class Plain(yaml.SafeLoader):
 
 
 Plain.add_constructor("tag:yaml.org,2002:int", Plain.construct_yaml_int)
+
+
+def read_npz(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """All arrays of a file. Objects are not unpickled, and bombs are not unpacked."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for member in archive.infolist():
+                if member.file_size > max(SMALL_BYTES, MOST_PACKED * member.compress_size):
+                    raise ValueError(
+                        f"{member.filename} would unpack to {member.file_size:,} bytes"
+                    )
+        with np.load(path, allow_pickle=False) as found:
+            return {name: found[name] for name in found.files}
+    except Exception as error:  # archives and headers can be wrong in any way
+        raise ValueError(one_line(error)) from None

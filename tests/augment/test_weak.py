@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tamatch.augment import Policy, uniform
-from tamatch.augment.weak import Crop
+from tamatch.augment.views import Crop
 from tests.augment.oracle import pictures
 
 HALF = (0.5, 0.5, 0.5)

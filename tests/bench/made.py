@@ -13,7 +13,7 @@ import pytest
 from tamatch.bench.cells import RECIPE, Cell
 from tamatch.bench.results import Curve, Result
 from tamatch.data import DataSet
-from tamatch.rules import recipes
+from tamatch.settings import recipes
 
 NET = "wrn_10_1_clean"
 

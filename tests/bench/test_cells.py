@@ -130,8 +130,9 @@ def test_constants_are_those_of_the_methods() -> None:
         task = Task(2, 4, 4, (0.5, 0.5), steps=scale.full_steps(data))
         dash = Dash(nn.Linear(2, 2), task)
         own = {"rho_period": dash.period, "supervised_steps": dash.warmup}
-        assert scale.dash_counts(data) == own
-    for method, steps in scale.MEMORY_AFTER.items():
+        assert scale.counted(data, "dash") == own
+    for method in ("comatch", "simmatch"):
+        steps = METHODS[method].counts["memory_after"].most
         assert method_options(method)["memory_after"].default == steps
 
 

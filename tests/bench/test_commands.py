@@ -33,7 +33,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small nets, and noise for the data sets that are not embedded."""
     small_recipes(monkeypatch)
     monkeypatch.setattr(
-        "tamatch.runs.inputs.load",
+        "tamatch.settings.inputs.load",
         lambda name, *rest: load(name, *rest) if name == "digits" else noise(name),
     )
 

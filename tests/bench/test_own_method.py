@@ -164,7 +164,7 @@ def test_a_stopped_run_goes_on_from_where_the_file_is_now(
 def test_on_the_long_tail(
     file: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("tamatch.runs.inputs.load", lambda name, *rest: noise(name))
+    monkeypatch.setattr("tamatch.settings.inputs.load", lambda name, *rest: noise(name))
     Path("mine.py").rename(file)
     words = f"bench lt --methods {file}:Mine --settings lt-500-4000-150 --seeds 0 --steps 2"
     assert main([*words.split()]) == 0

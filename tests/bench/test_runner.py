@@ -22,12 +22,12 @@ from tamatch.bench.plans import DIGITS, PLANS
 from tamatch.bench.results import Result, Store
 from tamatch.bench.runner import Runner
 from tamatch.errors import NumericError, Stopped, UsageError
-from tamatch.runs.jobs import Job
-from tamatch.runs.result import Finished
+from tamatch.runs.end import Finished
+from tamatch.runs.start import Job
 from tamatch.runs.training import Training
 from tamatch.settings.configure import configure
+from tamatch.storage.files import locked
 from tamatch.storage.folder import RunFolder
-from tamatch.storage.lock import locked
 from tests.bench.made import result, small_recipes
 
 WHOLE = Cell("digits", DIGITS, "fixmatch", 0, Fraction(24, 1200))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tamatch.data.cifar_versions import Cifar, Version
+from tamatch.data.cifar import Cifar, Version
 
 
 def md5(path: Path) -> str:
@@ -66,9 +66,10 @@ class MadeCifar:
         self.kind = replace(kind, train_per_class=per_class, test_per_class=1)
 
     def batches(self, version: Version) -> dict[str, slice]:
-        step = self.train // len(version.train)
-        own = {name: slice(i * step, (i + 1) * step) for i, name in enumerate(version.train)}
-        return {**own, version.test: slice(self.train, None)}
+        *train, test, _ = version.files
+        step = self.train // len(train)
+        own = {name: slice(i * step, (i + 1) * step) for i, name in enumerate(train)}
+        return {**own, test: slice(self.train, None)}
 
     def write_python(self, root: Path) -> Path:
         version = self.kind.python
@@ -77,10 +78,12 @@ class MadeCifar:
         for name, rows in self.batches(version).items():
             labels = old_list([b"K" + bytes([y]) for y in self.labels[rows]])
             data = old_bytes(planes(self.images[rows]))
-            content = old_dict({"data": data, self.kind.label_key: labels})
+            content = old_dict({"data": data, f"{self.kind.prefix}labels": labels})
             (folder / name).write_bytes(content)
         names = old_list([old_string(name) for name in self.names])
-        (folder / version.names).write_bytes(old_dict({self.kind.names_key: names}))
+        (folder / [*version.files][-1]).write_bytes(
+            old_dict({f"{self.kind.prefix}label_names": names})
+        )
         self.publish(root)
         return folder
 
@@ -93,7 +96,7 @@ class MadeCifar:
             label[:, :-1] = 9  # the coarse class, which nobody asks for
             content = np.concatenate([label.astype(np.uint8), planes(self.images[rows])], axis=1)
             (folder / name).write_bytes(content.tobytes())
-        (folder / version.names).write_text("\n".join(self.names) + "\n\n")
+        (folder / [*version.files][-1]).write_text("\n".join(self.names) + "\n\n")
         self.publish(root)
         return folder
 
@@ -115,8 +118,9 @@ class MadeCifar:
 
 def _published(version: Version, root: Path, every_file: bool) -> Version:
     if (root / version.archive.file).exists():
-        own = md5(root / version.archive.file)
-        version = replace(version, archive=replace(version.archive, md5=own))
+        packed = replace(version.archive, md5=md5(root / version.archive.file))
+        version = replace(version, archive=packed)
     if every_file and (root / version.folder).exists():
-        version = replace(version, md5={p.name: md5(p) for p in (root / version.folder).iterdir()})
+        own = {name: md5(root / version.folder / name) for name in version.files}
+        version = replace(version, files=own)
     return version

@@ -11,8 +11,7 @@ import pytest
 
 from tamatch.data import cifar, load
 from tamatch.data.archives import md5
-from tamatch.data.cifar_versions import CIFAR10, CIFAR100
-from tamatch.data.pickles import load_dict
+from tamatch.data.cifar import CIFAR10, CIFAR100, load_dict
 from tamatch.errors import DataError
 from tests.data.publisher_files import MadeCifar, old_dict
 

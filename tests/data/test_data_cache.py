@@ -20,11 +20,11 @@ from tamatch.data import bulk, cache
 from tamatch.data.bulk import decode_all, fingerprint
 from tamatch.data.dataset import DIGEST, digests_of
 from tamatch.data.decode import decode
-from tamatch.data.pixelfile import PixelFile
 from tamatch.errors import DataError
-from tamatch.runs.compiler import keep_compiled
+from tamatch.runs.build import keep_compiled
 from tests.data.memory import resident
 from tests.data.pictures import put
+from tests.processes import environment
 
 
 @pytest.fixture
@@ -72,8 +72,9 @@ def test_many_files_use_worker_processes(tmp_path: Path, monkeypatch: pytest.Mon
         assert (image == decode(files[i], 8)[0]).all()
 
 
-def test_a_script_without_a_main_guard_still_works(tmp_path: Path, own_cache: Path) -> None:
-    for i in range(210):
+def test_a_script_without_a_main_guard_runs_once(tmp_path: Path) -> None:
+    """Worker processes do not run it again."""
+    for i in range(bulk.IN_PROCESS):
         put(tmp_path / "pics" / "a" / f"{i}.png", i)
     script = tmp_path / "script.py"
     script.write_text(
@@ -86,9 +87,9 @@ def test_a_script_without_a_main_guard_still_works(tmp_path: Path, own_cache: Pa
         capture_output=True,
         text=True,
         timeout=60,
-        env={**os.environ, "PYTHONPATH": os.getcwd()},
+        env={**environment(), "TAMATCH_CACHE": str(tmp_path / "c"), "PYTHONPATH": os.getcwd()},
     )
-    assert done.returncode == 0 and done.stdout.strip().endswith("210")
+    assert (done.stdout, done.stderr) == (f"{bulk.IN_PROCESS}\n", "")
 
 
 @pytest.mark.parametrize(
@@ -176,7 +177,7 @@ def test_another_process_may_finish_while_we_sweep(
 
 def test_another_process_may_be_faster(own_cache: Path) -> None:
     def build(folder: Path, by: str = "the other") -> dict[str, str]:
-        pixels = PixelFile(folder / cache.PIXELS, 4)
+        pixels = cache.PixelFile(folder / cache.PIXELS, 4)
         pixels.create(2)
         np.save(folder / cache.DIGESTS, pixels.write(0, [bytes(48), bytes(48)]))
         return {"by": by}
@@ -241,10 +242,10 @@ def replacing(entry: Path, files: list[Path]) -> subprocess.Popen[str]:
 def test_a_full_disk_is_one_sentence(
     files: list[Path], own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(self: PixelFile, first: int, images: list[bytes]) -> np.ndarray:
+    def full(self: cache.PixelFile, first: int, images: list[bytes]) -> np.ndarray:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(PixelFile, "write", full)
+    monkeypatch.setattr(cache.PixelFile, "write", full)
     with pytest.raises(
         DataError, match=r"No space left on device. Free some space, or set TAMATCH_CACHE"
     ):
@@ -255,7 +256,7 @@ def test_a_full_disk_is_one_sentence(
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs Linux")
 def test_a_full_disk_is_noticed_before_the_digests_are_returned() -> None:
     with pytest.raises(OSError, match="No space left on device"):
-        PixelFile(Path("/dev/full"), 4).write(0, [bytes(48)])
+        cache.PixelFile(Path("/dev/full"), 4).write(0, [bytes(48)])
 
 
 def test_a_cache_folder_that_cannot_be_made(
@@ -301,7 +302,7 @@ def test_other_users_can_read_a_common_cache(files: list[Path], own_cache: Path)
 
 def test_pixel_file_rows_in_any_order(tmp_path: Path) -> None:
     images = np.random.RandomState(0).randint(0, 256, (9, 4, 4, 3)).astype(np.uint8)
-    file = PixelFile(tmp_path / "p.npy", 4)
+    file = cache.PixelFile(tmp_path / "p.npy", 4)
     file.create(9)
     for first in (6, 0, 3):
         file.write(first, [image.tobytes() for image in images[first : first + 3]])

@@ -17,11 +17,10 @@ from rich.cells import cell_len
 from tamatch.cli import main
 from tamatch.cli.train import plan_of
 from tamatch.data import DATASETS, SplitPlan
-from tamatch.data.check import check, equal_images
-from tamatch.data.checktext import table
+from tamatch.data.check import check, equal_images, table
 from tamatch.data.dataset import digests_of
-from tamatch.runs.inputs import split_plan
 from tamatch.settings.configure import configure
+from tamatch.settings.inputs import split_plan
 from tests.data.pictures import put
 
 
@@ -226,7 +225,7 @@ def test_a_long_tail_of_a_set_with_equal_classes(capsys: pytest.CaptureFixture[s
 
 def test_the_package_does_not_load_torch() -> None:
     code = (
-        "import sys, tamatch.data.check, tamatch.data.download, tamatch.data.folder\n"
+        "import sys, tamatch.data.check, tamatch.data.archives, tamatch.data.folder\n"
         "sys.exit('torch' in sys.modules or 'sklearn' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,7 @@ from PIL import Image
 
 from tamatch.data import SplitPlan, layout, load, make_split
 from tamatch.data.decode import SUFFIXES, Unreadable, decode
-from tamatch.data.layout import BELONG, ROUND, list_images
-from tamatch.data.partnames import like_a_part
+from tamatch.data.layout import BELONG, ROUND, like_a_part, list_images
 from tamatch.errors import DataError, UsageError
 from tests.data.pictures import picture, png_header, put, saved
 
@@ -244,15 +244,18 @@ def test_a_pipe_does_not_hang(tmp_path: Path) -> None:
 
 
 def test_folders_nested_beyond_any_recursion_limit(tmp_path: Path) -> None:
-    top, depth = put(tmp_path / "a" / "1.png"), 1010
+    top, depth, limit = put(tmp_path / "a" / "1.png"), 420, sys.getrecursionlimit()
+    load(tmp_path)  # imports recurse
     with contextlib.chdir(top.parent):
         for _ in range(depth):
             os.mkdir("d")
             os.chdir("d")
         Path("deep.png").write_bytes(top.read_bytes())
         try:
+            sys.setrecursionlimit(depth - 20)
             data = load(tmp_path)
         finally:  # step by step, because clean-up by recursion would fail
+            sys.setrecursionlimit(limit)
             os.remove("deep.png")
             for _ in range(depth):
                 os.chdir("..")

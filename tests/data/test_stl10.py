@@ -41,9 +41,9 @@ def test_reads_folder_and_archive(
     packed: bool, images: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if packed:
-        archive = tmp_path / stl10.ARCHIVE.file
+        archive = tmp_path / stl10.STL10.file
         tar(tmp_path / stl10.FOLDER, archive)
-        monkeypatch.setattr(stl10, "ARCHIVE", replace(stl10.ARCHIVE, md5=md5(archive)))
+        monkeypatch.setattr(stl10, "STL10", replace(stl10.STL10, md5=md5(archive)))
         shutil.rmtree(tmp_path / stl10.FOLDER)
     seen: list[tuple[int, int]] = []
     data = load("stl10", tmp_path, progress=lambda done, total: seen.append((done, total)))

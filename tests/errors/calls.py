@@ -11,10 +11,10 @@ import pytest
 import torch
 
 import tamatch
-from tamatch.apply import export
-from tamatch.apply.label import label
 from tamatch.data.layout import list_images
 from tamatch.machine import launch
+from tamatch.model import export
+from tamatch.runs.label import label
 from tamatch.settings import hardware
 from tamatch.storage.folder import RunFolder
 

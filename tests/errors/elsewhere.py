@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 ELSEWHERE = {  # a part of the message, with a hole for each value; the test
+    "Cross-validation needs at least 2 labels": (
+        "frozen/test_held_out.py::test_a_class_with_one_label_is_refused"
+    ),
     "the GPU failed: ": "faults/test_gpu_failure.py::test_what_counts",
     " The same command continues.": (
         "faults/test_gpu_failure.py::test_a_benchmark_goes_on_by_the_same_command"
@@ -104,28 +107,28 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     "cannot resume \0: \0": "faults/test_conditions.py::test_changed_data_are_refused",
     "When there is space again": "faults/test_disk.py::test_no_room_for_a_file",
     "loss part ": "faults/test_numbers.py",
-    "forward must return": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    "must be a tensor with one number": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    "of its loss has no gradient": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    "of its loss must be a tensor": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    "cannot be the name of a part": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    "of its loss is not finite in": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    "must be a tuple, with a comma": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    "views must be": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    "has no shape before": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    "is replaced in a step": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    " changes in a step": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    "its __init__ must take": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    "its view \0 is unknown": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    "is not saved: register": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    "but no checkpoint holds it": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    "a step draws from": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    "tried twice": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    "weights that torch does not see": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    "it adds \0 to the net": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    "which is exported under this name": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    "must be a net, not": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
-    "does not move the averaged": "runs/test_dry_run.py::test_a_mistake_is_told_in_one_line",
+    "forward must return": "own/test_method.py::test_a_mistake_is_told_in_one_line",
+    "must be a tensor with one number": "own/test_method.py::test_a_mistake_is_told_in_one_line",
+    "of its loss has no gradient": "own/test_method.py::test_a_mistake_is_told_in_one_line",
+    "of its loss must be a tensor": "own/test_method.py::test_a_mistake_is_told_in_one_line",
+    "cannot be the name of a part": "own/test_method.py::test_a_mistake_is_told_in_one_line",
+    "of its loss is not finite in": "own/test_method.py::test_a_mistake_is_told_in_one_line",
+    "must be a tuple, with a comma": "own/test_method.py::test_a_mistake_is_told_in_one_line",
+    "views must be": "own/test_method.py::test_a_mistake_is_told_in_one_line",
+    "has no shape before": "own/test_method.py::test_a_mistake_is_told_in_one_line",
+    "is replaced in a step": "own/test_method.py::test_a_mistake_is_told_in_one_line",
+    " changes in a step": "own/test_method.py::test_a_mistake_is_told_in_one_line",
+    "its __init__ must take": "own/test_method.py::test_a_mistake_is_told_in_one_line",
+    "its view \0 is unknown": "own/test_method.py::test_a_mistake_is_told_in_one_line",
+    "is not saved: register": "own/test_method.py::test_a_mistake_is_told_in_one_line",
+    "but no checkpoint holds it": "own/test_method.py::test_a_mistake_is_told_in_one_line",
+    "a step draws from": "own/test_method.py::test_a_mistake_is_told_in_one_line",
+    "repeated from the saved state": "own/test_method.py::test_a_mistake_is_told_in_one_line",
+    "weights that torch does not see": "own/test_method.py::test_a_mistake_is_told_in_one_line",
+    "it adds \0 to the net": "own/test_method.py::test_a_mistake_is_told_in_one_line",
+    "which is exported under this name": "own/test_method.py::test_a_mistake_is_told_in_one_line",
+    "must be a net, not": "own/test_method.py::test_a_mistake_is_told_in_one_line",
+    "does not move the averaged": "own/test_method.py::test_a_mistake_is_told_in_one_line",
     "is missing in some steps": "step/test_meter.py::test_each_step_has_the_same_parts",
     "steps gave non-finite values": "faults/test_numbers.py",
     "is not finite after step": "faults/test_numbers.py",
@@ -140,7 +143,7 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     ),
     "\0=\0 is unknown": "methods/test_compose.py::test_a_wrong_name_is_told_with_its_near_miss",
     "resume_seeds takes one or more": "runs/test_seeds.py::test_no_run_to_resume_is_told",
-    "does not describe \0": "runs/test_dry_run.py"
+    "does not describe \0": "own/test_method.py"
     "::test_a_keyword_that_says_nothing_about_itself_is_no_option",
     "cannot be captured as a CUDA graph": "step/test_engine.py"
     "::test_a_step_that_cannot_be_recorded_is_told_with_its_first_cause",
@@ -165,17 +168,17 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     ),
     "the hub's cache \0 cannot": "nets/test_pretrained.py::test_a_cache_that_must_not_be_written",
     "timm \0 has no net": "nets/test_timm.py::test_what_timm_cannot_build_is_told_in_one_line",
-    "\0 failed (": "nets/test_own.py::test_a_mistake_is_told_with_its_place",
-    "must return an nn.Module": "nets/test_own.py::test_a_mistake_is_told_with_its_place",
-    "expected logits": "nets/test_own.py::test_a_mistake_is_told_with_its_place",
-    "returns probabilities": "nets/test_own.py::test_a_mistake_is_told_with_its_place",
-    "nothing in it can be trained": "nets/test_own.py::test_a_mistake_is_told_with_its_place",
-    "only tensors can be saved": "nets/test_own.py::test_a_mistake_is_told_with_its_place",
-    "needs the gradient with": "nets/test_own.py::test_vat_wants_the_gradient_of_the_images",
-    "net takes a name": "nets/test_own.py::test_modules_and_what_makes_them_can_be_handed_over",
-    "--layer-decay needs": "nets/test_own.py::test_the_layers_are_as_deep_as_it_says",
+    "\0 failed (": "own/test_net.py::test_a_mistake_is_told_with_its_place",
+    "must return an nn.Module": "own/test_net.py::test_a_mistake_is_told_with_its_place",
+    "expected logits": "own/test_net.py::test_a_mistake_is_told_with_its_place",
+    "returns probabilities": "own/test_net.py::test_a_mistake_is_told_with_its_place",
+    "nothing in it can be trained": "own/test_net.py::test_a_mistake_is_told_with_its_place",
+    "only tensors can be saved": "own/test_net.py::test_a_mistake_is_told_with_its_place",
+    "needs the gradient with": "own/test_net.py::test_vat_wants_the_gradient_of_the_images",
+    "net takes a name": "own/test_net.py::test_modules_and_what_makes_them_can_be_handed_over",
+    "--layer-decay needs": "own/test_net.py::test_the_layers_are_as_deep_as_it_says",
     "give FILE.py:NAME": (
-        "nets/test_own.py::test_what_was_handed_over_stands_in_for_the_name_of_a_run"
+        "own/test_net.py::test_what_was_handed_over_stands_in_for_the_name_of_a_run"
     ),
     "which is not saved with the model": (
         "nets/test_own_runs.py::test_commands_want_the_code_to_be_named"
@@ -226,18 +229,18 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
         "faults/test_record.py::test_the_record_of_several_seeds_is_checked_too"
     ),
     "\0 is damaged: \0.": "storage/test_checkpoint.py::test_every_torn_or_changed_byte_is_noticed",
-    "needs the package": "apply/test_export.py::test_a_missing_package_is_named",
+    "needs the package": "model/test_export.py::test_a_missing_package_is_named",
     "torch cannot export the net": (
-        "apply/test_export.py::test_a_net_that_cannot_be_exported_is_named"
+        "model/test_export.py::test_a_net_that_cannot_be_exported_is_named"
     ),
     "of the exported model differ": (
-        "apply/test_export.py::test_a_wrong_model_is_not_written_silently"
+        "model/test_export.py::test_a_wrong_model_is_not_written_silently"
     ),
     "even if the model classifies all": (
-        "apply/test_label.py::test_a_precision_is_promised_or_refused_with_the_reason"
+        "runs/test_label.py::test_a_precision_is_promised_or_refused_with_the_reason"
     ),
     "no confidence threshold guarantees": (
-        "apply/test_label.py::test_the_cut_keeps_ties_and_the_largest_share_that_holds"
+        "runs/test_label.py::test_the_cut_keeps_ties_and_the_largest_share_that_holds"
     ),
     "out of memory: this process may use": (
         "faults/test_output.py::test_a_process_that_may_not_use_memory_says_so_in_one_line"

@@ -25,10 +25,10 @@ import tamatch
 from tamatch import SSLClassifier, TaMatchClassifier
 from tamatch.augment import Augment, Policy
 from tamatch.data import make_split
-from tamatch.estimators.parameters import IN_OPTIONS, run_of
-from tamatch.estimators.vectors import DROP, STRONG, WEAK, Jitter, data_of, vector_engine
-from tamatch.runs.inputs import split_plan
+from tamatch.estimators.estimator import IN_OPTIONS, run_of
+from tamatch.estimators.learners import DROP, STRONG, WEAK, Jitter, data_of, vector_engine
 from tamatch.settings.config import Run
+from tamatch.settings.inputs import split_plan
 
 QUICK: dict[str, Any] = {"steps": 60, "batch": 16, "unlabelled": 16, "lr": 0.1, "ema": 0.0}
 EXPECTED_TO_FAIL = {
@@ -258,7 +258,7 @@ def test_options_neither_contradict_the_parameters_nor_hide_labels(
 
 
 def test_the_page_names_the_options_of_a_run() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "scikit-learn.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "python.md").read_text()
     listed = page.partition("`options` takes ")[2].partition(". The")[0]
     assert re.findall(r"`(\w+)`", listed) == [*IN_OPTIONS]
 

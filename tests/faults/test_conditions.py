@@ -16,8 +16,8 @@ import torch
 import tamatch
 from tamatch.data import Split
 from tamatch.errors import DataError, TamatchError, UsageError
-from tamatch.machine.threads import restoring_threads
-from tamatch.runs import jobs
+from tamatch.machine.precision import restoring_threads
+from tamatch.runs import start
 from tamatch.step.engine import Engine
 from tamatch.storage import checkpoint
 from tests.data.pictures import put
@@ -86,7 +86,7 @@ def test_other_versions_are_told(
 ) -> None:
     run = crash_at(6, monkeypatch, tmp_path / "run")
     with monkeypatch.context() as patch:
-        patch.setattr("tamatch.settings.conditions.__version__", "9.8")
+        patch.setattr("tamatch.runs.record.__version__", "9.8")
         patch.setattr(torch, "__version__", "9.9")
         tamatch.resume(run, quiet=True)
     log = (run / "log.txt").read_text()
@@ -306,13 +306,13 @@ def test_the_labelled_set_cannot_be_drawn_anew(
 ) -> None:
     """Even if another version draws other labels from the same data with the same seed."""
     run = crash_at(6, monkeypatch, tmp_path / "run")
-    whole = jobs.split_of
+    whole = start.split_of
 
     def other(*given: Any) -> Split:
         split = whole(*given)
         return Split(split.labelled[::-1].copy(), split.unlabelled, split.validation, split.test)
 
-    monkeypatch.setattr(jobs, "split_of", other)
+    monkeypatch.setattr(start, "split_of", other)
     with pytest.raises(DataError, match="lists different labelled images than are drawn now"):
         tamatch.resume(run, quiet=True)
 

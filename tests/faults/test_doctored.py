@@ -21,9 +21,9 @@ import tamatch
 from tamatch import cli, nets
 from tamatch.data import load
 from tamatch.data.cache import MANIFEST
-from tamatch.data.pickles import load_dict
+from tamatch.data.cifar import load_dict
 from tamatch.errors import TamatchError
-from tamatch.nets.weight_file import read_tensors
+from tamatch.nets.weights import read_tensors
 from tamatch.report import write_report
 from tamatch.settings.configure import configure
 from tamatch.storage import checkpoint

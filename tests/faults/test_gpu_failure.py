@@ -12,8 +12,8 @@ from tamatch.bench.runner import Runner
 from tamatch.cli import main
 from tamatch.errors import DeviceError, UsageError
 from tamatch.machine.branches import first_cause
-from tamatch.machine.gpu_failure import gpu_failure
-from tamatch.machine.signals import StopSignals
+from tamatch.machine.gpu import gpu_failure
+from tamatch.machine.launch import StopSignals
 from tamatch.storage import checkpoint
 from tests.processes import SMALL, fingerprint, tamatch
 

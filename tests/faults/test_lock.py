@@ -14,13 +14,13 @@ from typing import Any, TextIO
 import pytest
 
 from tamatch import cli
+from tamatch.storage.files import Locked, locked, take
 from tamatch.storage.folder import LOCK, RunFolder
-from tamatch.storage.lock import Locked, locked, take
 from tests.faults.runs import DOZEN, crash_at
 from tests.processes import SMALL, start, tamatch, wait_for
 
 HOLD = (
-    "import sys; from pathlib import Path; from tamatch.storage.lock import locked\n"
+    "import sys; from pathlib import Path; from tamatch.storage.files import locked\n"
     "with locked(Path(sys.argv[1]), 'it'):\n    print('mine', flush=True); sys.stdin.read()"
 )
 

@@ -13,14 +13,13 @@ import torch
 
 import tamatch
 from tamatch import cli
-from tamatch.machine.out_of_memory import OutOfMemory, detecting_out_of_memory, in_batches
+from tamatch.machine.memory import OutOfMemory, detecting_out_of_memory, in_batches
 from tamatch.methods import METHODS
-from tamatch.nets.parts import Flow, Plain
-from tamatch.nets.recompute import recompute, recomputes
-from tamatch.nets.wrn import Block
+from tamatch.nets.layers import recompute, recomputes
+from tamatch.nets.wrn import Flow, Parts, ResidualBlock
+from tamatch.step.cost import PROBES, Estimate, Peak, bytes_of_passes, estimate, probe
 from tamatch.step.engine import Engine
 from tamatch.step.guard import Guard
-from tamatch.step.memory import PROBES, Estimate, Peak, bytes_of_passes, estimate, probe
 from tamatch.storage import checkpoint
 from tests.contract.test_contract import assert_equal
 from tests.data.memory import resident
@@ -109,15 +108,15 @@ def test_where_recomputing_does_not_help_the_batch_that_fits_is_named(
 
 def test_no_room_inside_a_recomputed_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """There torch is in the middle of its own book-keeping, which must not stay half done."""
-    whole, left = Block._compute, [40]
+    whole, left = ResidualBlock._compute, [40]
 
-    def compute(block: Block, flow: Flow, do: Plain) -> Flow:
+    def compute(block: ResidualBlock, flow: Flow, do: Parts) -> Flow:
         if left[0] == 0 and len(flow[0]) > max(PROBES) and torch.is_grad_enabled():
             raise torch.OutOfMemoryError
         left[0] -= left[0] > 0
         return whole(block, flow, do)
 
-    monkeypatch.setattr(Block, "_compute", compute)
+    monkeypatch.setattr(ResidualBlock, "_compute", compute)
     with pytest.raises(OutOfMemory, match="--batch 2 --unlabelled 3 fits"):
         tamatch.train(out=tmp_path / "run", quiet=True, **DOZEN)
 
@@ -323,6 +322,6 @@ def test_the_estimate_is_written_down(tmp_path: Path) -> None:
 def test_too_little_memory_is_told_before_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tamatch.step.memory.available_memory", lambda device: 2**20)
+    monkeypatch.setattr("tamatch.step.cost.available_memory", lambda device: 2**20)
     tamatch.train(out=tmp_path / "run", quiet=True, **DOZEN)
     assert "GiB of memory; there are 0.00 GiB" in (tmp_path / "run" / "log.txt").read_text()

@@ -12,13 +12,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tamatch.apply.predict import csv_rows
 from tamatch.data import DataSet, SplitPlan, load, make_split, read_split, write_split
-from tamatch.data.labels import with_labels
-from tamatch.data.table import read_table
-from tamatch.review.pictures import Pictures
+from tamatch.data.labels import read_table, with_labels
+from tamatch.model.model import Predictions
+from tamatch.model.predict import csv_rows
+from tamatch.review.session import Pictures
 from tamatch.review.store import LabelFile
-from tamatch.runs.model import Predictions
 from tamatch.storage.spreadsheet import original, printable
 from tests.data.pictures import put
 

@@ -16,10 +16,10 @@ from safetensors.torch import load_file, save_file
 
 import tamatch
 from tamatch import cli
-from tamatch.apply.evaluate import evaluate
 from tamatch.errors import DataError, TamatchError, UsageError
+from tamatch.model.evaluate import evaluate
+from tamatch.progress import Progress
 from tamatch.report import write_report
-from tamatch.runs.progress import Progress
 from tamatch.storage import checkpoint
 from tamatch.storage.folder import RunFolder
 from tamatch.storage.record import FILES, OWN, files_in
@@ -369,7 +369,7 @@ def test_reasons_are_written_with_the_start(
     def die(*given: object, **named: object) -> None:
         raise Crash
 
-    monkeypatch.setattr("tamatch.runs.automatic.Decided.announce", die)
+    monkeypatch.setattr("tamatch.runs.decide.Decided.announce", die)
     with pytest.raises(Crash):
         tamatch.train("digits", out=tmp_path / "run", quiet=True, time="5m", net="wrn_10_1_clean",
                       batch=4, unlabelled=4)  # fmt: skip

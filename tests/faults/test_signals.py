@@ -16,7 +16,7 @@ import pytest
 
 import tamatch
 from tamatch.errors import Stopped, TamatchError, UsageError
-from tamatch.machine.signals import StopSignals
+from tamatch.machine.launch import StopSignals
 from tamatch.runs.training import Training
 from tamatch.step.engine import Engine
 from tamatch.storage import checkpoint

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 import tamatch
-from tamatch.nets.parts import SLOPE
+from tamatch.nets.wrn import SLOPE
 
 HERE = Path(__file__).parent
 CUDA = Path(tamatch.__file__).parent / "nets" / "kernels" / "conv3.cu"

@@ -23,9 +23,8 @@ from tamatch.augment import OPERATIONS, Augment, Policy, randaugment
 from tamatch.augment.kernel import render
 from tamatch.methods.base import frozen_norm
 from tamatch.nets import kernels
-from tamatch.nets.kernels import attention, cuda, narrow, split, weights
-from tamatch.nets.kernels.stem import Stem
-from tamatch.nets.recompute import recompute
+from tamatch.nets.kernels import attention, conv, cuda, narrow, split
+from tamatch.nets.layers import recompute
 from tests.gpu.emulated import COMPILER, build
 
 STRONG, WEAK = 2, 1  # how the views of a stream are numbered
@@ -82,7 +81,7 @@ def check_narrow(inner: int, outer: int, count: int, height: int, width: int) ->
     weight = torch.randn(outer, inner, 3, 3).to(memory_format=torch.channels_last)
     assert far(narrow.convolve(x, weight), torch.conv2d(x, weight, padding=1)) < 1e-5
     expected = nn.grad.conv2d_weight(x, weight.shape, grad, padding=1)  # type: ignore[attr-defined]
-    assert far(weights.added_up(narrow.weight_gradients(x, grad, weight), weight), expected) < 1e-5
+    assert far(conv.added_up(narrow.weight_gradients(x, grad, weight), weight), expected) < 1e-5
 
 
 def check_attention(count: int, tokens: int, heads: int, width: int) -> None:
@@ -120,7 +119,7 @@ def check_stem() -> None:
     order = torch.channels_last
     for x in (images, images.to(memory_format=order), images[:, :, 2:9, 3:8]):
         found = []
-        for convolve in (Stem.apply, lambda *given: torch.conv2d(*given, padding=1)):
+        for convolve in (conv.Stem.apply, lambda *given: torch.conv2d(*given, padding=1)):
             given = [value.detach().requires_grad_() for value in (x, weight, bias)]
             y = convolve(*given)
             y.square().sum().backward()
@@ -160,8 +159,8 @@ def check_with_cuda(name: str, *, recomputed: bool) -> None:
     """Together with the CUDA kernels in their emulator, in half precision."""
     torch.manual_seed(0)
     fast = nets.build(name, 10, 32).to(memory_format=torch.channels_last).train()
-    for conv in (module for module in fast.modules() if isinstance(module, nn.Conv2d)):
-        conv.weight.data = conv.weight.data.bfloat16()
+    for layer in (module for module in fast.modules() if isinstance(module, nn.Conv2d)):
+        layer.weight.data = layer.weight.data.bfloat16()
     exact, rough = (copy.deepcopy(fast).to(dtype) for dtype in (torch.double, torch.float))
     fast.accelerate()
     assert recompute(fast, wanted=recomputed) == recomputed

@@ -14,12 +14,12 @@ import torch
 
 import tamatch
 from tamatch.data import load, make_split
-from tamatch.machine.out_of_memory import OutOfMemory, detecting_out_of_memory, free_memory
+from tamatch.machine.memory import OutOfMemory, detecting_out_of_memory, free_memory
 from tamatch.runs.build import engine_of
-from tamatch.runs.inputs import split_plan
 from tamatch.runs.loop import advance
 from tamatch.runs.training import Training
 from tamatch.settings.configure import configure
+from tamatch.settings.inputs import split_plan
 from tamatch.step.engine import WARM_STEPS, Engine
 from tamatch.step.joint_graph import JointGraph
 from tests.contract.test_contract import assert_equal

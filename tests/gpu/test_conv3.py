@@ -11,15 +11,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tamatch import nets
-from tamatch.nets.recompute import recompute
+from tamatch.nets.layers import recompute
 
 pytestmark = pytest.mark.gpu
 
 pytest.importorskip("triton")
-Beside = importlib.import_module("tamatch.nets.kernels.beside").Beside
+Beside = importlib.import_module("tamatch.machine.branches").Beside
 conv3 = importlib.import_module("tamatch.nets.kernels.conv3")
 cuda = importlib.import_module("tamatch.nets.kernels.cuda")
-weights = importlib.import_module("tamatch.nets.kernels.weights")
+conv = importlib.import_module("tamatch.nets.kernels.conv")
 
 SHAPES = [(5, 32, 32, 32), (3, 32, 16, 64), (320, 32, 32, 32), (7, 64, 16, 16), (40, 64, 32, 16)]
 
@@ -75,13 +75,13 @@ def test_two_layers(shape: tuple[int, int, int, int]) -> None:
     assert not arrived.any() and not lacking
 
 
-@pytest.mark.parametrize("shape", [s for s in SHAPES if s[1] == weights.CHANNELS])
+@pytest.mark.parametrize("shape", [s for s in SHAPES if s[1] == conv.CHANNELS])
 def test_weight_gradients(shape: tuple[int, int, int, int]) -> None:
     x, grad, weight = map_of(*shape), map_of(*shape), map_of(shape[1], shape[1], 3, 3)
     assert cuda.fits(x, weight, 1)
     doubles = x.double(), weight.shape, grad.double()
     expected = nn.grad.conv2d_weight(*doubles, padding=1)  # type: ignore[attr-defined]
-    assert far(weights.added_up(weights.in_shares(x, grad), weight), expected) < 5e-3
+    assert far(conv.added_up(conv.in_shares(x, grad), weight), expected) < 5e-3
 
 
 def trained(net: nn.Module, images: Tensor, directions: Tensor) -> Tensor:

@@ -14,26 +14,26 @@ from torch import Tensor, nn
 
 from tamatch import methods, nets
 from tamatch.data import load, make_split
+from tamatch.machine import branches
 from tamatch.machine.branches import OPEN
-from tamatch.machine.out_of_memory import OutOfMemory, free_memory
+from tamatch.machine.memory import OutOfMemory, free_memory
 from tamatch.methods import METHODS
-from tamatch.nets import parts
-from tamatch.nets.recompute import recompute
+from tamatch.nets import wrn
+from tamatch.nets.layers import recompute
 from tamatch.runs.build import engine_of
-from tamatch.runs.inputs import split_plan
 from tamatch.settings.configure import configure
+from tamatch.settings.inputs import split_plan
+from tamatch.step.cost import estimate
 from tamatch.step.engine import Engine
-from tamatch.step.memory import estimate
 from tests.contract.test_contract import assert_equal
 from tests.tiny import tiny_engine
 
 pytestmark = pytest.mark.gpu
 
 triton = pytest.importorskip("triton")
-beside = importlib.import_module("tamatch.nets.kernels.beside")
 kernels = importlib.import_module("tamatch.nets.kernels")
 narrow = importlib.import_module("tamatch.nets.kernels.narrow")
-weights = importlib.import_module("tamatch.nets.kernels.weights")
+conv = importlib.import_module("tamatch.nets.kernels.conv")
 norm = importlib.import_module("tamatch.nets.kernels.norm")
 attention = importlib.import_module("tamatch.nets.kernels.attention")
 
@@ -84,7 +84,7 @@ def test_single_precision(
     value is a percent of the gradient. With almost no kink, the bound is tight.
     """
     monkeypatch.setattr(norm, "SLOPE", slope)
-    monkeypatch.setattr(parts, "activate", partial(F.leaky_relu, negative_slope=slope))
+    monkeypatch.setattr(wrn, "activate", partial(F.leaky_relu, negative_slope=slope))
     plain, fast = pair(name, size)
     images = torch.randn(count, 3, size, size, device="cuda")
     weights = torch.randn(count, 10, device="cuda")
@@ -202,7 +202,7 @@ def test_captured_equals_eager(net: str, method: str, precision: str, kernels: b
 
 
 def test_a_second_stream_that_may_hold_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(beside, "MOST", 0)
+    monkeypatch.setattr(branches, "MOST_HELD", 0)
     settings = {"net": "wrn_10_2", "method": "tamatch", "precision": "bf16"}
     eager, captured = (engine_with(graph=graph, **settings) for graph in (False, True))
     assert_equal(state_after(eager, 8), state_after(captured, 8))
@@ -266,7 +266,7 @@ def test_narrow_convolutions(inner: int, outer: int, shape: tuple[int, int, int]
     weight = rows(outer, inner, 3, 3) / (9 * inner) ** 0.5
     truth = F.conv2d(x.double(), weight.double(), padding=1)
     assert far(narrow.convolve(x, weight), truth) < 4e-3
-    found = weights.added_up(narrow.weight_gradients(x, grad, weight), weight)
+    found = conv.added_up(narrow.weight_gradients(x, grad, weight), weight)
     expected = nn.grad.conv2d_weight(x.double(), weight.shape, grad.double(), padding=1)
     assert far(found, expected) < 4e-3
 

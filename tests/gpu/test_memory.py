@@ -11,13 +11,13 @@ import torch
 
 import tamatch
 from tamatch.data import load, make_split
-from tamatch.nets.recompute import recompute, recomputes
+from tamatch.nets.layers import recompute, recomputes
 from tamatch.runs.build import engine_of
-from tamatch.runs.inputs import split_plan
 from tamatch.settings.configure import configure
 from tamatch.settings.hardware import available_memory
+from tamatch.settings.inputs import split_plan
+from tamatch.step.cost import estimate
 from tamatch.step.engine import Engine
-from tamatch.step.memory import estimate
 from tests.contract.test_contract import assert_equal
 from tests.tiny import tiny_engine
 

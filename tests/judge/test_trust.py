@@ -18,15 +18,18 @@ from sklearn.metrics import (
     recall_score,
 )
 
-from tamatch.judge.calibration import (
+from tamatch.judge.differences import kl
+from tamatch.judge.trust import (
     FEWEST_TO_FIT,
     calibrate,
     calibrate_on_itself,
     fit_temperature,
+    measure,
     reliability,
+    sweep,
     tempered,
+    wilson,
 )
-from tamatch.judge.trust import measure, sweep, wilson
 
 Case = tuple[np.ndarray, np.ndarray]
 
@@ -162,3 +165,11 @@ def test_a_higher_threshold_never_accepts_more(seed: int) -> None:
 def test_a_sweep_without_truth_has_no_precision() -> None:
     assert {level.precision for level in sweep(np.array([0.99, 0.7]), None)} == {None}
     assert [level.used for level in sweep(np.empty(0), None)] == [0.0] * 9
+
+
+def test_kl_is_the_textbook_sum() -> None:
+    p, q = [0.5, 0.25, 0.25, 0.0], [0.25, 0.25, 0.25, 0.25]
+    assert kl(p, q) == pytest.approx(0.5 * math.log(2))
+    assert kl(p, p) == 0
+    assert kl(q, p) == math.inf
+    assert math.isnan(kl(p, [1.0]))

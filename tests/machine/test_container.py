@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tamatch.machine import container
+from tamatch.machine import memory
 from tamatch.settings import hardware
 
 
@@ -43,16 +43,16 @@ def test_the_limit_is_the_least_of_all_groups(
     for name, text in files.items():
         (groups / name).parent.mkdir(parents=True, exist_ok=True)
         (groups / name).write_text(f"{text}\n")
-    monkeypatch.setattr(container, "GROUPS", groups)
-    monkeypatch.setattr(container, "OWN", list_of_own)
-    assert container.memory_limit() == limit
+    monkeypatch.setattr(memory, "GROUPS", groups)
+    monkeypatch.setattr(memory, "OWN", list_of_own)
+    assert memory.memory_limit() == limit
 
 
 def test_there_is_none_where_there_are_no_groups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(container, "OWN", tmp_path / "missing")
-    assert container.memory_limit() == math.inf
+    monkeypatch.setattr(memory, "OWN", tmp_path / "missing")
+    assert memory.memory_limit() == math.inf
 
 
 def test_training_on_a_cpu_counts_with_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,8 @@ import pytest
 import torch
 import torch._dynamo  # now: it would look into the stand-in for Triton
 
-from tamatch.machine import rehearsal
-from tamatch.machine.rehearsal import rehearsing
+from tamatch.machine import gpu
+from tamatch.machine.gpu import rehearsing
 from tamatch.runs.build import rehearse
 from tests.tiny import tiny_engine
 
@@ -58,14 +58,14 @@ def test_kernels_are_compiled_in_it_and_started_after_it(
 ) -> None:
     start, log = kernel
     with rehearsing():
-        assert rehearsal.under_way()
+        assert gpu.is_rehearsing()
         start("first")
     start("second")
     with pytest.raises(ZeroDivisionError), rehearsing():
         raise ZeroDivisionError
     start("third")
     assert log == [("first", True), ("second", False), ("third", False)]
-    assert not rehearsal.under_way()
+    assert not gpu.is_rehearsing()
 
 
 @pytest.mark.usefixtures("kernel")

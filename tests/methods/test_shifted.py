@@ -10,14 +10,14 @@ import torch
 
 import tamatch
 from tamatch.cli import main
-from tamatch.modules.shifted import KEY, Shifted, tensors_of
+from tamatch.modules import KEY, Shifted, tensors_of
 from tamatch.runs.training import Training
 from tamatch.storage.folder import RunFolder
 
 ADJUSTED = """
 import torch
 from tamatch.methods.fixmatch import FixMatch
-from tamatch.modules.shifted import Shifted
+from tamatch.modules import Shifted
 
 class Adjusted(FixMatch):
     def __init__(self, net, task, **fixmatch):
@@ -44,7 +44,7 @@ def own_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("plain.py").write_text(ADJUSTED.replace("Shifted(super().final, SHIFT)", "super().final"))
 
 
-def train(file: str, out: str) -> tamatch.runs.model.Model:
+def train(file: str, out: str) -> tamatch.model.model.Model:
     words = ["train", "--method", f"{file}:Adjusted", *WORDS.split(), "--out", out]
     assert main(words) == 0
     return tamatch.load(out)

@@ -22,7 +22,7 @@ from torch import nn
 import tamatch
 from tamatch.cli import main
 from tamatch.errors import UsageError
-from tamatch.nets.user_net_source import CUSTOM
+from tamatch.nets.user_net import CUSTOM
 from tamatch.review.session import Session
 from tamatch.storage import checkpoint
 from tamatch.storage.folder import RunFolder

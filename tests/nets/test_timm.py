@@ -18,7 +18,7 @@ from tamatch import nets
 from tamatch.errors import UsageError
 from tamatch.nets.timm_net import TimmNet
 from tamatch.nets.weights import load_weights
-from tamatch.runs.start import fine_tunes, start_of
+from tamatch.runs.decide import fine_tunes, start_of
 from tamatch.settings.configure import configure
 from tests.nets.foreign import Block
 from tests.tiny import tiny_engine

@@ -10,8 +10,8 @@ from torch import nn
 
 from tamatch import dist, nets
 from tamatch.methods.base import constant_branch, frozen_norm
-from tamatch.modules.tracking import norms_of, restoring, tracking
-from tamatch.nets.recompute import recompute
+from tamatch.modules import norms_of, restoring, tracking
+from tamatch.nets.layers import recompute
 
 
 def written(net: nn.Module) -> list[int]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tamatch import nets
 from tamatch.errors import UsageError
-from tamatch.nets.vit import Block, ViT
+from tamatch.nets.vit import TransformerBlock, ViT
 
 
 def tiny(classes: int = 5, depth: int = 3) -> ViT:
@@ -110,13 +110,13 @@ def test_outputs_also_under_autocast() -> None:
 
 
 def test_drop_rates_rise_linearly() -> None:
-    rates = [block.drop for block in tiny(depth=12).blocks if isinstance(block, Block)]
+    rates = [block.drop for block in tiny(depth=12).blocks if isinstance(block, TransformerBlock)]
     assert rates == pytest.approx([0.2 * i / 11 for i in range(12)])
 
 
 def test_stochastic_depth_statistics() -> None:
     torch.manual_seed(0)
-    block = Block(width=4, heads=1, drop=0.2)
+    block = TransformerBlock(width=4, heads=1, drop=0.2)
     got = block._maybe_drop(torch.ones(20_000, 3, 4))
     assert torch.equal(got, got[:, :1, :1].expand_as(got)), "a sample is dropped as a whole"
     assert set(got.flatten().tolist()) == {0.0, 1.25}

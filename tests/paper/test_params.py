@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paper.params import DATA, DELIBERATE, OURS, TABLE_6, TABLE_7, differences, page
-from tamatch.rules.recipes import PROTOCOLS
+from tamatch.settings.recipes import PROTOCOLS
 
 
 def test_every_deliberate_difference() -> None:

@@ -17,8 +17,8 @@ import pytest
 from PIL import Image
 
 from tamatch.judge.trust import measure, sweep
-from tamatch.report.sheet import sheet
-from tamatch.runs.assess import NOT_MEASURED, figures_of, notable
+from tamatch.report.album import sheet
+from tamatch.runs.end import NOT_MEASURED, notable
 
 MakeRun = Callable[..., Path]
 DIGITS = [str(digit) for digit in range(10)]
@@ -83,7 +83,7 @@ def write_trust(path: Path, classes: list[str], per_class: list[float], *, pool:
         p = np.full((500, len(classes)), 0.05 / len(classes))
         p[np.arange(500), guess] += np.where(right, random.beta(8, 1, 500), random.random(500))
         p /= p.sum(-1, keepdims=True)
-        content = {"measured_on": "test", "pool": None, **figures_of(measure(p, labels))}
+        content = {"measured_on": "test", "pool": None, **measure(p, labels).figures()}
         for name, places in notable(p, labels).items():
             content[name] = [
                 {

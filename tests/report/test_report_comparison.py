@@ -21,8 +21,8 @@ from tamatch.report import (
     write_comparison,
     write_report,
 )
+from tamatch.report.comparison import group_runs, with_baselines
 from tamatch.report.folder import read_folder
-from tamatch.report.groups import group_runs, with_baselines
 
 MakeRun = Callable[..., Path]
 
@@ -106,7 +106,7 @@ def test_runs_that_differ_in_more_than_the_seed_are_not_averaged(make_run: MakeR
     runs = [make_run(f"a{s}", baseline=False, seed=s) for s in (0, 1)]
     runs += [make_run("b", baseline=False, options={"tau": 0.8, "lambda_u": 1.0}, floor=3)]
     groups = group_runs([read_folder(run) for run in runs])
-    assert {group.name: [member.facts.seed for member in group.members] for group in groups} == {
+    assert {group.name: [member.figures.seed for member in group.members] for group in groups} == {
         "tamatch · tau 0.95": ["0", "1"],
         "tamatch · tau 0.8": ["0"],
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
@@ -12,27 +11,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tamatch.report.bars import bar, gap_bar
-from tamatch.report.bias import biases, kl
-from tamatch.report.curve import Line
-from tamatch.report.facts import Figures
-from tamatch.report.groups import mean_and_spread
-from tamatch.report.headline import tiles
+from tamatch.report.balance import biases
+from tamatch.report.classes import rank
+from tamatch.report.comparison import mean_and_spread
 from tamatch.report.metrics import Log, Row
-from tamatch.report.ranking import rank
-from tamatch.report.svg import line_chart, small_chart
-from tamatch.report.ticks import nice_ticks, tick_labels
+from tamatch.report.svg import (
+    Line,
+    bar,
+    gap_bar,
+    line_chart,
+    nice_ticks,
+    small_chart,
+    tick_labels,
+)
 from tamatch.report.usage import usage_of, utilization_curve
-from tamatch.report.verdict import verdict
 from tamatch.report.words import compact, count, decimal, duration, percent, points
-
-
-def test_kl_is_the_textbook_sum() -> None:
-    p, q = [0.5, 0.25, 0.25, 0.0], [0.25, 0.25, 0.25, 0.25]
-    assert kl(p, q) == pytest.approx(0.5 * math.log(2))
-    assert kl(p, p) == 0
-    assert kl(q, p) == math.inf
-    assert math.isnan(kl(p, [1.0]))
 
 
 def test_strong_and_weak_are_judged_against_the_truth() -> None:
@@ -54,10 +47,8 @@ def test_utilization_of_a_class_is_accepted_over_predicted() -> None:
     ]
     assert [y for _, y in utilization_curve(Log(rows), 0)] == pytest.approx([25, 75])
     assert math.isnan(utilization_curve(Log(rows), 1)[0][1])  # never predicted: no share
-    assert [row.name for row in usage_of(Log(rows), ["a", "b"], None, Path()).rows.everything] == [
-        "b",
-        "a",
-    ]
+    ranking = usage_of(Log(rows), ["a", "b"], None, Path())["rows"]
+    assert [row.name for row in ranking.everything] == ["b", "a"]
 
 
 def test_a_ranking_shows_all_of_few_and_the_ends_of_many() -> None:
@@ -65,53 +56,6 @@ def test_a_ranking_shows_all_of_few_and_the_ends_of_many() -> None:
     assert few.shown == list(range(12)) and not few.folded
     assert many.low == [99, 98, 97, 96, 95] and many.high == [4, 3, 2, 1, 0]
     assert len(many.everything) == 100
-
-
-FACTS = Figures(
-    method="tamatch", data="digits", seed="0", steps=100, finished=True, measured_on="test",
-    images=500, error_last=2.0, error_median=2.5, error_best=1.9, best_step=90,
-    classes=("a", "b"), per_class=(99.0, 97.0), utilization=0.7, seconds=45.0,
-)  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("error", "baseline", "answer"),
-    [
-        (2.0, 9.3, "Yes, they helped"),
-        (9.3, 2.0, "No, they did harm"),
-        (2.0, 2.6, "No clear difference"),
-        (None, 9.3, "Not yet known"),
-        (2.0, None, "Not measured"),
-    ],
-)
-def test_the_verdict(error: float | None, baseline: float | None, answer: str) -> None:
-    run = replace(FACTS, error_last=error)
-    other = replace(FACTS, method="supervised", error_last=baseline)
-    assert verdict(run, other, 40).answer == answer
-
-
-def test_nothing_held_out_is_another_thing_than_no_test_yet() -> None:
-    early = replace(FACTS, error_last=None, per_class=())
-    blind = replace(early, held_out=False)
-    assert verdict(blind, None, 40).answer == "Not measured"
-    assert tiles(early, None, 40)[0].detail == "no test so far"
-    names = [tile.label for tile in tiles(blind, replace(blind, method="supervised"), 40)]
-    assert names == ["Error", "Unlabelled images used"]
-
-
-def test_the_verdict_says_when_a_gap_can_be_chance() -> None:
-    run, other = replace(FACTS, error_last=40.0), replace(FACTS, error_last=45.0)
-    # Two standard errors of the difference of 40 % and 45 % on 500 images.
-    noise = 2 * math.sqrt((40 * 60 + 45 * 55) / 500)
-    assert f"{noise:.1f} points may be chance" in verdict(run, other, 40).reason
-    many = replace(run, images=1_000_000)
-    assert verdict(many, other, 40).answer == "Yes, they helped"
-
-
-def test_the_verdict_waits_for_both_runs_and_needs_unlabelled_images() -> None:
-    assert verdict(replace(FACTS, finished=False), FACTS, 40).answer == "Not yet known"
-    assert verdict(FACTS, None, 40).answer == "Not measured"
-    assert verdict(replace(FACTS, method="supervised"), None, 40).answer == "Not applicable"
 
 
 @given(

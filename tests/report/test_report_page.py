@@ -17,9 +17,8 @@ import pytest
 from PIL import Image
 
 from tamatch.report import write_report
+from tamatch.report.album import LARGEST, sheet
 from tamatch.report.folder import read_folder
-from tamatch.report.picture import LARGEST
-from tamatch.report.sheet import sheet
 from tamatch.report.verdict import verdict_of
 
 MakeRun = Callable[..., Path]

@@ -13,11 +13,15 @@ import pytest
 from tamatch.errors import UsageError
 from tamatch.report import write_report
 from tamatch.report.album import first_rows
-from tamatch.report.confusion import confusion_rows, frequent
-from tamatch.report.folder import read_folder
-from tamatch.report.metrics import KEEP, read_metrics
-from tamatch.report.provenance import SKIPPED_LISTED, configuration, data_facts, skipped_files
-from tamatch.report.thin import Thinned
+from tamatch.report.classes import confusion_rows, frequent
+from tamatch.report.folder import (
+    SKIPPED_LISTED,
+    configuration,
+    data_facts,
+    read_folder,
+    skipped_files,
+)
+from tamatch.report.metrics import KEEP, Thinned, read_metrics
 from tamatch.report.trust import trust_of
 from tamatch.storage.spreadsheet import write_table
 
@@ -141,7 +145,7 @@ def test_trust_is_read_as_it_was_written(make_run: MakeRun) -> None:
     run = make_run(baseline=False)
     stored = json.loads((run / "trust.json").read_text())
     found = read_folder(run).trust
-    assert found is not None and found.held is not None and found.pool is not None
+    assert found.held is not None and found.pool is not None
     held = found.held
     assert held.images == 500
     assert [held.low, held.high] == [100 * bound for bound in stored["interval"]]
@@ -160,9 +164,9 @@ def test_thin_bins_are_left_out_of_the_curve() -> None:
         "images": 19, "interval": [0.4, 0.6], "calibration": {"before": reliability},
     }  # fmt: skip
     found = trust_of(content)
-    assert found is not None and found.held is not None
+    assert found.held is not None
     assert found.held.before.curve == [(50, 25)]
-    assert trust_of({}) is None
+    assert trust_of({}).held is None
 
 
 def test_the_most_frequent_mistakes_come_first() -> None:

@@ -15,11 +15,10 @@ from PIL import Image
 
 import tamatch
 from tamatch.data import load
-from tamatch.review.pictures import Pictures
+from tamatch.review.picking import Survey
 from tamatch.review.server import Server
-from tamatch.review.session import Session
+from tamatch.review.session import Pictures, Session
 from tamatch.review.store import LabelFile
-from tamatch.review.survey import Survey
 
 POOL = 240
 

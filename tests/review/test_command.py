@@ -16,22 +16,20 @@ import tamatch
 from tamatch import cli
 from tamatch.data import load, read_split
 from tamatch.review.command import label_file
-from tamatch.review.pictures import SIDE, Pictures
-from tamatch.review.session import headline
-from tamatch.review.survey import survey
-from tamatch.runs.inputs import data_of
-from tamatch.runs.record import stored_config
-from tamatch.settings.configure import configure
+from tamatch.review.picking import survey
+from tamatch.review.session import SIDE, Pictures, headline
+from tamatch.settings.configure import configure, stored_config
+from tamatch.settings.inputs import data_of
 from tamatch.storage.folder import RunFolder
 from tests.data.pictures import picture
-from tests.report.test_report_figures import FACTS
+from tests.report.test_verdict import FACTS
 from tests.review.browser import reviewing
 from tests.review.conftest import Project
 
 
 def test_the_pool_alone_is_asked_for(project: Project) -> None:
     folder = RunFolder(project.run)
-    data, model = data_of(stored_config(folder), 8), tamatch.load(project.run)
+    data, model = data_of(stored_config(folder), size=8), tamatch.load(project.run)
     split = read_split(folder.split, data)
     found = survey(model, data, split)
     assert {data.files[i] for i in found.images} == project.truth.keys()

@@ -124,7 +124,7 @@ def test_another_origin_is_refused(server: Server) -> None:
     [
         "/image/../../etc/passwd", "/image/%2e%2e/%2e%2e/etc/passwd", "/image/4", "/image/-1",
         "/image/99999999999", "/image/0/", "/image/0.png", "/image/", "/image/٣", "//etc/passwd",
-        "/../tamatch/review/gate.py", "/app.js/../server.py", "/page/app.js", "/index.html.j2",
+        "/../tamatch/review/store.py", "/app.js/../server.py", "/page/app.js", "/index.html.j2",
         "/labels.csv", "/run.json", "/%00", "/state/", "/image/0%00", "/..\\..\\etc\\passwd",
     ],
 )  # fmt: skip

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from tamatch.errors import UsageError
 from tamatch.methods.tamatch import LAMBDA_TARGET
-from tamatch.rules import pace, recipes
+from tamatch.rules import pace
 from tamatch.rules.pace import Speed
+from tamatch.settings import recipes
 
 SECONDS = st.floats(1e-4, 100)
 SPEEDS = st.lists(st.builds(Speed, SECONDS, SECONDS, SECONDS), min_size=1, max_size=2)

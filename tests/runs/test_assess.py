@@ -19,17 +19,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import tamatch
 from tamatch import cli
 from tamatch.data import DataSet, Split, SplitPlan, load, make_split
-from tamatch.judge.calibration import fit_temperature, reliability, tempered
-from tamatch.judge.trust import measure
+from tamatch.judge.trust import fit_temperature, measure, reliability, tempered
 from tamatch.pseudo import Guess
 from tamatch.pseudo.account import class_shares, generated, threshold
-from tamatch.report.album import COLUMNS, MOST, TILE
-from tamatch.report.sheet import sheet
-from tamatch.runs.pool_predictions import drawn, predict_pool, pseudo_label_probabilities
+from tamatch.report.album import COLUMNS, MOST, TILE, sheet
+from tamatch.runs.end import drawn, predict_pool, pseudo_label_probabilities
 from tamatch.stats import Tally
 from tamatch.step.engine import Pace
-from tamatch.step.source import UNLABELLED, Draw, Resident
-from tamatch.step.subset import Pool
+from tamatch.step.source import UNLABELLED, Draw, Pool, Resident
 from tamatch.storage import checkpoint
 from tamatch.storage.folder import RunFolder
 from tests.tiny import digits, tiny_engine, tiny_method

@@ -18,16 +18,15 @@ from tamatch import cli
 from tamatch.augment import Policy
 from tamatch.data import make_split
 from tamatch.errors import TamatchError, UsageError
-from tamatch.rules import recipes
 from tamatch.rules.pace import Speed
-from tamatch.runs import automatic, speed
-from tamatch.runs.automatic import decide
+from tamatch.runs import decide as choices
+from tamatch.runs import speed
 from tamatch.runs.build import engine_of
-from tamatch.runs.inputs import data_of, split_plan
-from tamatch.runs.record import stored_config
-from tamatch.runs.variants import baseline_config
+from tamatch.runs.decide import Decided
+from tamatch.settings import recipes
 from tamatch.settings.config import Run
-from tamatch.settings.configure import configure
+from tamatch.settings.configure import ask, baseline_config, configure, stored_config
+from tamatch.settings.inputs import data_of, split_plan
 from tamatch.storage.folder import RunFolder
 from tests.faults.runs import unseal
 from tests.photos import dark_and_light
@@ -35,15 +34,19 @@ from tests.processes import tamatch as command
 from tests.tiny import digits
 
 
+def decide(given: dict[str, Any], file: Path | None = None, limit: str | None = None) -> Decided:
+    return choices.decide(ask(given, file), limit)
+
+
 @pytest.mark.parametrize(("native", "precision"), [(True, "bf16"), (False, "fp32")])
 def test_the_arithmetic_follows_the_cpu(
     native: bool, precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(automatic, "native_bf16", lambda: native)
+    monkeypatch.setattr(choices, "native_bf16", lambda: native)
     run, cpu = configure({}), torch.device("cpu")
-    assert automatic.precision_of(run, cpu).settings == {"precision": precision}
+    assert choices.precision_of(run, cpu).settings == {"precision": precision}
     wanted = configure({"precision": "tf32"})
-    assert automatic.precision_of(wanted, cpu).settings == {}
+    assert choices.precision_of(wanted, cpu).settings == {}
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +59,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine of a known speed."""
     monkeypatch.setattr(speed, "speed_of", lambda *_: Speed(1, 0.02, 0.1))
-    monkeypatch.setattr(automatic, "native_bf16", lambda: True)
+    monkeypatch.setattr(choices, "native_bf16", lambda: True)
 
 
 def test_a_folder_needs_no_options(photos: Path, quick: None) -> None:
@@ -81,6 +84,7 @@ def test_threads_are_measured_where_time_matters(
         return Speed(1, 0.04 / (run.threads or 1), 0.1)
 
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
     assert decide({"data": str(photos)}).run.threads == 1  # all are equally fast
     monkeypatch.setattr(speed, "speed_of", speed_of)
     found = decide({"data": str(photos)})
@@ -133,10 +137,11 @@ def test_options_win(photos: Path, quick: None, tmp_path: Path) -> None:
     assert found.reasons.keys() == {"unlabelled", "flips"}
 
 
-def test_what_is_none_is_left_open(photos: Path, quick: None) -> None:
-    assert decide({"data": str(photos), "size": None, "steps": None}) == decide(
-        {"data": str(photos)}
-    )
+def test_what_is_none_is_left_open(photos: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    tamatch.train(photos, size=None, net=None, steps=1, baseline="none", out=out, quiet=True)
+    config = json.loads((out / "run.json").read_text())["config"]
+    assert (config["size"], config["net"]) == (32, "wrn_10_1_clean")
 
 
 def test_a_run_that_goes_on_keeps_its_settings(photos: Path, tmp_path: Path, quick: None) -> None:
@@ -163,7 +168,7 @@ def test_photos_are_mirrored_unless_it_is_refused(photos: Path, quick: None) -> 
 
 
 def views_of(run: Run) -> Policy:
-    data = data_of(run, run.size)
+    data = data_of(run)
     return engine_of(run, data, make_split(data, split_plan(run))).augment.policy
 
 
@@ -317,9 +322,9 @@ def test_the_speed_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def on_a_gpu(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """As far as the choices go."""
-    monkeypatch.setattr(automatic, "pick_device", lambda _: torch.device("cuda"))
-    monkeypatch.setattr(automatic, "pick_precision", lambda *_: "bf16")
-    monkeypatch.setattr(automatic, "machine", lambda *_: "a GPU")
+    monkeypatch.setattr(choices, "pick_device", lambda _: torch.device("cuda"))
+    monkeypatch.setattr(choices, "pick_precision", lambda *_: "bf16")
+    monkeypatch.setattr(choices, "machine", lambda *_: "a GPU")
 
 
 @pytest.mark.usefixtures("on_a_gpu")
@@ -332,7 +337,7 @@ def test_nothing_is_compiled_for_a_time_that_is_refused(
     with pytest.raises(UsageError, match=r"--time 29s is too short .* Give 30s or more"):
         decide({"data": str(photos)}, limit="29s")
     clock = SimpleNamespace(perf_counter=iter([0.0, 16.0]).__next__)  # reading takes 16 s
-    monkeypatch.setattr(automatic, "time", clock)
+    monkeypatch.setattr(choices, "time", clock)
     with pytest.raises(UsageError, match=r"too little is left for training. Give 50s or more"):
         decide({"data": str(photos)}, limit="45s")
     assert not compiled
@@ -373,6 +378,7 @@ def test_no_run_is_measured_twice(photos: Path, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(speed, "speed_of", speed_of)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
     decide({"data": str(photos)}, limit="40s")
     assert measured == [("tamatch", 1, 1.0), ("tamatch", 4, 1.0), ("supervised", 4, 1.0)]
 

@@ -14,16 +14,9 @@ import pytest
 import torch._dynamo
 
 from tamatch.augment import views
-from tamatch.machine.gpucode import why_no_nvrtc, why_no_triton
+from tamatch.machine.gpu import why_no_nvrtc, why_no_triton
 from tamatch.nets import build
-from tamatch.runs.compiler import (
-    CACHE_FOLDERS,
-    COMPILED_RUNS,
-    LONG,
-    REPAID,
-    accelerate,
-    keep_compiled,
-)
+from tamatch.runs.build import CACHE_FOLDERS, COMPILED_RUNS, LONG, REPAID, accelerate, keep_compiled
 from tests.tiny import tiny_method
 
 
@@ -123,7 +116,7 @@ class Nvrtc:
 def test_without_nvrtc_it_is_said_where_that_costs_time(
     nvrtc: Nvrtc | None, words: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tamatch.runs.compiler.why_no_triton", lambda: None)
+    monkeypatch.setattr("tamatch.runs.build.why_no_triton", lambda: None)
     cuda = None if nvrtc is None else SimpleNamespace(bindings=SimpleNamespace(nvrtc=nvrtc))
     monkeypatch.setitem(sys.modules, "cuda", cast(ModuleType, cuda))
     monkeypatch.setitem(sys.modules, "cuda.bindings", cast(ModuleType, cuda and cuda.bindings))
@@ -147,7 +140,7 @@ def test_without_nvrtc_it_is_said_where_that_costs_time(
 def test_a_short_run_compiles_nothing_that_does_not_pay(
     steps: int, expected: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tamatch.runs.compiler.why_no_triton", lambda: None)
+    monkeypatch.setattr("tamatch.runs.build.why_no_triton", lambda: None)
     net, method, asked = build("vit_tiny_p2_8", 10, 8), tiny_method("fixmatch"), list[str]()
 
     def of_net(*, compiling: bool, kernels: bool) -> None:
@@ -163,7 +156,7 @@ def test_a_short_run_compiles_nothing_that_does_not_pay(
 @pytest.mark.parametrize("by", ["option", "variable"])
 def test_all_kernels_are_switched_off(net: str, by: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then nets are compiled, and views made by the modules."""
-    monkeypatch.setattr("tamatch.runs.compiler.why_no_triton", lambda: None)
+    monkeypatch.setattr("tamatch.runs.build.why_no_triton", lambda: None)
     monkeypatch.setitem(sys.modules, "tamatch.nets.kernels", cast(ModuleType, None))
     if by == "variable":
         monkeypatch.setenv("TAMATCH_KERNELS", "0")

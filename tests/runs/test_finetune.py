@@ -17,9 +17,16 @@ from tamatch.errors import UsageError
 from tamatch.nets.weights import zero_head
 from tamatch.rules import finetune
 from tamatch.rules.pace import Speed
-from tamatch.runs import automatic, speed
-from tamatch.runs.automatic import decide
+from tamatch.runs import decide as choices
+from tamatch.runs import speed
+from tamatch.runs.decide import Decided
+from tamatch.settings.configure import ask
 from tests.photos import dark_and_light
+
+
+def decide(given: dict[str, Any]) -> Decided:
+    return choices.decide(ask(given))
+
 
 OWN_NET = f"{Path(__file__).parents[2] / 'examples' / 'own_net.py'}:SmallCNN"
 
@@ -44,7 +51,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine of a known speed."""
     monkeypatch.setattr(speed, "speed_of", lambda *_: Speed(1, 0.4, 0.1))
-    monkeypatch.setattr(automatic, "native_bf16", lambda: True)
+    monkeypatch.setattr(choices, "native_bf16", lambda: True)
 
 
 @pytest.mark.parametrize(

@@ -12,17 +12,15 @@ import numpy as np
 import pytest
 
 import tamatch
-from tamatch.apply.label import label
 from tamatch.data import make_split
 from tamatch.data.splitfile import listed_in
 from tamatch.errors import DataError, TamatchError, UsageError
 from tamatch.runs.build import engine_of
-from tamatch.runs.inputs import data_of, split_plan
-from tamatch.runs.lineage import first_weights
+from tamatch.runs.label import label
 from tamatch.runs.place import default_folder
-from tamatch.runs.variants import baseline_config
 from tamatch.settings.config_file import dump
-from tamatch.settings.configure import configure
+from tamatch.settings.configure import baseline_config, configure
+from tamatch.settings.inputs import data_of, first_weights, split_plan
 from tamatch.storage.folder import RunFolder
 from tests.faults.runs import DOZEN, crash_at, own_folder
 
@@ -74,7 +72,7 @@ def test_the_configuration_is_written_and_read_back(first: Path, tmp_path: Path)
 
 def test_the_second_run_starts_where_the_first_ended(first: Path) -> None:
     run = configure({"from_": str(first)})
-    data = data_of(run, run.size)
+    data = data_of(run)
     engine = engine_of(run, data, make_split(data, split_plan(run)))
     start = {k: v.numpy() for k, v in engine.method.net.state_dict().items()}
     assert all(np.array_equal(start[k], v) for k, v in weights(first).items())

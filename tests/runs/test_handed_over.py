@@ -17,7 +17,7 @@ from tamatch import methods
 from tamatch.cli import main
 from tamatch.errors import Stopped, UsageError
 from tamatch.methods.fixmatch import FixMatch
-from tamatch.settings.conditions import file_digest
+from tamatch.runs.record import code_digest
 from tamatch.step.engine import Engine
 from tests.faults.runs import DOZEN
 from tests.processes import environment, fingerprint
@@ -107,7 +107,7 @@ def test_where_the_file_is_gone_the_class_can_be_given(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=rf"file .+ not found.+`tamatch resume {run} --method FIL"):
         tamatch.resume(run)
     tamatch.resume(run, method=f"{new}:Mine", quiet=True)
-    assert file_digest(methods.CUSTOM.own_name(f"{old}:Mine")) == file_digest(f"{new}:Mine") != ""
+    assert code_digest(methods.CUSTOM.own_name(f"{old}:Mine")) == code_digest(f"{new}:Mine") != ""
     del methods.CUSTOM.things[f"{old}:Mine"], methods.CUSTOM.substitutes[f"{old}:Mine"]
 
 

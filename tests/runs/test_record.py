@@ -11,10 +11,10 @@ import pytest
 from tamatch.cli.commands import top_parser
 from tamatch.cli.train import given_options
 from tamatch.methods import METHODS
-from tamatch.runs.record import begin, command, stored_config
-from tamatch.runs.result import result_of
+from tamatch.runs.end import result_of
+from tamatch.runs.record import begin, command
 from tamatch.settings.config import Run
-from tamatch.settings.configure import configure
+from tamatch.settings.configure import configure, stored_config
 from tamatch.storage.folder import RunFolder
 from tests.tiny import own_method
 

@@ -16,14 +16,16 @@ import pytest
 import tamatch
 from tamatch import cli
 from tamatch.errors import NumericError, Stopped, StorageError, UsageError
-from tamatch.machine.out_of_memory import OutOfMemory
+from tamatch.machine.memory import OutOfMemory
+from tamatch.progress import Progress, describe
 from tamatch.rules.pace import Speed
-from tamatch.runs import automatic, jobs, seeds, shared_data, speed
-from tamatch.runs.progress import Progress, describe
+from tamatch.runs import jobs, seeds, speed
+from tamatch.runs import start as starting
+from tamatch.runs.decide import decide
+from tamatch.runs.end import Finished
 from tamatch.runs.record import begin
-from tamatch.runs.result import Finished
 from tamatch.runs.training import Training
-from tamatch.settings.configure import configure
+from tamatch.settings.configure import ask, configure
 from tamatch.step.engine import Engine
 from tamatch.storage import checkpoint
 from tamatch.storage.files import read_json
@@ -40,8 +42,8 @@ METHODS = ("tamatch", "mixmatch", "vat")  # the last two draw random numbers ins
 def end_of(path: Path) -> dict[str, Any]:
     """All that a run leaves behind, but times and its own path."""
     record = read_json(path / "run.json")
-    times = {"times", "command", "versions"}
-    return {**fingerprint(path), "record": {k: v for k, v in record.items() if k not in times}}
+    timed = {"times", "command", "versions", "seal", "files", "metrics"}  # result.json has seconds
+    return {**fingerprint(path), "record": {k: v for k, v in record.items() if k not in timed}}
 
 
 @pytest.fixture(scope="module")
@@ -235,7 +237,7 @@ def test_the_figures_are_summed_up(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_images_are_read_once_and_held_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reads, held, read, go = [], [], shared_data.data_of, jobs.train_to_end
+    reads, held, read, go = [], [], starting.data_of, jobs.train_to_end
 
     def counted(*given: Any) -> Any:
         reads.append(given)
@@ -245,7 +247,7 @@ def test_images_are_read_once_and_held_once(
         held.append([t.held_out["test"].images for t in trainings])
         return go(trainings, stop)
 
-    monkeypatch.setattr(shared_data, "data_of", counted)
+    monkeypatch.setattr(starting, "data_of", counted)
     monkeypatch.setattr(jobs, "train_to_end", looked_at)
     tamatch.train_seeds(PAIR, out=tmp_path / "both", quiet=True, **DOZEN)
     assert len(reads) == 1
@@ -255,7 +257,7 @@ def test_images_are_read_once_and_held_once(
 
 def test_held_out_images_are_shared_only_if_they_are_the_same() -> None:
     data = tamatch.data.load("digits")
-    place, parts = shared_data.SharedData(), (np.arange(5), np.arange(5), np.arange(6))
+    place, parts = starting.SharedData(), (np.arange(5), np.arange(5), np.arange(6))
     one, two, other = (place.subset(data, part, None) for part in parts)
     assert one is two and one is not other and len(other) == 6
 
@@ -340,8 +342,8 @@ def test_without_out_each_has_its_usual_folder(
 
 def test_time_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(speed, "speed_of", lambda *given: Speed(1.0, 0.01, 0.1))
-    given = {**DOZEN, "steps": None}
-    steps = [automatic.decide(given, None, "2m", runs).run.steps for runs in (1, 3)]
+    asked = ask({name: value for name, value in DOZEN.items() if name != "steps"})
+    steps = [decide(asked, "2m", runs).run.steps for runs in (1, 3)]
     assert steps[0] > 2.5 * steps[1]
 
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tamatch.data import DATASETS
 from tamatch.errors import TamatchError, UsageError
 from tamatch.methods import METHODS
-from tamatch.rules import recipes
 from tamatch.runs.build import task_of
+from tamatch.settings import recipes
 from tamatch.settings.config import RUN_OPTIONS, method_options
 from tamatch.settings.config_file import dump
 from tamatch.settings.configure import configure
@@ -44,9 +44,10 @@ def test_every_method_has_a_recipe_on_every_data_set(data: str, method: str) -> 
 def test_recipes_name_only_options_that_exist() -> None:
     for protocol in recipes.PROTOCOLS.values():
         assert protocol.keys() <= RUN_OPTIONS.keys()
-    rows = {**recipes.WRN_OPTIONS, **{m: o for (_, m), o in recipes.DATA_OPTIONS.items()}}
-    for method, options in rows.items():
-        assert options.keys() <= method_options(method).keys()
+    for method, row in METHODS.items():
+        options = {name for preset in row.presets.values() for name in preset} | row.counts.keys()
+        assert options <= {"unlabelled"} | method_options(method).keys()
+        assert row.presets.keys() <= recipes.PROTOCOLS.keys()
 
 
 def test_a_long_tail_takes_the_place_of_equal_classes_and_the_reverse() -> None:

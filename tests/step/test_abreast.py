@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from tamatch.machine import branches
-from tamatch.machine.out_of_memory import OutOfMemory
+from tamatch.machine.memory import OutOfMemory
 from tamatch.runs.loop import advance
+from tamatch.step.batches import Prefetcher
 from tamatch.step.joint_graph import JointGraph
-from tamatch.step.prefetch import Prefetcher
 from tests.tiny import tiny_engine
 
 Events = list[str]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tamatch.step.sampler import Sampler, permutation, stream_key
+from tamatch.step.source import Sampler, permutation, stream_key
 
 
 @given(st.integers(1, 300), st.integers(0, 2**63))

@@ -32,9 +32,9 @@ from tamatch.step.source import (
     Resident,
     Source,
     Streamed,
+    Subset,
     to_device,
 )
-from tamatch.step.subset import Subset
 from tests.contract.test_contract import assert_equal
 from tests.processes import fingerprint
 from tests.tiny import digits, tiny_engine

@@ -11,7 +11,7 @@ import pytest
 import tamatch
 from tamatch.cli import main
 from tamatch.errors import DataError, StorageError, UsageError
-from tamatch.machine.out_of_memory import OutOfMemory
+from tamatch.machine.memory import OutOfMemory
 from tamatch.runs.training import Training
 from tamatch.storage import checkpoint
 from tamatch.storage.folder import RunFolder

@@ -6,23 +6,24 @@ here it is a few. Convolutions are cuDNN's, but those of few channels have kerne
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd import Function
 
-from ..parts import Flow, Plain
-from ..recompute import recomputes
+from ...machine.branches import Beside
+from ..layers import recomputes
+from ..wrn import Flow, Parts
 from . import conv3, cuda
-from .beside import Beside
-from .conv import Convolve
+from .conv import Convolve, Stem
 from .conv3 import Norm, NormConvolve
 from .narrow import LEAST
 from .norm import COUNTABLE, NormAct
-from .rounded import Rounded
-from .stem import Stem
+
+ALIGNED = 8  # numbers of two bytes or more
+Layout = tuple[torch.Size, tuple[int, ...]]  # shape and strides
 
 
 def prepare(device: torch.device) -> None:
@@ -34,7 +35,8 @@ def prepare(device: torch.device) -> None:
 def at_the_weights(beside: Beside, lacking: dict[int, Norm]) -> Callable[..., None]:
     """What a backward pass does after the last gradient of a weight, and before any is read.
 
-    It must not know the parts, whose weights know it: a ring of them would outlive the pass.
+    A function of these two alone: if it referred to the `Fused`, whose weights refer to it, this
+    reference cycle would keep the memory of a pass until the garbage collector runs.
     """
 
     def join(*grads: Tensor) -> None:
@@ -44,7 +46,7 @@ def at_the_weights(beside: Beside, lacking: dict[int, Norm]) -> Callable[..., No
     return join
 
 
-class Fused(Plain):
+class Fused(Parts):
     """The parts of a residual net by these kernels; made anew for each forward pass."""
 
     def __init__(self, net: nn.Module) -> None:
@@ -97,11 +99,11 @@ class Fused(Plain):
         return y
 
     def pool(self, x: Tensor, dtype: torch.dtype) -> Tensor:
-        mean: Tensor = Pool.apply(x, dtype)
+        mean: Tensor = ChannelMean.apply(x, dtype)
         return mean
 
 
-class Pool(Function):
+class ChannelMean(Function):
     """The mean of each channel. Its gradient is the same for all pixels, and rounded only once."""
 
     @staticmethod
@@ -113,3 +115,46 @@ class Pool(Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         pixels = ctx.shape[2] * ctx.shape[3]
         return (grad / pixels).to(ctx.dtype)[:, :, None, None].expand(ctx.shape), None
+
+
+class Rounded(Function):
+    """All weights in another precision; back, their gradients in the weights' own.
+
+    Autocast would round each weight by a kernel of its own, there and back.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, dtype: torch.dtype, join: Callable[..., None], *weights: Tensor
+    ) -> tuple[Tensor, ...]:
+        """`join` is called with the gradients before they are read."""
+        ctx.dtype, ctx.join = weights[0].dtype, join
+        ctx.layouts = [(weight.shape, weight.stride()) for weight in weights]
+        return in_line(weights, [in_rows(weight) for weight in weights], dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        ctx.join(*grads)
+        return None, None, *in_line(grads, ctx.layouts, ctx.dtype)
+
+
+def in_rows(weight: Tensor) -> Layout:
+    """Channels-last, as the kernels read it; a net may keep it otherwise."""
+    order = torch.channels_last
+    if not weight.is_contiguous(memory_format=order):
+        weight = torch.empty_like(weight, device="meta", memory_format=order)
+    return weight.shape, weight.stride()
+
+
+def in_line(
+    tensors: Sequence[Tensor], layouts: Sequence[Layout], dtype: torch.dtype
+) -> tuple[Tensor, ...]:
+    """Copies that lie one behind the other in memory, each where a load of 16 bytes may begin."""
+    sizes = [-(-tensor.numel() // ALIGNED) * ALIGNED for tensor in tensors]
+    parts = torch.split(torch.empty(sum(sizes), dtype=dtype, device=tensors[0].device), sizes)
+    copies = [
+        part.as_strided(*layout, part.storage_offset())
+        for part, layout in zip(parts, layouts, strict=True)
+    ]
+    torch._foreach_copy_(copies, list(tensors))
+    return tuple(copies)

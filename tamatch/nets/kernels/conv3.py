@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import Function
 
+from ...machine.branches import Beside
 from . import cuda
-from .beside import Beside
+from .conv import weight_gradient
 from .norm import as_rows
-from .weights import weight_gradient
 
 THREADS = 128
 

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 from triton.runtime.cache import get_cache_manager
 
-from ...machine import rehearsal
-from ...machine.gpucode import AMPERE, why_no_nvrtc
-from ...machine.out_of_memory import is_out_of_memory
-from ..parts import SLOPE
+from ...machine import gpu
+from ...machine.gpu import AMPERE, why_no_nvrtc
+from ...machine.memory import is_out_of_memory
+from ..wrn import SLOPE
 from .norm import COUNTABLE
 
 SOURCES = [Path(__file__).with_name(name) for name in ("primitives.cuh", "conv3.cu")]
@@ -56,7 +56,7 @@ def capable(device: torch.device) -> bool:
 def usable(device: torch.device) -> bool:
     """Whether it has, and they can be compiled here; a rehearsal does not wait for that."""
     there = capable(device) and why_no_nvrtc() is None  # which was told before
-    return there and (rehearsal.under_way() or compiles(device))
+    return there and (gpu.is_rehearsing() or compiles(device))
 
 
 @cache
@@ -85,7 +85,7 @@ def start(
 
     `early`: it may begin before the one before it has ended, as it waits for that itself.
     """
-    if rehearsal.under_way():
+    if gpu.is_rehearsing():
         return
     from cuda.bindings import driver
 

@@ -18,7 +18,7 @@ import triton.language as tl
 from torch import Tensor, nn
 from torch.autograd import Function
 
-from ..parts import SLOPE
+from ..wrn import SLOPE
 
 SLICE = 32  # channels a program works on: the fewer, the fewer sums each program adds up again
 ELEMENTS = 16384  # of a map that a program works on at once

@@ -1,1 +1,0 @@
-"""What is done with a finished run: load, evaluate, predict, label, export."""

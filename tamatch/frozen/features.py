@@ -1,0 +1,83 @@
+"""Features in which distances mean something: scaled, decorrelated, and linked to their nearest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+SHRINKAGE = 3.0  # added to the correlations' diagonal: 0 whitens fully, a large value not at all
+LENGTH = 10.0  # root mean square length of a scaled row: the slope of the softmax
+NEIGHBOURS = 10
+CELLS = 2**24  # numbers in a block of a matrix that would be too large as a whole
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """z = A(x − mean): columns of deviation 1, correlations shrunk away, rows of LENGTH on average.
+
+    It is linear, so that what is learnt on z is a linear classifier of x, and independent of the
+    units of the columns.
+    """
+
+    mean: Tensor  # (D,)
+    matrix: Tensor  # A, (D, D)
+
+    @classmethod
+    def of(cls, features: Tensor) -> Scaling:
+        """From labelled and unlabelled rows alike; a constant column has no effect."""
+        mean = features.mean(0)
+        centred = features - mean
+        deviation = centred.square().mean(0).sqrt()
+        constant = deviation <= torch.finfo(features.dtype).eps * 10 * mean.abs().clamp(min=1e-30)
+        inverse = torch.where(constant, 0.0, 1 / deviation.clamp(min=1e-30))
+        standard = centred * inverse
+        correlation = standard.T @ standard / len(features)
+        identity = torch.eye(len(mean), dtype=features.dtype, device=features.device)
+        root = torch.linalg.cholesky(correlation + SHRINKAGE * identity)
+        matrix = torch.linalg.solve_triangular(root, inverse.diag(), upper=False)
+        size = (centred @ matrix.T).square().sum(1).mean().sqrt()
+        return cls(mean, matrix * (LENGTH / size.clamp(min=1e-30)))
+
+    def __call__(self, features: Tensor) -> Tensor:
+        """z of each row."""
+        return (features - self.mean) @ self.matrix.T
+
+    def undo(self, head: Tensor) -> Tensor:
+        """The linear classifier (C, D + 1) of z as one of x."""
+        weight = head[:, :-1] @ self.matrix
+        return torch.cat([weight, (head[:, -1] - weight @ self.mean)[:, None]], dim=1)
+
+
+class Graph:
+    """Each row linked with its nearest others, by angle, and with those whose nearest it is."""
+
+    def __init__(self, rows: Tensor) -> None:
+        count = min(NEIGHBOURS, len(rows) - 1)
+        ends = _nearest(torch.nn.functional.normalize(rows, dim=1), count).flatten()
+        starts = torch.arange(len(rows), device=rows.device).repeat_interleave(count)
+        links = torch.stack([torch.cat([starts, ends]), torch.cat([ends, starts])])
+        degree = torch.bincount(links[0], minlength=len(rows)).to(rows.dtype)
+        shape = (len(rows), len(rows))
+        values = 1 / degree[links[0]]
+        self.mean = torch.sparse_coo_tensor(links, values, shape, check_invariants=True).coalesce()
+
+    def smoothed(self, p: Tensor, own: float, steps: int) -> Tensor:
+        """Repeat: a share `own` of each row's first value, the rest the mean of its neighbours."""
+        value = p
+        for _ in range(steps):
+            value = own * p + (1 - own) * (self.mean @ value)
+        return value
+
+
+def _nearest(unit: Tensor, count: int) -> Tensor:
+    """The `count` other rows at the smallest angle, (N, count), in blocks of bounded memory."""
+    found = []
+    size = max(1, CELLS // len(unit))
+    for first in range(0, len(unit), size):
+        likeness = unit[first : first + size] @ unit.T
+        own = torch.arange(len(likeness), device=unit.device)
+        likeness[own, first + own] = -torch.inf
+        found.append(likeness.topk(count, dim=1).indices)
+    return torch.cat(found)

@@ -1,0 +1,135 @@
+"""What error to expect without a test set: from labels that the solver does not see.
+
+The held-out images stay in the pool without their labels, as in use, where the images to be
+classified are at hand. Two caveats: the labels were chosen by whoever labelled, so the figure is
+about images like the labelled ones; and each part is learnt with fewer labels than there are, so
+it errs towards too much rather than too little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import DataError
+from ..judge.trust import wilson
+from .solver import solve
+
+FOLDS = 5
+FRACTIONS = (0.4, 0.6, 0.8)  # of the labels, for the learning curve; all but a fold is the last
+
+
+@dataclass(frozen=True)
+class HeldOutError:
+    """The error on labels that were held out, a share of one."""
+
+    labels: int  # held out, each of them once
+    wrong: int
+    interval: tuple[float, float]  # Wilson's, at 95 %, as if the labels were independent
+
+    @property
+    def error(self) -> float:
+        return self.wrong / self.labels
+
+
+@dataclass(frozen=True)
+class LearningCurve:
+    """Held-out errors with fewer labels, and what the trend says about twice as many."""
+
+    labels: tuple[int, ...]  # that the solver saw
+    outcomes: tuple[HeldOutError, ...]  # the last one is the cross-validated error
+    slope: float  # b of error ∝ labels^−b; never negative
+    doubled: tuple[float, float, float]  # with twice the labels: low, expected, high
+
+
+def cross_validated_error(
+    features: Tensor, labels: Tensor, pool: Tensor, classes: int,
+    prior: Tensor | None = None, folds: int = FOLDS, seed: int = 0,
+) -> HeldOutError:  # fmt: skip
+    """Hold out each label once, in parts that have about as many of each class."""
+    wrong = _wrong(features, labels, pool, classes, prior, _parts(labels, folds, seed), 1.0, seed)
+    return _outcome(wrong, len(labels))
+
+
+def learning_curve(
+    features: Tensor, labels: Tensor, pool: Tensor, classes: int,
+    prior: Tensor | None = None, folds: int = FOLDS, seed: int = 0,
+    fractions: Sequence[float] = FRACTIONS,
+) -> LearningCurve:  # fmt: skip
+    """The cross-validated error with a part of the other labels, and with all of them.
+
+    A line through log error against log labels gives the slope. Its extrapolation starts from the
+    interval of the last point, so that the range for twice the labels is never narrower.
+    """
+    parts = _parts(labels, folds, seed)
+    learnt = len(labels) * (1 - 1 / int(parts.max() + 1))
+    outcomes = [
+        _outcome(_wrong(features, labels, pool, classes, prior, parts, fraction, seed), len(labels))
+        for fraction in (*fractions, 1.0)
+    ]
+    seen = [max(classes, round(learnt * fraction)) for fraction in (*fractions, 1.0)]
+    logs = np.log([(o.wrong + 0.5) / (o.labels + 1) for o in outcomes])  # finite with none wrong
+    slope = max(0.0, -float(np.polyfit(np.log(seen), logs, 1)[0])) if len(set(seen)) > 1 else 0.0
+    factor = (2 * len(labels) / seen[-1]) ** -slope
+    last = outcomes[-1]
+    low, high = (bound * factor for bound in last.interval)
+    return LearningCurve(tuple(seen), tuple(outcomes), slope, (low, last.error * factor, high))
+
+
+def _outcome(wrong: int, labels: int) -> HeldOutError:
+    right = wilson(labels - wrong, labels)
+    return HeldOutError(labels, wrong, (1 - right[1], 1 - right[0]))
+
+
+def _parts(labels: Tensor, folds: int, seed: int) -> Tensor:
+    """A part for each label: within each class in turn, in random order."""
+    counts = torch.bincount(labels)
+    most = int(counts.max())
+    if int(counts[counts > 0].min()) < 2:
+        raise DataError(
+            "Cross-validation needs at least 2 labels of each class; class number "
+            f"{int((counts == 1).nonzero()[0])} has one. Label one more image of it."
+        )
+    generator = torch.Generator().manual_seed(seed)
+    part = torch.empty(len(labels), dtype=torch.int64)
+    folds = min(folds, most)
+    for class_ in range(len(counts)):
+        own = (labels.cpu() == class_).nonzero()[:, 0]
+        first = int(torch.randint(folds, (1,), generator=generator))
+        part[own[torch.randperm(len(own), generator=generator)]] = (
+            first + torch.arange(len(own))
+        ) % folds
+    return part.to(labels.device)
+
+
+def _wrong(
+    features: Tensor, labels: Tensor, pool: Tensor, classes: int, prior: Tensor | None,
+    parts: Tensor, fraction: float, seed: int,
+) -> int:  # fmt: skip
+    """How many labels are guessed wrongly, each by a solution that did not see it."""
+    generator = torch.Generator().manual_seed(seed + 1)
+    wrong = 0
+    for part in range(int(parts.max()) + 1):
+        held = parts == part
+        seen = ~held
+        if fraction < 1:
+            seen = _subset(seen, labels, fraction, generator)
+        found = solve(
+            features[seen], labels[seen], torch.cat([features[~seen], pool]), classes, prior
+        )
+        wrong += int((found.logits(features[held]).argmax(1) != labels[held]).sum())
+    return wrong
+
+
+def _subset(seen: Tensor, labels: Tensor, fraction: float, generator: torch.Generator) -> Tensor:
+    """A fraction of each class, at least one of it."""
+    kept = torch.zeros_like(seen)
+    for class_ in range(int(labels.max()) + 1):
+        own = (seen & (labels == class_)).nonzero()[:, 0]
+        count = max(1, round(fraction * len(own)))  # a slice, so none of a class without labels
+        kept[own[torch.randperm(len(own), generator=generator)[:count].to(own.device)]] = True
+    return kept

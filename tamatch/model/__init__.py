@@ -1,0 +1,1 @@
+"""The trained model and what is done with it: load, predict, evaluate, export."""

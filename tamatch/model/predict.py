@@ -1,0 +1,201 @@
+"""Labels for image files, folders and lists of names: `tamatch predict`."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from io import BufferedIOBase
+from pathlib import Path
+from typing import Literal, TextIO, cast
+
+from ..data.decode import FOREIGN, SUFFIXES
+from ..data.layout import identities_above, identity
+from ..errors import DataError, UsageError
+from ..progress import counting
+from ..storage.files import make_parent, writing
+from ..storage.folder import RunFolder, removing_empty_folders
+from ..storage.spreadsheet import neutralise, printable
+from .load import load
+from .model import Predictions
+
+Format = Literal["csv", "jsonl"]
+STDIN = "-"
+PIECE = 1 << 16  # bytes of names read at once, at most
+DIGITS = 6  # of a probability
+
+
+def predict(
+    run: str | Path,
+    words: Sequence[str],
+    out: Path | None = None,
+    *,
+    null: bool = False,
+    format: Format = "csv",
+    top: int | None = None,
+    overwrite: bool = False,
+    net: str | None = None,
+) -> int:
+    """Write what a run's model predicts for the images that the words name; return how many.
+
+    It is written to the screen or to a file. Images that cannot be read are named on stderr, and
+    are an error in the end, after all others were written.
+    """
+    if top is not None and top < 1:
+        raise UsageError(f"--top must be at least 1, got {top}.")
+    check_words(words, null=null)
+    for word in words:
+        if RunFolder(Path(word)).holds_run():
+            raise UsageError(f"{word} is a run, not an image. Give the run first, then the images.")
+    model = load(run, net)
+    images: Iterable[str] = images_of(words, cast(BufferedIOBase, sys.stdin.buffer), null=null)
+    total = 0  # unknown, where names come from stdin
+    if STDIN not in words:
+        images = list(images)
+        total = len(images)
+    unread = 0
+
+    def skip(image: str, reason: str) -> None:
+        nonlocal unread
+        unread += 1
+        print(f"tamatch: {printable(image)} is left out: {reason}", file=sys.stderr)
+
+    done = 0
+    with output(out, sys.stdout, overwrite=overwrite) as file, counting("predicting") as count:
+        lines = csv_rows if format == "csv" else json_rows
+        write = lines(file, model.facts.classes, top)
+        for names, found in model.stream(images, skip=skip):
+            write(names, found)
+            file.flush()
+            done += len(names)
+            count(done + unread, total)
+        if not (done or unread):
+            raise DataError(f"no images found in {', '.join(map(printable, words))}.")
+        if not done:  # in here, so that no empty table is left behind
+            raise unreadable(unread, unread)
+    if unread:
+        raise unreadable(unread, done + unread)
+    return done
+
+
+def unreadable(count: int, total: int) -> DataError:
+    rest = " The others were written." if count < total else ""
+    return DataError(f"{count:,} of {total:,} images could not be read; see above.{rest}")
+
+
+def images_of(words: Sequence[str], stdin: BufferedIOBase, *, null: bool = False) -> Iterator[str]:
+    """The image files that the words name, in order: files, all images of folders, `-` for stdin.
+
+    Folders are walked in the order of their names. stdin has one name per line, or names that end
+    with a NUL byte.
+    """
+    for word in words:
+        if word == STDIN:
+            yield from names_in(stdin, b"\0" if null else b"\n")
+        elif os.path.isdir(word):
+            yield from images_below(word)
+        else:
+            yield word
+
+
+def check_words(words: Sequence[str], *, null: bool) -> None:
+    """What can be seen to be wrong before the model is loaded."""
+    for word in words:
+        if word != STDIN and not os.path.exists(word):
+            raise UsageError(f"{word} does not exist. Give image files, folders, or - for stdin.")
+    if null and STDIN not in words:
+        raise UsageError(
+            "-0 applies only to file names read from stdin: give - instead of the images."
+        )
+
+
+def names_in(stdin: BufferedIOBase, end: bytes) -> Iterator[str]:
+    """The names as they arrive; a pipe may be long, and is never held whole."""
+    rest, padding = b"", b"\r" if end == b"\n" else b""  # before a line end of Windows
+    while piece := stdin.read1(PIECE):
+        *whole, rest = (rest + piece).split(end)
+        names = (name.rstrip(padding) for name in whole)
+        yield from (os.fsdecode(name) for name in names if name)
+    if rest:
+        yield os.fsdecode(rest)
+
+
+def images_below(folder: str) -> Iterator[str]:
+    """Every image in a folder and its folders; hidden ones are left out, links are followed.
+
+    Those in formats that are not read are among them: they must be told, not passed over.
+    """
+    seen = identities_above(folder)
+    for here, folders, files in os.walk(folder, followlinks=True):
+        if (own := identity(here)) in seen:  # a link back to where we come from
+            folders.clear()
+            continue
+        seen.add(own)
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(files):
+            if not name.startswith(".") and name.lower().endswith((*SUFFIXES, *FOREIGN)):
+                yield os.path.join(here, name)
+
+
+Write = Callable[[Sequence[str], Predictions], None]
+
+
+def csv_rows(out: TextIO, classes: Sequence[str], top: int | None) -> Write:
+    """Writes the header at once."""
+    rows = csv.writer(out, lineterminator="\n")
+    more = range(2, min(top, len(classes)) + 1) if top else ()
+    last = [f"{what}_{i}" for i in more for what in ("label", "confidence")]
+    every = () if top else [f"p_{name}" for name in classes]
+    rows.writerow(["path", "label", "confidence", *last, *every])
+
+    def write(files: Sequence[str], found: Predictions) -> None:
+        for file, best, p in zip(files, found.top(top or 1), found.probabilities, strict=True):
+            cells = [cell for name, share in best for cell in (neutralise(name), number(share))]
+            whole = () if top else map(number, p)
+            rows.writerow([neutralise(printable(file)), *cells, *whole])
+
+    return write
+
+
+def json_rows(out: TextIO, classes: Sequence[str], top: int | None) -> Write:
+    """The classes of a line are in order, best first."""
+    what = "top" if top else "probabilities"
+
+    def write(files: Sequence[str], found: Predictions) -> None:
+        ranked = found.top(top or len(classes))
+        for file, best in zip(files, ranked, strict=True):
+            shares = {name: round(share, DIGITS) for name, share in best}
+            label, confidence = next(iter(shares.items()))
+            row = {"path": file, "label": label, "confidence": confidence, what: shares}
+            out.write(json.dumps(row) + "\n")
+
+    return write
+
+
+def number(share: float) -> str:
+    return f"{share:.{DIGITS}f}"
+
+
+@contextmanager
+def output(path: Path | None, screen: TextIO, *, overwrite: bool) -> Iterator[TextIO]:
+    """The screen, or a file that appears when it is complete, with its folder if that is new."""
+    if path is None:
+        yield screen
+        return
+    if path.is_dir() or (path.exists() and not overwrite):
+        what = "is a folder" if path.is_dir() else "already exists"
+        raise UsageError(
+            f"{path} {what}. Choose a different name, or use --overwrite to replace a file."
+        )
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with removing_empty_folders(path.parent), writing(path):
+        make_parent(path)
+        try:
+            with temporary.open("w", encoding="utf-8", newline="") as file:
+                yield file
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)

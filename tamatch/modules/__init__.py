@@ -1,1 +1,0 @@
-"""What torch's modules hold: running statistics, and state that checkpoints must not lack."""

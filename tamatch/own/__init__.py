@@ -1,0 +1,1 @@
+"""Code of the user's own: importing it, naming the line that fails, and trying it out."""

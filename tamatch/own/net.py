@@ -1,0 +1,181 @@
+"""Tries a net of the user's own on two images, and finds the layer that makes its features."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import UsageError
+from ..machine.precision import without_autocast
+from ..modules import make_buffers_contiguous
+from ..types import Out
+from .state import check_resume
+from .usercode import blaming
+from .waits import first_sync
+
+IMAGES = 2
+
+
+class Tried(NamedTuple):
+    """What a trial has shown of a net."""
+
+    head_name: str | None  # of its last linear layer
+    shown: Out  # for the images of the trial, in training
+    channels_last: bool  # whether it works in that order of memory
+    sync_point: str | None  # where it makes the host wait for the device
+
+
+class Head(nn.Linear):
+    """A last layer that shows its input, and works in its weights' own precision."""
+
+    seen: Tensor | None = None
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Logits of (N, width) features."""
+        with without_autocast(features.device):
+            self.seen = features.to(self.weight.dtype)
+            return super().forward(self.seen)
+
+
+def try_net(model: nn.Module, what: str, classes: int, size: int) -> Tried:
+    """Pass two images through the net, once in eval mode and then as two steps of a training.
+
+    Eval mode comes first: lazy layers draw their weights in their first call. What training mode
+    changes, from dropout to statistics, it changes in a copy.
+    """
+    images = torch.linspace(-1, 1, IMAGES * 3 * size**2).reshape(IMAGES, 3, size, size)
+    doing = f"a pass of {IMAGES} images of 3 × {size} × {size}"
+    with torch.no_grad(), blaming(what, doing), linear_calls(model.eval(), classes) as calls:
+        found = model(images)
+    check(found, what, classes, size)
+    check_state(model, what)
+    head_name = last_linear(calls, found)
+    if head_name is not None:
+        model.get_submodule(head_name).__class__ = Head
+    make_buffers_contiguous(model)
+    with blaming(what, "copying the module"):
+        trial, other = (copy.deepcopy(model.train()) for _ in range(2))
+    outputs: list[Any] = []
+
+    def step(module: nn.Module, number: int) -> Tensor:
+        torch.manual_seed(number)
+        with blaming(what, f"{doing} in training"):
+            outputs.append(module(images))
+        check(outputs[-1], what, classes, size, " in training")
+        logits: Tensor = getattr(outputs[-1], "logits", outputs[-1])
+        return logits
+
+    with torch.random.fork_rng(devices=[]):
+        check_resume(trial, lambda: other, step, what)
+        if head_name is not None and other.get_submodule(head_name).seen is None:
+            head_name = None  # it is for predictions alone
+        shown = as_out(outputs[-1], other, head_name)
+        if not shown.logits.requires_grad:
+            raise UsageError(
+                f"{what}: its output has no gradient, so nothing in it can be trained."
+            )
+        with torch.no_grad():
+            sync_point = first_sync(other, images)
+            return Tried(head_name, shown, accepts_channels_last(other, images), sync_point)
+
+
+def as_out(found: Tensor | Out, model: nn.Module, head_name: str | None) -> Out:
+    """What the module returned; without a linear head, the logits are the features, too."""
+    if isinstance(found, Out):
+        return found
+    logits = found if found.dtype.itemsize > 2 else found.float()
+    features = logits if head_name is None else take_features(model, head_name)
+    return Out(logits, features, features)
+
+
+def take_features(model: nn.Module, head_name: str) -> Tensor:
+    """The features of the pass that has just been made."""
+    head = model.get_submodule(head_name)
+    assert isinstance(head, Head) and head.seen is not None
+    features, head.seen = head.seen, None  # kept longer, it would hold the memory of a step
+    return features
+
+
+@contextmanager
+def linear_calls(model: nn.Module, classes: int) -> Iterator[list[tuple[str, Tensor]]]:
+    """Name and output of each call of a linear layer that makes a row of `classes` an image."""
+    calls: list[tuple[str, Tensor]] = []
+
+    def note(name: str) -> Callable[[nn.Module, Any, Tensor], None]:
+        return lambda module, given, output: calls.append((name, output))
+
+    kinds = (nn.Linear, nn.LazyLinear)  # which becomes the other one in its first call
+    layers = ((n, m) for n, m in model.named_modules() if type(m) in kinds)
+    hooks = [m.register_forward_hook(note(n)) for n, m in layers if m.out_features == classes]
+    try:
+        yield calls
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def last_linear(calls: list[tuple[str, Tensor]], found: Tensor | Out) -> str | None:
+    """The layer whose output is the net's, or else the last one called; None if there is none."""
+    if isinstance(found, Out):
+        return None
+    rows = [(name, output) for name, output in calls if output.shape == found.shape]
+    return next((n for n, output in rows if output is found), rows[-1][0] if rows else None)
+
+
+def accepts_channels_last(trial: nn.Module, images: Tensor) -> bool:
+    """Whether it works in the order that is fastest on a GPU; `view` after a convolution does not.
+
+    The module is lost for other use.
+    """
+    order = torch.channels_last
+    try:
+        trial.to(memory_format=order)(images.to(memory_format=order))  # type: ignore[call-overload]
+    except RuntimeError:
+        return False
+    return True
+
+
+def check(found: Any, what: str, classes: int, size: int, when: str = "") -> None:
+    """Refuse what no method can train on."""
+    tensors = tuple(found) if isinstance(found, Out) else (found,)
+    tables = all(map(has_rows, tensors)) and all(table.ndim == 2 for table in tensors[:2])
+    if not tables or tensors[0].shape[1] != classes:
+        shown = " and ".join(map(described, tensors))
+        raise UsageError(
+            f"{what} returns {shown} for {IMAGES} images of 3 × {size} × {size}{when}; expected "
+            f"logits, a tensor of {IMAGES} × {classes} floats."
+        )
+    logits = tensors[0].detach()
+    if bool((logits >= 0).all()) and bool((logits.sum(-1) - 1).abs().max() < 1e-4):
+        raise UsageError(
+            f"{what} returns probabilities{when}: its rows sum to 1. Expected logits: remove the "
+            "softmax at its end."
+        )
+
+
+def has_rows(value: Any) -> bool:
+    """Whether it has numbers for each image."""
+    numbers = isinstance(value, Tensor) and value.is_floating_point() and value.ndim >= 2
+    return numbers and len(value) == IMAGES
+
+
+def described(value: Any) -> str:
+    if isinstance(value, Tensor):
+        kind = "" if value.is_floating_point() else f" ({str(value.dtype).removeprefix('torch.')})"
+        return f"a tensor of {' × '.join(map(str, value.shape)) or 'no dimension'}{kind}"
+    return f"a {type(value).__name__}"
+
+
+def check_state(model: nn.Module, what: str) -> None:
+    """All that is trained or counted must be a tensor, or a saved model would lack it."""
+    for name, value in model.state_dict().items():
+        if not isinstance(value, Tensor):
+            raise UsageError(
+                f"{what}: {name} in its state_dict is a {type(value).__name__}, but only tensors "
+                "can be saved. Make it a buffer."
+            )

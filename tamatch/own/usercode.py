@@ -1,0 +1,174 @@
+"""The user's own code: imported from a file, and named by file and line where it fails."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+import traceback
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ..errors import TamatchError, UsageError
+
+OBJECT_PREFIX = "python:"  # of the name of an object that was given in Python and is in no file
+
+REASON_LENGTH = 300  # characters of what an exception says
+PACKAGES = {"site-packages", "dist-packages"}
+OURS, PYTHONS = Path(__file__).parents[1], Path(sysconfig.get_path("stdlib"))
+
+_imported: dict[Path, tuple[bytes, ModuleType]] = {}  # with the text that was run
+_under_way: list[Path] = []  # files that are being imported
+
+
+def name_of(thing: Any) -> str:
+    """What a run calls an object of the user's: FILE.py:NAME if it can be imported by that."""
+    return importable_name(thing) or OBJECT_PREFIX + display_name(thing)
+
+
+def is_object(name: str) -> bool:
+    """Whether it names an object that was given in Python and is in no file."""
+    return name.startswith(OBJECT_PREFIX)
+
+
+def display_name(thing: Any) -> str:
+    """A name for people; of an object that has none, that of its class."""
+    named = thing if hasattr(thing, "__qualname__") else type(thing)
+    return str(named.__qualname__).rpartition(".")[2]
+
+
+def importable_name(thing: Any) -> str | None:
+    """FILE.py:NAME of a class or function that can be imported by it."""
+    name = getattr(thing, "__qualname__", "")
+    module = sys.modules.get(getattr(thing, "__module__", ""))
+    if module is None or getattr(module, name, None) is not thing:
+        return None
+    file = Path(getattr(module, "__file__", None) or "")
+    return f"{file.resolve()}:{name}" if file.suffix == ".py" and file.is_file() else None
+
+
+class UserObjects:
+    """The user's own methods or nets, by the names that runs have for them."""
+
+    def __init__(self) -> None:
+        self.things: dict[str, Any] = {}
+        self.substitutes: dict[str, str] = {}  # the own names of things that replace a run's
+
+    def add(self, thing: Any) -> str:
+        """Name a thing that was given in Python, and find it by that name from now on."""
+        name = name_of(thing)
+        self.things[name] = thing
+        self.substitutes.pop(name, None)
+        return name
+
+    def substitute(self, name: str, thing: Any, own_name: str) -> None:
+        """From now on, find `thing` by the name that a run has."""
+        self.things[name], self.substitutes[name] = thing, own_name
+
+    def own_name(self, name: str) -> str:
+        """The name of what is found by this name, if it was substituted."""
+        return self.substitutes.get(name, name)
+
+    @contextmanager
+    def restored(self) -> Iterator[None]:
+        """Forget afterwards what is added and substituted in here."""
+        before = {**self.things}, {**self.substitutes}
+        try:
+            yield
+        finally:
+            self.things, self.substitutes = before
+
+
+def find(option: str, name: str) -> Any:
+    """What FILE.py:NAME names, or None if the file has nothing of that name.
+
+    The file is run as Python code, with the user's rights; again only if it has changed.
+    """
+    file, _, attribute = name.rpartition(":")
+    if not Path(file).is_file():
+        raise UsageError(f"{option} {name}: file {file} not found.")
+    with blaming(f"{option} {name}", "importing the file"):
+        return getattr(imported(Path(file).resolve()), attribute, None)
+
+
+def imported(file: Path) -> ModuleType:
+    """The file as a module, of a package if it lies in one.
+
+    It can import what lies beside it.
+    """
+    content = file.read_bytes()
+    if file not in _imported or _imported[file][0] != content:
+        # others may look the module up by its name, which must not be that of another module
+        packages, above = enclosing_packages(file)
+        name = ".".join([*packages, f"_own_{file.stem}_{zlib.crc32(bytes(file)):08x}"])
+        spec = spec_from_file_location(name, file)
+        assert spec is not None and spec.loader is not None
+        module = sys.modules[name] = module_from_spec(spec)
+        places = [str(place) for place in dict.fromkeys((file.parent, above))]
+        sys.path[:0] = places
+        _under_way.append(file)
+        try:
+            spec.loader.exec_module(module)
+        finally:
+            _under_way.pop()
+            for place in places:
+                sys.path.remove(place)
+        _imported[file] = content, module
+    return _imported[file][1]
+
+
+def enclosing_packages(file: Path) -> tuple[list[str], Path]:
+    """The packages that a file is part of, outermost first, and the folder they lie in."""
+    packages: list[str] = []
+    place = file.parent
+    while (place / "__init__.py").is_file():
+        packages.insert(0, place.name)
+        place = place.parent
+    return packages, place
+
+
+def refuse_runs_on_import() -> None:
+    """An error if a file that is imported for what it defines starts a run on the way."""
+    if _under_way:
+        place = innermost_user_line(traceback.extract_stack()) or "something"
+        raise UsageError(
+            f"{place} starts a run while {_under_way[-1].name} is imported. Move what is to run "
+            'only as a script below `if __name__ == "__main__":`.'
+        )
+
+
+@contextmanager
+def blaming(what: str, doing: str) -> Iterator[None]:
+    """Turn whatever the user's code raises in here into one line that says where it was raised."""
+    try:
+        yield
+    except TamatchError:
+        raise
+    except (Exception, SystemExit) as error:
+        place = where(error)
+        told = " ".join(str(error).split())[:REASON_LENGTH].rstrip(".")
+        reason = f"{place + ': ' if place else ''}{type(error).__name__}: {told}"
+        raise UsageError(f"{what}: {doing} failed ({reason}).") from error
+
+
+def where(error: BaseException) -> str:
+    """File and line of the innermost code that is neither ours nor that of an installed package."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{Path(error.filename).name}, line {error.lineno}"
+    return innermost_user_line(traceback.extract_tb(error.__traceback__))
+
+
+def innermost_user_line(frames: traceback.StackSummary) -> str:
+    """File and line of the innermost of the user's frames; empty if there is none."""
+    theirs = [f for f in frames if is_user_code(f.filename)]
+    return f"{Path(theirs[-1].filename).name}, line {theirs[-1].lineno}" if theirs else ""
+
+
+def is_user_code(file: str) -> bool:
+    path = Path(file)
+    installed = PACKAGES & {*path.parts} or PYTHONS in path.parents
+    return not (installed or OURS in path.parents or file.startswith("<frozen"))

@@ -1,0 +1,349 @@
+"""Chooses what the user left open, in one pass: asks the data and the machine, by `rules`.
+
+What the user asks for (`Asked`) comes in. The size and the net are chosen by the images and the
+weights, the batches by the split, the length by a measured speed and the time; what depends on the
+length comes last. One valid `Run` goes out, with a reason for each choice.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from .. import methods, nets
+from ..data import DATASETS, DataSet, Split, load, own_path
+from ..data.folder import typical_side
+from ..errors import UsageError
+from ..machine.precision import native_bf16, restoring_threads
+from ..nets.pretrained import Located, locate
+from ..progress import Progress, counting
+from ..rules import choose, finetune, pace
+from ..rules.choose import NOTHING, Chosen, choice
+from ..rules.pace import Speed
+from ..settings.config import Run
+from ..settings.configure import TARGET, Asked
+from ..settings.hardware import pick_device, pick_precision
+from ..settings.inputs import data_of, split_of
+from ..settings.target import target_follows
+from ..storage.folder import RunFolder
+from .speed import Speeds
+
+OVERHEAD = 10.0  # seconds for what comes before and after the training: imports, the report
+PACE_SETTINGS = (  # what follows from the number of steps
+    "steps", "warmup", "ema", "norm_momentum", "lambda_target", "log_every", "test_every",
+    "save_every",
+)  # fmt: skip
+SHOWN_SETTINGS = (
+    "size", "flips", "net", "normalise", "optimizer", "lr", "batch", "unlabelled", "steps",
+    "lambda_target", "baseline", "compile", "precision", "threads",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A complete run, and why each setting that nobody gave has its value."""
+
+    run: Run
+    reasons: dict[str, str] = field(default_factory=dict)
+    occasion: str = ""  # what it was chosen for
+    remarks: tuple[str, ...] = ()  # what not to hope for, and what to think of
+
+    def lines(self) -> list[str]:
+        """What the screen shows: the choices that were left open, then the remarks."""
+        names = [name for name in SHOWN_SETTINGS if name in self.reasons]
+        width = max(map(len, names), default=0)
+        shown = [f"  {name:{width}} {self.reasons[name]}" for name in names]
+        head = f"Settings chosen for {self.occasion}; your options take precedence:"
+        return [*([head] if shown else []), *shown, *self.remarks]
+
+    def announce(self, folder: RunFolder, *, quiet: bool) -> None:
+        """Say what was chosen and why, and what in the folder is not of the run."""
+        if lines := [*self.lines(), *folder.not_of_the_run()]:
+            Progress(folder.log, quiet=quiet).say("\n".join(lines))
+
+
+class Draft:
+    """The settings while they are chosen: each choice may rest on the ones before."""
+
+    def __init__(self, asked: Asked, fixed: Container[str]) -> None:
+        self.asked, self.fixed = asked, fixed
+        self.chosen = NOTHING
+
+    def __getitem__(self, name: str) -> Any:
+        """The value of a setting so far."""
+        chosen = name in self.chosen.settings and name not in self.asked.said
+        return self.chosen.settings[name] if chosen else getattr(self.asked.run, name)
+
+    def take(self, found: Chosen) -> None:
+        self.chosen |= found
+
+    def run(self) -> Run:
+        """The run to measure."""
+        return self.asked.with_choices(self.chosen.settings)
+
+    def final(self) -> Run:
+        """The run to train; what depends on its length is not inherited."""
+        chosen = self.chosen.settings
+        length = {k: chosen[k] for k in PACE_SETTINGS if k in chosen and k not in self.fixed}
+        return self.asked.with_choices(chosen, instead=length)
+
+
+@restoring_threads()
+def decide(asked: Asked, limit: str | None = None, runs: int = 1) -> Decided:
+    """The run that the user asks for, with what is left open chosen; options always win.
+
+    The settings of a person's own images are chosen from these and from the device; with a time
+    limit, so are the steps of any run. Where the time matters, the speed is measured. So many
+    `runs` share the time, at worst one after the other.
+    """
+    began = time.perf_counter()
+    if limit is not None and "steps" in asked.user:
+        raise UsageError("--steps and --time both set the length of a run: give only one.")
+    run = asked.run
+    own = run.data not in DATASETS
+    if not own and limit is None:
+        return Decided(run, remarks=remarks_on_average(run))
+
+    fixed, device = fixed_by(asked, limit), pick_device(run.device)
+    gpu = device.type == "cuda"
+    if limit is not None:
+        pace.refuse_too_short(limit, pace.parse_time(limit) - OVERHEAD, gpu=gpu)
+    draft = Draft(asked, fixed)
+    if own:
+        draft.take(size_and_net(run, fixed, gpu=gpu))
+    with counting("reading images") as count:
+        data = data_of(run, count, size=draft["size"], normalise=draft["normalise"])
+    split = split_of(run, data, draft["size"])
+    if own:
+        fit_to_data(draft, split, device)
+    if limit is not None:
+        speeds = Speeds(data, split, pace.parse_time(limit))
+        fit_to_time(draft, speeds, device, limit, began, runs)
+    elif own and "steps" not in fixed:
+        fit_to_machine(draft, Speeds(data, split), device, len(split.unlabelled), runs)
+    draft.chosen = paced(draft, own=own) | draft.chosen
+    told = {name: why for name, why in draft.chosen.reasons.items() if name not in fixed}
+    run = draft.final()
+    remarks = remarks_on(run, asked.user, data, split) if own else ()
+    occasion = f"{len(data.images):,} images on {machine(device, run)}"
+    return Decided(run, told, occasion, (*remarks, *remarks_on_average(run)))
+
+
+def fixed_by(asked: Asked, limit: str | None) -> set[str]:
+    """What is not to be chosen: what the user says, or the run that this one starts from.
+
+    What the latter says about its length gives way to a time limit.
+    """
+    said = {k for k, v in asked.said.items() if v is not None}
+    return {k for k in said if limit is None or k in asked.user or k not in PACE_SETTINGS}
+
+
+def size_and_net(run: Run, fixed: Container[str], *, gpu: bool) -> Chosen:
+    """By the images themselves and, where the run starts from weights, by these."""
+    place = own_path(run.data)
+    side = None if "size" in fixed else side_of(place)
+    return start_of(run, fixed, side, arrays=place.suffix == ".npz", gpu=gpu)
+
+
+def start_of(
+    run: Run, fixed: Container[str], side: float | None, *, arrays: bool, gpu: bool
+) -> Chosen:
+    """The size of the images; from pre-trained weights, also their net and how it is trained.
+
+    What is `fixed` is the user's, and the rest is fitted to it. `side` is that of most images, in
+    pixels, and `arrays` whether they are no files, but arrays of that size already.
+    """
+    if run.weights is not None and "net" in fixed and nets.is_timm(run.net):
+        return timm_start(run, fixed, gpu=gpu)
+    chosen = image_size(run, fixed, side, arrays=arrays, gpu=gpu)
+    if run.weights is None:
+        return chosen
+    weights = locate(run.weights)
+    if "net" not in fixed:
+        chosen = chosen | net_for_weights(run, weights, fixed, side, gpu=gpu)
+    net = chosen.settings.get("net", run.net)
+    if not fine_tunes(run, net):
+        return chosen
+    if nets.is_user_code(net):
+        return chosen | finetune.user_net_recipe()
+    from ..nets.recognise import colours_of  # torch is slow to load
+
+    return chosen | finetune.recipe(weights.normalise or colours_of(net))
+
+
+def fine_tunes(run: Run, net: str) -> bool:
+    """Whether it starts from weights, and is no net that is trained as from random ones."""
+    kinds = nets.is_transformer, nets.is_timm, nets.is_user_code
+    return run.weights is not None and any(kind(net) for kind in kinds)
+
+
+def timm_start(run: Run, fixed: Container[str], *, gpu: bool) -> Chosen:
+    """For weights of a timm net: what timm says about them."""
+    from ..nets.timm_net import published  # torch is slow to load
+
+    made = published(run.net)
+    recipe = finetune.recipe(made.normalise)
+    if "size" in fixed:
+        return recipe
+    pixels = finetune.published_size(made.size, made.patch, gpu=gpu)
+    slow = "" if gpu else " without a GPU"
+    why = f"{run.net} is made for {made.size}" + f", which is slow{slow}" * (pixels < made.size)
+    return choice("size", pixels, f"{pixels} × {pixels} pixels", why) | recipe
+
+
+def net_for_weights(
+    run: Run, weights: Located, fixed: Container[str], side: float | None, *, gpu: bool
+) -> Chosen:
+    """The net that the weights were made for, and the size: a transformer has its own."""
+    from ..nets.recognise import recognise  # torch is slow to load
+
+    found = recognise(weights.path)
+    if not found.is_transformer:
+        return finetune.net(found.net, found.net, weights.title)
+    row = finetune.grid(found.grid, gpu=gpu)
+    pixels = finetune.image_size(side, found.patch, found.grid, gpu=gpu)
+    if "size" in fixed and run.size is not None:
+        pixels = run.size
+    patch = finetune.patch_for(pixels, found.patch, row)
+    cut = finetune.net(found.at(pixels, patch), found.net, weights.title, pixels // patch)
+    return finetune.size(pixels, side) | cut
+
+
+def image_size(
+    run: Run, fixed: Container[str], side: float | None, *, arrays: bool, gpu: bool
+) -> Chosen:
+    """That of a transformer's name, or by the images; arrays are not made larger than they are."""
+    if "size" in fixed:
+        return NOTHING
+    if "net" in fixed and (size := nets.size_in_name(run.net)) is not None:
+        return choice("size", size, f"{size} × {size} pixels", f"what {run.net} is made for")
+    found = choose.image_size(side, gpu=gpu)
+    if arrays and side is not None and side < found.settings["size"]:
+        shown = f"{side:.0f} × {side:.0f} pixels"
+        return choice("size", int(side), shown, "as the images are; they are not made larger")
+    return found
+
+
+def side_of(place: Path) -> float | None:
+    """The typical side of the images in pixels; None if none can be read."""
+    if place.suffix == ".npz":
+        return load(place).size
+    with counting("listing files") as count:
+        return typical_side(place, count)
+
+
+def fit_to_data(draft: Draft, split: Split, device: torch.device) -> None:
+    """The net and the batches by what there is to learn from, the precision by the device."""
+    gpu, labelled, asked = device.type == "cuda", len(split.labelled), draft.asked.run
+    images = labelled + len(split.unlabelled)
+    fitting = choose.net(images, gpu=gpu) | choose.batch(labelled, gpu=gpu)
+    draft.chosen = fitting | draft.chosen  # weights have a net of their own
+    draft.take(choose.flips())
+    pool = choose.pool_batch(draft["batch"], gpu=gpu)
+    reads_pool = bool(methods.get(asked.method).views.u)
+    draft.take(pool if reads_pool else Chosen(pool.settings, {}))
+    draft.take(precision_of(asked, device))
+
+
+def precision_of(run: Run, device: torch.device) -> Chosen:
+    """On a CPU it is fixed for the run; on a GPU only shown, so that a resumed run may differ."""
+    if run.precision != "auto":
+        return NOTHING
+    if device.type == "cuda":
+        return Chosen({}, choose.precision(pick_precision(run, device), gpu=True).reasons)
+    return choose.precision("bf16" if native_bf16() else "fp32", gpu=False)
+
+
+def fit_to_time(
+    draft: Draft, speeds: Speeds, device: torch.device, limit: str, began: float, runs: int
+) -> None:
+    """The steps that fit, and what gives way to them; `began` is when the time began to run."""
+
+    def left() -> float:
+        return pace.parse_time(limit) - OVERHEAD - (time.perf_counter() - began)
+
+    pace.refuse_too_short(limit, left(), gpu=device.type == "cuda")
+    if "compile" not in draft.fixed:
+        draft.take(pace.compiling(limit, gpu=device.type == "cuda"))
+    found = measured(draft, speeds, device, runs)
+    if "baseline" not in draft.fixed:
+        draft.take(pace.baseline_in_time(limit, left(), found))
+        found = found[: 1 + (draft["baseline"] == "supervised")]
+    draft.take(pace.steps_in_time(limit, left(), found, device.type))
+
+
+def fit_to_machine(
+    draft: Draft, speeds: Speeds, device: torch.device, pool: int, runs: int
+) -> None:
+    """The steps by the data; without a GPU, no more than end in a quarter of an hour."""
+    wanted = pace.steps(pool, draft["unlabelled"])
+    if device.type != "cuda":
+        found = measured(draft, speeds, device, runs)
+        wanted = pace.steps_at_most(pace.CPU_SECONDS - OVERHEAD, wanted, found)
+    draft.take(wanted)
+
+
+def measured(draft: Draft, speeds: Speeds, device: torch.device, runs: int) -> list[Speed]:
+    """The speed of the run and of its baseline; on a CPU, threads are chosen by it as well."""
+    run, available = draft.run(), torch.get_num_threads()
+    own, cpu = run.data not in DATASETS, device.type == "cpu"
+    if own and cpu and available > 1 and "threads" not in draft.fixed:
+        alone, together = (replace(run, threads=count) for count in (1, available))
+        found = choose.threads(available, speeds.of(alone).step, speeds.of(together).step)
+        draft.take(found)
+        run = alone if found.settings["threads"] == 1 else together
+    return speeds.with_baseline(run, runs)
+
+
+def paced(draft: Draft, *, own: bool) -> Chosen:
+    """What follows from the number of steps."""
+    run = draft.asked.run
+    steps = draft.chosen.settings.get("steps", run.steps)
+    settings: dict[str, Any] = {**pace.intervals(steps)}
+    target = pace.target_momentum(steps) if own and target_follows(run) else NOTHING
+    if own:
+        settings |= pace.averages(steps)
+        if fine_tunes(run, draft["net"]):
+            settings["warmup"] = finetune.warmup(steps)
+    return Chosen(settings, {}) | target
+
+
+def remarks_on(run: Run, user: Mapping[str, Any], data: DataSet, split: Split) -> tuple[str, ...]:
+    """What the user should know of such a run before it begins."""
+    return tuple(filter(None, (outlook_of(run, split), balance_of(run, user, data, split))))
+
+
+def remarks_on_average(run: Run) -> tuple[str, ...]:
+    """A run that goes on from another begins with weights that are worth keeping."""
+    remark = "" if run.from_ else pace.average_remark(run.steps, run.ema)
+    return (remark,) if remark else ()
+
+
+def outlook_of(run: Run, split: Split) -> str:
+    """From a random start, methods with a threshold on confidence want many steps."""
+    fresh = run.weights is None and run.from_ is None
+    asked = fresh and len(split.unknown) > 0 and "tau" in run.options
+    return pace.short_run_remark(run.steps) if asked else ""
+
+
+def balance_of(run: Run, user: Mapping[str, Any], data: DataSet, split: Split) -> str:
+    """A uniform target that nobody asked for may not suit classes with unequal labels."""
+    asked = len(split.unknown) > 0 and run.options.get("target") == "uniform"
+    if not asked or TARGET & user.keys():
+        return ""
+    labels = np.bincount(data.labels[split.labelled], minlength=len(data.classes))
+    return choose.unequal_labels_remark(labels.tolist(), data.classes)
+
+
+def machine(device: torch.device, run: Run) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    threads = run.threads or torch.get_num_threads()
+    return f"{threads} CPU thread{'s' * (threads != 1)} (of {os.cpu_count()})"

@@ -1,0 +1,284 @@
+"""What a run says at its end: its result, trust.json, tables and pictures of images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from ..data.dataset import Indices
+from ..judge.trust import Floats, Trust, calibration_of, measure, sweep, tempered
+from ..methods.base import Method
+from ..pseudo.account import accepted, class_shares, generated, threshold
+from ..report.album import MOST, sheet
+from ..settings.config import Run
+from ..step.engine import Engine
+from ..step.source import PREDICTION_COLUMNS, UNLABELLED, Pool, Subset
+from ..storage.files import write_bytes, write_json
+from ..storage.spreadsheet import write_table
+
+CHUNK = 8192  # images whose probabilities are held at once
+COLUMNS = (*PREDICTION_COLUMNS, "second", "pseudo_label", "pseudo_confidence", "accepted")
+
+NOT_MEASURED = (
+    "no labelled image was held out. Add a test folder, or hold out N labelled images per class "
+    "with --validation-per-class N"
+)
+Rows = Sequence[dict[str, Any]]  # lines of metrics.jsonl
+
+
+@dataclass(frozen=True)
+class PoolPredictions:
+    """One entry per image of the pool.
+
+    What the model predicts is its own answer. A pseudo-label is what the method makes of the answer
+    of the net in training, for example by rescaling, before it compares the confidence with τ.
+    """
+
+    predicted: Indices
+    confidence: Floats
+    second: Indices
+    pseudo_label: Indices
+    pseudo_confidence: Floats
+    drawn: npt.NDArray[np.bool_]  # at least once in training
+    accepted: Indices | None  # how often in training; None where the method has no such rule
+
+    @property
+    def never(self) -> Indices:
+        """Positions of the images that were drawn and never accepted, the most doubtful first."""
+        if self.accepted is None:
+            return np.empty(0, np.int64)
+        places = np.flatnonzero(self.drawn & (self.accepted == 0))
+        return places[np.argsort(self.confidence[places], kind="stable")]
+
+    def lines(self, pool: Pool, places: Iterable[int]) -> Iterator[tuple[str, ...]]:
+        """What `COLUMNS` names, of these images."""
+        names = pool.data.classes
+        for i in places:
+            yield (
+                *pool.line(i, int(self.predicted[i]), float(self.confidence[i])),
+                names[self.second[i]],
+                names[self.pseudo_label[i]],
+                f"{self.pseudo_confidence[i]:.6f}",
+                "" if self.accepted is None else str(self.accepted[i]),
+            )
+
+
+def predict_pool(engine: Engine, pool: Pool, temperature: float = 1.0) -> PoolPredictions:
+    """Predict every image of the pool without augmentation; the engine stays as it is."""
+    starts = range(0, len(pool), CHUNK)
+    parts = [predict_images(engine, pool.images[i : i + CHUNK], temperature) for i in starts]
+    best, confidence, second, label, sure = map(np.concatenate, zip(*parts, strict=True))
+    count = accepted(engine.method)
+    times = None if count is None else count.cpu().numpy().astype(np.int64)[pool.places]
+    return PoolPredictions(
+        best, confidence, second, label, sure, drawn(engine)[pool.places], accepted=times
+    )
+
+
+def predict_images(engine: Engine, images: torch.Tensor, temperature: float) -> tuple[Any, ...]:
+    """The first five columns of a `PoolPredictions` for some images."""
+    p = engine.probabilities(images)
+    sure, label = pseudo_label_probabilities(engine, images, p).max(-1)
+    own = tempered(p.cpu().numpy(), temperature)
+    order = np.argsort(-own, axis=-1, kind="stable")
+    best, second = order[:, 0], order[:, min(1, own.shape[1] - 1)]
+    return best, own.max(-1), second, label.cpu().numpy(), sure.double().cpu().numpy()
+
+
+@torch.no_grad()
+def pseudo_label_probabilities(
+    engine: Engine, images: torch.Tensor, final: torch.Tensor | None = None
+) -> torch.Tensor:
+    """(n, C): what pseudo-labels are made from, by the trained net itself and not its average.
+
+    `final` are the probabilities by the final net: where that is the same net, they are reused.
+    """
+    method = engine.method
+    if method.average is not None or final is None:
+        final = engine.probabilities(images, of=method.net)
+    return generated(method, final)
+
+
+def drawn(engine: Engine) -> npt.NDArray[np.bool_]:
+    """Which images of the pool the whole training sees, in all processes together."""
+    whole = copy(engine.source.samplers[UNLABELLED])
+    whole.slots = range(whole.batch)
+    seen, steps = np.zeros(whole.count, bool), engine.pace.steps
+    block = whole.count // whole.batch + 1  # about a pass: the ids of all steps may not fit
+    for step in range(0, steps, block):
+        if seen.all():
+            break
+        seen[whole.ids(step, min(block, steps - step))] = True
+    return seen
+
+
+def summary(found: PoolPredictions, pool: Pool, method: Method) -> dict[str, Any]:
+    """What trust.json says about the pool."""
+    truth = pool.truth
+    right = None if truth is None else found.pseudo_label == truth
+    counts = np.bincount(found.predicted, minlength=pool.classes)
+    return {
+        "images": len(pool),
+        "drawn": int(found.drawn.sum()),
+        "never_accepted": None if found.accepted is None else len(found.never),
+        "predicted_shares": (counts / len(pool)).tolist(),
+        "accuracy": None if truth is None else float((found.predicted == truth).mean()),
+        **class_shares(method),
+        "tau": threshold(method),
+        "sweep": [asdict(level) for level in sweep(found.pseudo_confidence, right)],
+    }
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """Everything there is to say, before it is written down."""
+
+    measured_on: str  # "test", "validation", or "" where no labels were held out
+    trust: Trust | None
+    probabilities: Mapping[str, Floats]  # by part, with the temperature
+    held_out: Mapping[str, Subset]
+    pool: Pool | None
+    pool_predictions: PoolPredictions | None
+    shares: dict[str, Any] | None  # what there is to say about the pool as a whole
+
+    @property
+    def temperature(self) -> float:
+        """Of the model's confidences; 1 where none was fitted."""
+        fitted = None if self.trust is None else self.trust.calibration.temperature
+        return 1.0 if fitted is None else fitted
+
+
+def assess(engine: Engine, held_out: Mapping[str, Subset], pool: Pool | None) -> Assessment:
+    """Ask the final net about all held-out and all unlabelled images, once."""
+    raw = {k: engine.probabilities(part.images).cpu().numpy() for k, part in held_out.items()}
+    measured_on = next((kind for kind in ("test", "validation") if kind in held_out), "")
+    trust, temperature = None, 1.0
+    if measured_on:
+        labels = {kind: part.labels.numpy() for kind, part in held_out.items()}
+        calibration = calibration_of(raw, labels)
+        trust = measure(raw[measured_on], labels[measured_on], calibration)
+        temperature = calibration.temperature or 1.0
+    found, shares = None, None
+    if pool is not None and len(pool):
+        found = predict_pool(engine, pool, temperature)
+        shares = summary(found, pool, engine.method)
+    spoken = {kind: tempered(p, temperature) for kind, p in raw.items()}
+    return Assessment(measured_on, trust, spoken, held_out, pool, found, shares)
+
+
+def write_assessment(found: Assessment, folder: Path) -> None:
+    """trust.json, predictions/, never_accepted.csv and pictures/."""
+    content: dict[str, Any] = {"measured_on": found.measured_on or None, "pool": found.shares}
+    content |= {"reason": NOT_MEASURED} if found.trust is None else found.trust.figures()
+    for kind, p in found.probabilities.items():
+        part = found.held_out[kind]
+        lines = [part.line(i, int(c), float(p[i, c])) for i, c in enumerate(p.argmax(-1))]
+        write_table(folder / "predictions" / f"{kind}.csv", PREDICTION_COLUMNS, lines)
+        if kind == found.measured_on:
+            for name, places in notable(p, part.labels.numpy()).items():
+                content[name] = [described(lines[i], p[i]) for i in places]
+                picture(folder, name, part, places)
+    if found.pool is not None and found.pool_predictions is not None:
+        write_pool(found.pool, found.pool_predictions, folder)
+    write_json(folder / "trust.json", content)
+
+
+def described(line: tuple[str, ...], p: Floats) -> dict[str, Any]:
+    """What trust.json says about one image; its confidence is not rounded there."""
+    return {**dict(zip(PREDICTION_COLUMNS, line, strict=True)), "confidence": float(p.max())}
+
+
+def write_pool(pool: Pool, found: PoolPredictions, folder: Path) -> None:
+    """Every unlabelled image, and again those that were never accepted."""
+    everything = found.lines(pool, range(len(pool)))
+    write_table(folder / "predictions" / "pool.csv", COLUMNS, everything)
+    if found.accepted is not None:
+        never = found.lines(pool, found.never.tolist())
+        write_table(folder / "never_accepted.csv", COLUMNS, never)
+        picture(folder, "never_accepted", pool, found.never)
+
+
+def notable(p: Floats, labels: Indices) -> dict[str, Indices]:
+    """The images the model is least sure of, and its mistakes, the surest first."""
+    confidence = p.max(-1)
+    wrong = np.flatnonzero(p.argmax(-1) != labels)
+    return {
+        "doubtful": np.argsort(confidence, kind="stable")[:MOST],
+        "confident_wrong": wrong[np.argsort(-confidence[wrong], kind="stable")][:MOST],
+    }
+
+
+def picture(folder: Path, name: str, part: Subset, places: Indices) -> None:
+    if len(places):
+        write_bytes(folder / "pictures" / f"{name}.jpg", sheet(part.pixels(places[:MOST])))
+
+
+def result_of(run: Run, rows: Rows, seconds: float) -> dict[str, Any]:
+    """What the log says about the whole run."""
+    tests = [row for row in rows if row["kind"] == "test"]
+    trained = [row for row in rows if row["kind"] == "train"]
+    return {
+        "method": run.method,
+        "dataset": run.data,
+        "seed": run.seed,
+        "steps": run.steps,
+        **errors(tests),
+        "per_class_accuracy": tests[-1]["per_class"] if tests else None,
+        "utilization": trained[-1].get("used") if trained else None,
+        "seconds": round(seconds, 3),
+    }
+
+
+def errors(tests: Rows) -> dict[str, Any]:
+    """error_last, error_median20 and, chosen on the test set and so an oracle, error_best."""
+    if not tests:
+        return {"error_last": None, "error_median20": None, "error_best": None, "best_step": None}
+    best = min(tests, key=lambda row: (row["error"], row["step"]))
+    return {
+        "error_last": tests[-1]["error"],
+        "error_median20": median(row["error"] for row in tests[-20:]),
+        "error_best": best["error"],
+        "best_step": best["step"],
+    }
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A finished run: its folder and its result."""
+
+    path: Path
+    result: dict[str, Any]
+    baseline: dict[str, Any] | None = None  # the result of its supervised baseline
+
+    @property
+    def accuracy(self) -> float | None:
+        """Test accuracy of the last step in percent; None without a test part."""
+        return accuracy_of(self.result)
+
+    @property
+    def baseline_accuracy(self) -> float | None:
+        """The same of the supervised baseline; None also where none was trained."""
+        return None if self.baseline is None else accuracy_of(self.baseline)
+
+    @property
+    def per_class(self) -> list[float] | None:
+        """The same for each class, in the order of the model's classes."""
+        return self.result["per_class_accuracy"]  # type: ignore[no-any-return]
+
+    @property
+    def report_path(self) -> Path:
+        """The page that explains the run."""
+        return self.path / "report.html"
+
+
+def accuracy_of(result: dict[str, Any]) -> float | None:
+    error = result["error_last"]
+    return None if error is None else round(100 - error, 6)

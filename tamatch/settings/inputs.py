@@ -1,0 +1,133 @@
+"""The data that a run asks for, how they are split, and what earlier runs did with them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+
+from .. import methods
+from ..data import DataSet, OnProgress, Past, Split, SplitPlan, load, make_split, make_split_again
+from ..data.splitfile import image_hashes, listed_in
+from ..data.splits import Mask, read_fold
+from ..errors import DataError
+from ..nets.pretrained import is_published
+from ..rules.finetune import COLOURS
+from ..storage.folder import RunFolder
+from .config import Run
+
+
+def data_of(
+    run: Run,
+    progress: OnProgress | None = None,
+    *,
+    size: int | None = None,
+    normalise: str | None = None,
+) -> DataSet:
+    """The data of a run, with the labels that were given to it.
+
+    `size` and `normalise` replace the run's own, where they are still to be chosen.
+    """
+    root, labels = (Path(p) if p else None for p in (run.root, run.labels))
+    data = load(run.data, root, size or run.size, progress, labels)
+    return normalised(data, normalise or run.normalise)
+
+
+def normalised(data: DataSet, normalise: str) -> DataSet:
+    """The data with the mean and spread of colours that `--normalise` names."""
+    if normalise == "own":
+        return data
+    colours = COLOURS[normalise]
+    return dataclasses.replace(data, mean=colours.mean, std=colours.std)
+
+
+def split_plan(run: Run) -> SplitPlan:
+    """What to draw from the data; a fully supervised run draws every label."""
+    everything = methods.entry(run.method).all_labels
+    return SplitPlan(
+        labels_per_class=None if everything else run.labels_per_class,
+        head_labelled=None if everything else run.head_labelled,
+        head_unlabelled=None if everything else run.head_unlabelled,
+        gamma=1.0 if everything else run.gamma,
+        gamma_unlabelled=None if everything else run.gamma_unlabelled,
+        validation_per_class=run.validation_per_class,
+        labelled_in_pool=run.labelled_in_pool == "yes",
+        seed=run.seed,
+        fold=read_fold(run.fold),
+    )
+
+
+def lineage(start: str | None) -> list[RunFolder]:
+    """The run in this folder, the one that it went on from and so on, while they are there."""
+    found: dict[Path, RunFolder] = {}
+    while start is not None and (folder := RunFolder(Path(start))).holds_run():
+        if folder.path.resolve() in found:
+            break
+        found[folder.path.resolve()] = folder
+        start = path_in_config(folder, "from_")
+    return [*found.values()]
+
+
+def path_in_config(folder: RunFolder, name: str) -> str | None:
+    """A path among a run's settings, as it is now."""
+    path: str | None = folder.read()["config"].get(name)
+    return None if path is None else folder.path_now(path)
+
+
+def first_weights(folder: RunFolder) -> str | None:
+    """The weights that the first run of this one's line began with; None: random ones."""
+    first = lineage(str(folder.path))[-1]
+    if gone := path_in_config(first, "from_"):
+        raise DataError(
+            f"{folder.path} was trained from {gone}, which no longer exists, so the initial "
+            "weights of its net are unknown. Restore it, use validation images (leave out "
+            "--folds), or set the confidence threshold yourself: --min-confidence."
+        )
+    weights: str | None = first.read()["config"].get("weights")
+    if weights is None or is_published(weights):
+        return weights
+    return first.path_now(weights)
+
+
+def past_of(runs: Sequence[RunFolder], data: DataSet, size: int | None) -> Past:
+    """What these runs did with the images of the data, which have this --size."""
+    learnt, held_out = np.zeros((2, len(data.files)), bool)
+    names = {"image": list(data.files), "hash": image_hashes(data)}
+    for folder in runs:
+        # an image of another size has another hash, so that only its file tells
+        column = "hash" if folder.read()["config"].get("size") == size else "image"
+        roles = listed_in(folder.checked("split.csv"), column)
+        learnt |= [name in roles["labelled"] for name in names[column]]
+        held_out |= [name in roles["validation"] for name in names[column]]
+    return Past(learnt, held_out & ~learnt)
+
+
+def learnt_by(runs: Sequence[RunFolder], data: DataSet, size: int | None) -> Mask:
+    """Which of the images these runs have learnt; nothing is known of one without a split.csv."""
+    learnt = np.zeros(len(data.files), bool)
+    for folder in runs:
+        with suppress(DataError):
+            learnt |= past_of([folder], data, size).learnt
+    return learnt
+
+
+def split_of(run: Run, data: DataSet, size: int | None, before: Path | None = None) -> Split:
+    """The split of a run on images of this `--size`.
+
+    With its split.csv of `before`, it holds out what was held out there, and no more.
+    """
+    plan = split_plan(run)
+    held_out: set[str] | None = None
+    if before is not None:
+        with suppress(DataError):  # not there yet, or damaged: `record_facts` says so later
+            held_out = listed_in(before, "image")["validation"]
+    if held_out is not None:
+        return make_split_again(data, plan, np.array([f in held_out for f in data.files], bool))
+    earlier = lineage(run.from_) if plan.validation_per_class or plan.fold else []
+    past = past_of(earlier, data, size) if earlier else None
+    if past and plan.fold:  # another draw would hold out what the earlier runs have learnt
+        return make_split_again(data, plan, past.held_out)
+    return make_split(data, plan, past)

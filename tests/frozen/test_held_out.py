@@ -1,0 +1,49 @@
+"""The error that is expected without a test set."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tamatch.errors import DataError
+from tamatch.frozen.held_out import cross_validated_error, learning_curve
+from tamatch.frozen.solver import solve
+
+from .test_solver import blobs
+
+
+def test_every_label_is_held_out_once_and_the_figure_is_near_the_truth() -> None:
+    x, y, u, z = blobs(labels=15, pool=60, spread=1.2)
+    found = cross_validated_error(x, y, u, 4)
+    truth = float((solve(x, y, u, 4).logits(u).argmax(1) != z).double().mean())
+    assert found.labels == 60 and found.error == found.wrong / 60
+    assert 0 <= found.interval[0] <= found.error <= found.interval[1] <= 1
+    assert found.interval[0] < truth < found.interval[1]
+
+
+def test_a_held_out_label_is_not_seen() -> None:
+    """Labels that mean nothing are guessed at random."""
+    x, _, u, _ = blobs(labels=20, pool=20)
+    y = torch.randint(4, (80,), generator=torch.Generator().manual_seed(0))
+    assert cross_validated_error(x, y, u, 4).error > 0.5
+
+
+def test_the_same_seed_gives_the_same_figure() -> None:
+    x, y, u, _ = blobs(labels=4, pool=20, spread=1.2)
+    assert cross_validated_error(x, y, u, 4, seed=3) == cross_validated_error(x, y, u, 4, seed=3)
+
+
+def test_a_class_with_one_label_is_refused() -> None:
+    x, y, u, _ = blobs(labels=3, pool=20)
+    with pytest.raises(DataError, match="class number 0 has one"):
+        cross_validated_error(x[2:], y[2:], u, 4)
+
+
+def test_the_curve_falls_and_twice_the_labels_are_no_worse() -> None:
+    x, y, u, _ = blobs(labels=20, pool=30, spread=1.5)
+    curve = learning_curve(x, y, u, 4)
+    assert curve.labels == (26, 38, 51, 64) and len(curve.outcomes) == 4
+    low, expected, high = curve.doubled
+    assert curve.outcomes[-1] == cross_validated_error(x, y, u, 4)
+    assert 0 <= low <= expected <= high <= 1
+    assert expected <= curve.outcomes[-1].error and curve.slope >= 0

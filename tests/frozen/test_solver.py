@@ -1,0 +1,263 @@
+"""TaMatch on frozen features: a slow NumPy reference of it, and what must hold for any data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tamatch.frozen import regression, solver
+from tamatch.frozen.features import LENGTH, NEIGHBOURS, SHRINKAGE, Graph, Scaling
+from tamatch.frozen.solver import class_weights, estimated_shares, rescaled, solve
+
+Array = np.ndarray[Any, Any]
+Data = tuple[Tensor, Tensor, Tensor, Tensor]
+
+
+def blobs(
+    classes: int = 4, pool: int = 60, labels: int = 3, width: int = 8, spread: float = 0.5,
+    seed: int = 0,
+) -> Data:  # fmt: skip
+    """Labelled rows, labels, pool and the pool's classes; clusters that overlap a little."""
+    g = torch.Generator().manual_seed(seed)
+    centres = torch.randn(classes, width, generator=g, dtype=torch.float64)
+    y = torch.arange(classes).repeat_interleave(labels)
+    z = torch.arange(classes).repeat_interleave(pool)
+    x, u = (centres[c] + spread * torch.randn(len(c), width, generator=g) for c in (y, z))
+    return x, y, u, z
+
+
+def error(data: Data, classes: int = 4, prior: Tensor | None = None) -> float:
+    x, y, u, z = data
+    found = solve(x, y, u, classes, prior)
+    assert found.head.isfinite().all() and found.q.isfinite().all()
+    return float((found.logits(u).argmax(1) != z).double().mean())
+
+
+# a slow reference, image by image
+
+
+def reference(x: Array, y: Array, u: Array, classes: int) -> dict[str, Array]:
+    both = np.concatenate([x, u])
+    mean, deviation = both.mean(0), both.std(0)
+    standard = (both - mean) / deviation
+    correlation = np.cov(standard.T, bias=True)
+    root = np.linalg.cholesky(correlation + SHRINKAGE * np.eye(len(mean)))
+    z = np.linalg.solve(root, standard.T).T
+    z *= LENGTH / np.sqrt((z**2).sum(1).mean())
+    d = np.array([LENGTH * row / np.linalg.norm(row) for row in z])
+    n, count = len(d), len(y)
+
+    link = np.zeros((n, n))
+    for i in range(n):
+        angle = [-np.inf if j == i else d[i] @ d[j] for j in range(n)]
+        for j in np.argsort(angle)[::-1][:NEIGHBOURS]:
+            link[i, j] += 1
+            link[j, i] += 1
+    link /= link.sum(1, keepdims=True)
+
+    def smooth(p: Array, own: float, steps: int) -> Array:
+        value = p
+        for _ in range(steps):
+            value = own * p + (1 - own) * link @ value
+        return value
+
+    def weights(labels: Array) -> Array:
+        w = np.array([1 / (labels == c).sum() for c in labels])
+        return w / w.sum()
+
+    def fit(rows: Array, labels: Array, w: Array, start: Array | None = None) -> Array:
+        given = (torch.from_numpy(a) for a in (rows, labels, w))
+        begin = None if start is None else torch.from_numpy(start)
+        return regression.fit(*given, classes, start=begin).numpy()
+
+    def softmax(rows: Array, head: Array) -> Array:
+        e = np.exp(rows @ head[:, :-1].T + head[:, -1])
+        return e / e.sum(1, keepdims=True)
+
+    one_hot = np.eye(classes)
+    counts = one_hot[y].sum(0)
+    even = weights(y)
+    head = fit(d[:count], y, even)
+    guessed = softmax(d[count:], head).argmax(1)
+    share = np.array([(guessed == c).sum() + 1 for c in range(classes)]) / (len(u) + classes)
+    distance = (share * np.log(share * classes)).sum()
+    trust = max(0, 1 - solver.NOISE / counts.min() / max(distance, 1e-6))
+    pi = 1 / classes + trust * (share - 1 / classes)
+
+    seeds = np.zeros((n, classes))
+    for i in range(count):
+        seeds[i, y[i]] = 1 / (y == y[i]).sum()
+    p = smooth(seeds, *solver.SPREAD)
+    p /= p.sum(1, keepdims=True)
+
+    def rescale(p: Array) -> Array:
+        for _ in range(solver.SWEEPS):
+            p = p * (pi + 1e-6) / (p.mean(0) + 1e-6)
+            p = p / p.sum(1, keepdims=True)
+        return p
+
+    for accepted in solver.ACCEPTED:
+        q = rescale(p[count:])
+        surest = np.argsort(-q.max(1))[: round(accepted * len(u))]
+        guess = q.argmax(1)[surest]
+        skew = (pi * np.log(pi * classes)).sum()
+        own = solver.LABEL_WEIGHT + solver.SKEW_WEIGHT * skew
+        w = np.concatenate([own * even, weights(guess)])
+        chosen = np.concatenate([np.arange(count), count + surest])
+        answers = np.concatenate([y, guess])
+        head = fit(d[chosen], answers, w, start=head)
+        p = smooth(np.concatenate([one_hot[y], softmax(d[count:], head)]), *solver.SMOOTHING)
+    head = fit(z[chosen], answers, w, start=head)
+    return {"p": softmax(z, head), "q": rescale(p[count:]), "shares": pi}
+
+
+@pytest.mark.parametrize("uneven", [False, True])
+def test_the_solver_equals_its_reference(uneven: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regression, "STEPS", 300)  # so that both are at the minimum
+    x, y, u, _ = blobs(spread=0.9)
+    if uneven:
+        x, y, u = x[2:], y[2:], u[: 60 + 60 + 15]
+    found = solve(x, y, u, 4)
+    wanted = reference(x.numpy(), y.numpy(), u.numpy(), 4)
+    assert found.shares.numpy() == pytest.approx(wanted["shares"], abs=1e-9)
+    assert found.q.numpy() == pytest.approx(wanted["q"], abs=2e-3)
+    p = found.logits(torch.cat([x, u])).softmax(1)
+    assert p.numpy() == pytest.approx(wanted["p"], abs=2e-3)
+
+
+def test_the_regression_is_at_its_minimum(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regression, "STEPS", 500)
+    monkeypatch.setattr(regression, "CELLS", 40)  # in blocks of ten rows
+    x, y, _, _ = blobs(labels=9)
+    w = torch.rand(len(x), generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    head = regression.fit(x, y, w, 4).requires_grad_()
+    losses = torch.nn.functional.cross_entropy(regression.logits(x, head), y, reduction="none")
+    decay = regression.DECAY / 2 * head[:, :-1].square().sum()
+    ((w * losses).sum() / w.sum() + decay).backward()
+    assert head.grad is not None and head.grad.abs().max() < 1e-4
+
+
+# the parts
+
+
+def test_rescaled_predictions_have_the_target_shares() -> None:
+    p = torch.rand(500, 5, generator=torch.Generator().manual_seed(0)).softmax(1)
+    target = torch.tensor([0.4, 0.3, 0.15, 0.1, 0.05])
+    q = rescaled(p, target)
+    assert torch.allclose(q.sum(1), torch.ones(500))
+    assert (q.mean(0) - target).abs().max() < 0.01 < (p.mean(0) - target).abs().max()
+
+
+def test_each_class_weighs_the_same() -> None:
+    weights = class_weights(torch.tensor([0, 0, 0, 2]), 3)
+    assert weights.tolist() == pytest.approx([1 / 6, 1 / 6, 1 / 6, 1 / 2])
+
+
+def test_a_balanced_pool_is_taken_as_balanced_and_a_skewed_one_is_seen() -> None:
+    guesses = torch.tensor([0] * 110 + [1] * 90 + [2] * 100)
+    assert torch.equal(
+        estimated_shares(torch.eye(3)[guesses], torch.tensor(5.0)), torch.full((3,), 1 / 3)
+    )
+    guesses = torch.tensor([0] * 270 + [1] * 20 + [2] * 10)
+    shares = estimated_shares(torch.eye(3)[guesses], torch.tensor(5.0))
+    assert shares[0] > 0.8 and shares.sum() == pytest.approx(1)
+
+
+def test_scaling_does_not_depend_on_units_and_forgets_constant_columns() -> None:
+    x, _, u, _ = blobs()
+    both = torch.cat([x, u])
+    units = torch.logspace(-3, 3, 8, dtype=torch.float64)
+    moved = torch.cat([both * units + 5, torch.full((len(both), 1), 7.0)], dim=1)
+    z, z2 = Scaling.of(both)(both), Scaling.of(moved)(moved)
+    assert torch.allclose(z, z2[:, :8], atol=1e-6) and not z2[:, 8].any()
+    assert z.square().sum(1).mean().sqrt() == pytest.approx(LENGTH)
+
+
+def test_blocks_do_not_change_the_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
+    u = blobs()[2]
+    whole = Graph(u).mean.to_dense()
+    monkeypatch.setattr("tamatch.frozen.features.CELLS", 1000)
+    assert torch.equal(Graph(u).mean.to_dense(), whole)
+    assert torch.allclose(whole.sum(1), torch.ones(len(u), dtype=torch.float64))
+
+
+# properties
+
+
+def test_permuted_classes_give_permuted_answers() -> None:
+    x, y, u, _ = blobs()
+    order = torch.tensor([2, 0, 3, 1])
+    one, two = solve(x, y, u, 4), solve(x, order[y], u, 4)
+    assert torch.equal(order[one.q.argmax(1)], two.q.argmax(1))
+    assert torch.allclose(one.shares, two.shares[order])
+
+
+def test_the_same_input_gives_the_same_bits() -> None:
+    x, y, u, _ = blobs()
+    assert torch.equal(solve(x, y, u, 4).head, solve(x, y, u, 4).head)
+
+
+def test_units_and_offsets_do_not_matter() -> None:
+    x, y, u, z = blobs(spread=0.9)
+    assert error((x * 1000 + 3, y, u * 1000 + 3, z)) == pytest.approx(error((x, y, u, z)), abs=0.01)
+
+
+def test_duplicated_images_do_no_harm() -> None:
+    x, y, u, z = blobs()
+    assert error((x, y, u.repeat(3, 1), z.repeat(3))) <= error((x, y, u, z)) + 0.02
+
+
+def test_a_class_without_images_in_the_pool() -> None:
+    x, y, u, z = blobs()
+    there = z != 3
+    found = solve(x, y, u[there], 4)
+    assert found.shares[3] < 0.25
+    assert (found.q.argmax(1) != z[there]).double().mean() < 0.25  # some go to the empty class
+
+
+def test_one_label_a_class() -> None:
+    assert error(blobs(labels=1)) < 0.1
+
+
+def test_two_classes() -> None:
+    assert error(blobs(classes=2), 2) < 0.05
+
+
+def test_no_pool_at_all() -> None:
+    x, y, u, z = blobs()
+    found = solve(x, y, u[:0], 4)
+    assert found.q.shape == (0, 4) and found.shares.tolist() == [0.25] * 4
+    assert (found.logits(u).argmax(1) == z).double().mean() > 0.85
+
+
+def test_a_known_prior_is_used() -> None:
+    x, y, u, z = blobs(spread=1.2, pool=150)
+    rows = torch.cat([torch.arange(150 * c, 150 * c + n) for c, n in enumerate((150, 60, 20, 5))])
+    shares = torch.tensor([150, 60, 20, 5], dtype=torch.float64) / 235
+    known = solve(x, y, u[rows], 4, shares)
+    assert torch.equal(known.shares, shares)
+    wrong = (known.q.argmax(1) != z[rows]).double().mean()
+    uniform = solve(x, y, u[rows], 4, torch.full((4,), 0.25, dtype=torch.float64))
+    assert wrong < (uniform.q.argmax(1) != z[rows]).double().mean()
+
+
+def test_the_pool_helps() -> None:
+    x, y, u, z = blobs(classes=10, labels=2, spread=0.6, pool=100, seed=3)
+    alone = solve(x, y, u[:0], 10)
+    assert error((x, y, u, z), 10) < (alone.logits(u).argmax(1) != z).double().mean() - 0.03
+
+
+@pytest.mark.slow
+def test_a_thousand_classes() -> None:
+    x, y, u, z = (t.float() if t.is_floating_point() else t for t in blobs(1000, 2, 1, 32, 0.2))
+    assert error((x, y, u, z), 1000) < 0.1
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_images() -> None:
+    x, y, u, z = (t.float() if t.is_floating_point() else t for t in blobs(10, 10_000, 5, 32))
+    assert error((x, y, u, z), 10) < 0.1
