@@ -52,7 +52,7 @@ __all__ = [
 _HOMES = {
     "Evaluation": "model.evaluate",
     "Exported": "model.export",
-    "Finished": "runs.result",
+    "Finished": "runs.end",
     "Labelled": "runs.label",
     "Method": "methods.base",
     "Model": "model.model",
