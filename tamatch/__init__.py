@@ -55,7 +55,7 @@ _HOMES = {
     "Evaluation": "model.evaluate",
     "Exported": "model.export",
     "FeatureClassifier": "estimators.features",
-    "Finished": "runs.result",
+    "Finished": "runs.end",
     "Labelled": "runs.label",
     "Method": "methods.base",
     "Model": "model.model",

@@ -22,7 +22,7 @@ from tamatch.settings.config_file import dump
 from tamatch.settings.configure import baseline_config, configure
 from tamatch.settings.inputs import data_of, first_weights, split_plan
 from tamatch.storage.folder import RunFolder
-from tests.faults.runs import DOZEN, crash_at, own_folder
+from tests.faults.runs import DOZEN, crash_at, own_folder, unseal
 
 TWELVE: dict[str, Any] = {**DOZEN, "size": 16, "tau": 0.6}
 
@@ -213,9 +213,9 @@ def test_folds_of_a_run_that_goes_on_begin_as_the_first_one_did(
     with pytest.raises(DataError, match=f"was trained from {first}, which no longer exists"):
         try_it(tmp_path / "again.csv")
     gone.rename(first)
-    record = json.loads((first / "run.json").read_text())
-    record["config"]["weights"] = "none.safetensors"
-    (first / "run.json").write_text(json.dumps({**record, "started_in": "/where"}))
+    config = json.loads((first / "run.json").read_text())["config"]
+    weights = {**config, "weights": "none.safetensors"}
+    unseal(first / "run.json", config=weights, started_in="/where")
     assert first_weights(RunFolder(done.path)) == "/where/none.safetensors"
 
 
