@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
 import yaml
 from yaml.constructor import ConstructorError
 from yaml.nodes import MappingNode, Node, ScalarNode
 
 from ..errors import one_line
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 LONGEST = 100_000  # characters of YAML, which is slow to read; configurations have hundreds
 LONGEST_NUMBER = 40  # digits; Python refuses to show a number of thousands, as 1:59:59… may be
@@ -70,6 +71,8 @@ Plain.add_constructor("tag:yaml.org,2002:int", Plain.construct_yaml_int)
 
 def read_npz(path: Path) -> dict[str, npt.NDArray[Any]]:
     """All arrays of a file. Objects are not unpickled, and bombs are not unpacked."""
+    import numpy as np  # reports read JSON with this module, and do without NumPy
+
     try:
         with zipfile.ZipFile(path) as archive:
             for member in archive.infolist():
