@@ -57,7 +57,8 @@ def faults(file: str, tree: ast.AST) -> Iterator[str]:
         if isinstance(node, ast.Import):
             modules = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and not node.level:
-            modules = [node.module or ""]
+            errors_alone = all(alias.name.endswith("Error") for alias in node.names)
+            modules = [] if errors_alone else [node.module or ""]
         for module in (m.partition(".")[0] for m in modules):
             if module in NETWORK and file not in MAY_TALK and not file.startswith(MAY_LISTEN):
                 yield f"import of {module}"

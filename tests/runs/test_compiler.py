@@ -163,7 +163,7 @@ def test_all_kernels_are_switched_off(net: str, by: str, monkeypatch: pytest.Mon
     compiled = list[torch.nn.Module]()
     monkeypatch.setattr(torch.nn.Module, "compile", lambda self, **_: compiled.append(self))
     built, kernels = build(net, 10, 8), by == "variable"
-    accelerate(built, tiny_method("fixmatch"), 1, lambda _: None, kernels=kernels)
+    accelerate(built, tiny_method("fixmatch"), REPAID, lambda _: None, kernels=kernels)
     assert compiled == [built] and not built.has_cuda_code
     policy = views.Policy(8, (0.5,) * 3, (0.2,) * 3)
     assert not views.Augment(policy, 0, kernels=kernels).kernels
