@@ -314,7 +314,7 @@ def test_a_full_disk_names_the_command_for_all(
 def test_memory_is_estimated_for_all_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("tamatch.step.memory.available_memory", lambda device: 2**20)
+    monkeypatch.setattr("tamatch.step.cost.available_memory", lambda device: 2**20)
     tamatch.train_seeds(PAIR, out=tmp_path / "both", **{**DOZEN, "steps": 2})
     told = [line for line in capsys.readouterr().err.splitlines() if "of memory" in line]
     records = [read_json(tmp_path / "both" / f"s{seed}" / "run.json") for seed in PAIR]
