@@ -21,7 +21,6 @@ from ..storage import checkpoint
 from ..storage.files import write_bytes
 from ..storage.folder import RunFolder
 from .end import Finished
-from .first_answer import solve_run
 from .loop import Outcome, send_end, send_run, train_to_end
 from .place import resumable_after_ctrl_c, resume_command
 from .record import begin
@@ -147,6 +146,8 @@ def train_left(jobs: Sequence[Job], stop: StopSignals) -> list[Outcome]:
     """Bring these runs to their ends: all of them are solved, or all are trained."""
     shared = SharedData()
     if jobs and nets.is_frozen(jobs[0].run.net):
+        from .first_answer import solve_run  # with what only these runs need
+
         return [solve_run(job, shared) for job in jobs]
     return train_to_end([at_checkpoint(job, shared) for job in jobs], stop) if jobs else []
 
