@@ -28,7 +28,7 @@ class Mortal(FixMatch):
     def forward(self, batch):
         if BEFORE and [os.environ["RANK"], str(int(batch.step))] == KILLED:
             os.kill(os.getpid(), signal.SIGKILL)
-        if "SLEEPY" in os.environ and int(batch.step):  # not when it is tried before the run
+        if "SLEEPY" in os.environ and int(batch.step) > 1:  # not when it is tried before the run
             Path(__file__).with_name("awake").touch()
             time.sleep(0.2)
         return super().forward(batch)
