@@ -132,7 +132,7 @@ def mistakes_of(held: Held | None, names: Sequence[str], run: Path) -> dict[str,
 
 
 @dataclass(frozen=True)
-class Cell:
+class MatrixCell:
     """Images of one true class predicted as one class; `shade` in [0, 1] is for the background."""
 
     images: int
@@ -140,7 +140,7 @@ class Cell:
     right: bool
 
 
-def confusion_rows(pairs: Confused, names: Sequence[str]) -> list[tuple[str, list[Cell]]]:
+def confusion_rows(pairs: Confused, names: Sequence[str]) -> list[tuple[str, list[MatrixCell]]]:
     """The confusion matrix, one row per true class; empty for many classes."""
     if len(names) > LARGEST or not pairs:
         return []
@@ -150,7 +150,8 @@ def confusion_rows(pairs: Confused, names: Sequence[str]) -> list[tuple[str, lis
         total = sum(counts) or 1
         # The square root lifts rare mistakes, which a linear shade would leave invisible.
         cells = [
-            Cell(n, math.sqrt(n / total), true == predicted) for predicted, n in enumerate(counts)
+            MatrixCell(n, math.sqrt(n / total), true == predicted)
+            for predicted, n in enumerate(counts)
         ]
         rows.append((name, cells))
     return rows

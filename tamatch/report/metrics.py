@@ -20,7 +20,7 @@ Points = list[tuple[float, float]]
 
 
 @dataclass(frozen=True)
-class Row:
+class LogRow:
     """One log line: its step, its scalars, and its per-class vectors."""
 
     step: int
@@ -32,7 +32,7 @@ class Row:
 class Log:
     """The rows of one kind that were held, out of `total`."""
 
-    rows: list[Row] = field(default_factory=list)
+    rows: list[LogRow] = field(default_factory=list)
     total: int = 0
     stride: int = 1
 
@@ -122,7 +122,7 @@ def _whole_lines(path: Path) -> Iterator[bytes]:
                 yield line
 
 
-def _parse(line: bytes) -> Row | None:
+def _parse(line: bytes) -> LogRow | None:
     try:
         fields = table(parse_json(line))
     except (ValueError, RecursionError):
@@ -132,12 +132,12 @@ def _parse(line: bytes) -> Row | None:
         return None
     scalars = {name: one for name, v in fields.items() if (one := number(v)) is not None}
     vectors = {name: many for name, v in fields.items() if (many := numbers(v))}
-    return Row(step, scalars, vectors)
+    return LogRow(step, scalars, vectors)
 
 
-def _forward_only(rows: list[Row]) -> list[Row]:
+def _forward_only(rows: list[LogRow]) -> list[LogRow]:
     """Where a run was taken up again from an earlier step, the later lines count."""
-    kept: list[Row] = []
+    kept: list[LogRow] = []
     for row in rows:
         while kept and kept[-1].step >= row.step:
             kept.pop()

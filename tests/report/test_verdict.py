@@ -16,7 +16,7 @@ from tamatch.report import write_comparison
 from tamatch.report.comparison import group_runs, winner
 from tamatch.report.folder import Figures, read_folder
 from tamatch.report.page import tiles
-from tamatch.report.verdict import Verdict, compared, verdict
+from tamatch.report.verdict import Conclusion, compared, verdict
 
 MakeRun = Callable[..., Path]
 
@@ -121,7 +121,7 @@ def test_the_verdict_on_pairs(pairs: Paired, answer: str, part: str) -> None:
     assert found.answer == answer and found.reason.endswith(part)
 
 
-def judged(runs: Iterable[Path]) -> Verdict:
+def judged(runs: Iterable[Path]) -> Conclusion:
     found = winner(group_runs([read_folder(run) for run in runs]))
     assert found is not None
     return found
