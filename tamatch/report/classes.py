@@ -80,9 +80,7 @@ def accuracy_table(
     scores = held.classes if held is not None else []
     counted = ["found", "precision", "correct"] if scores else []
     columns = ["labels", "recall", *counted, *(["baseline", "gain"] if baseline else [])]
-    other = {}
-    if baseline is not None:
-        other = dict(zip(baseline.classes, baseline.per_class, strict=False))
+    other = {} if baseline is None else baseline.by_class
     scored = list(zip(run.classes, run.per_class, strict=False))
     rows = []
     for index in rank(range(len(scored)), key=lambda index: scored[index][1]).everything:

@@ -11,10 +11,10 @@ from typing import Any
 
 from ..errors import UsageError
 from .folder import Figures, RunFiles, read_folder
-from .page import ORACLE, error_charts, write_page
+from .page import ORACLE, error_charts
 from .svg import COLOURS, Line
 from .verdict import UNMEASURED, Conclusion, compared
-from .words import UNKNOWN, count, duration, percent, share, shortened, text
+from .words import UNKNOWN, count, duration, percent, share, shortened, text, write_page
 
 # Settings that say where and how a run was made, not what was trained.
 _IRRELEVANT = {
