@@ -10,7 +10,6 @@ from pathlib import Path
 from markupsafe import Markup
 
 from .album import data_url
-from .balance import balance_of
 from .classes import accuracy_table, label_counts, mistakes_of
 from .first_answer import first_answer_of
 from .folder import (
@@ -24,8 +23,8 @@ from .folder import (
     skipped_files,
 )
 from .metrics import Log
+from .pool import balance_of, usage_of
 from .svg import Line, line_chart, small_chart
-from .usage import usage_of
 from .verdict import verdict_of
 from .words import (
     UNKNOWN,
@@ -70,9 +69,10 @@ def write_report(run: Path, out: Path | None = None) -> Path:
         accuracies=accuracies,
         accuracy_columns=accuracy_columns,
         held=held,
-        mistakes=mistakes_of(held, facts.classes, run),
+        mistakes=mistakes_of(held, facts.classes, run) if held else None,
         seen=whole(table(folder.about.get("seen")).get(facts.measured_on)),
         balance=balance_of(folder),
+        pool=folder.trust.pool,
         usage=usage_of(train, facts.classes, folder.trust.pool, run),
         loss_charts=_loss_charts(train),
         other_charts=_other_charts(train),

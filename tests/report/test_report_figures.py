@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tamatch.report.balance import biases
 from tamatch.report.classes import rank
 from tamatch.report.comparison import mean_and_spread
 from tamatch.report.metrics import Log, LogRow
+from tamatch.report.pool import biases, usage_of, utilization_curve
 from tamatch.report.svg import (
     Line,
     bar,
@@ -24,7 +24,6 @@ from tamatch.report.svg import (
     small_chart,
     tick_labels,
 )
-from tamatch.report.usage import usage_of, utilization_curve
 from tamatch.report.words import compact, count, decimal, duration, percent, points
 
 
