@@ -14,8 +14,7 @@ from .. import dist
 from ..errors import UsageError
 from ..machine.gpu import own_kernels
 from ..types import Out
-from .base import Net
-from .layers import Recomputing
+from .base import Net, Recomputing
 
 SHAPES = {"tiny": (192, 12, 3), "small": (384, 12, 6), "base": (768, 12, 12)}
 HEAD = 64  # numbers of a head in all of these, and in others named WIDTHxDEPTH

@@ -95,9 +95,10 @@ def not_saved(
 def unsaved(module: nn.Module, besides: tuple[str, ...] = ()) -> Snapshot:
     """All that a module and its parts have and `state_dict` lacks, copied."""
     saved, registered = module.state_dict().keys(), registered_in(module)
-    things = {name: buffer for name, buffer in module.named_buffers() if name not in saved}
     found: Snapshot = {
-        name: ("buffer", [buffer.detach().clone()]) for name, buffer in things.items()
+        name: ("buffer", [buffer.detach().clone()])
+        for name, buffer in module.named_buffers()
+        if name not in saved
     }
     for name, value in unregistered(module, besides).items():
         leaves, structure = pytree.tree_flatten(value)

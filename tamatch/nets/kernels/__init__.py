@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 
 from ...machine.branches import Beside
-from ..layers import recomputes
+from ..base import recomputes
 from ..wrn import Flow, Parts
 from . import cuda
 from .conv import Convolve, Stem

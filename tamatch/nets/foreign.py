@@ -1,10 +1,13 @@
-"""Any net of the timm package, if the user has it, behind this package's interface."""
+"""Nets of other people's making behind this package's interface: timm's, and the user's own."""
 
 from __future__ import annotations
 
+import copy
 import importlib
+import inspect
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,11 +15,29 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .. import dist
 from ..errors import UsageError, perhaps
+from ..modules import restoring
+from ..own.net import Tried, as_out, try_net
 from ..own.usercode import blaming
 from ..types import Out
-from .base import Wrapped
+from . import source, title
+from .base import Net
 from .pretrained import MEANS
+
+CLASSES = ("classes", "num_classes")  # how the number of classes may be called
+
+
+class Wrapped(Net):
+    """A net of other people's making, `model`, behind this package's interface."""
+
+    def __init__(self, model: nn.Module, *, classes: int, width: int, map_width: int) -> None:
+        super().__init__(classes=classes, width=width, map_width=map_width)
+        self.model = model
+
+    def loadable(self) -> nn.Module:
+        """Weight files name the parameters without our wrapper."""
+        return self.model
 
 
 @dataclass(frozen=True)
@@ -30,7 +51,7 @@ class Expected:
 
 def published(name: str) -> Expected:
     """Ask timm; a net that it publishes no weights for is taken to be like most."""
-    timm, wanted = find(name)
+    timm, wanted = timm_and_name(name)
     found = timm.get_pretrained_cfg(wanted)
     named = re.search(r"patch(\d+)", wanted)
     patch = int(named[1]) if named else 32
@@ -40,7 +61,7 @@ def published(name: str) -> Expected:
     return Expected(found.input_size[-1], patch, normalise)
 
 
-def find(name: str) -> tuple[Any, str]:
+def timm_and_name(name: str) -> tuple[Any, str]:
     """The timm package, and what it calls the net."""
     try:
         timm = importlib.import_module("timm")
@@ -57,9 +78,9 @@ def find(name: str) -> tuple[Any, str]:
     return timm, wanted
 
 
-def build(name: str, classes: int, size: int) -> TimmNet:
+def build_timm(name: str, classes: int, size: int) -> TimmNet:
     """Build `timm/NAME` with fresh weights."""
-    timm, wanted = find(name)
+    timm, wanted = timm_and_name(name)
     with blaming(f"--net {name}", f"a net for {size} × {size} pixels (--size)"):
         model = _create(timm, wanted, size)
         with torch.no_grad():
@@ -114,3 +135,66 @@ def _create(timm: Any, name: str, size: int) -> nn.Module:
     except TypeError:  # convolutional nets take images of any size and no such argument
         model = timm.create_model(name, pretrained=False, num_classes=0)
     return model
+
+
+def build_own(name: str, classes: int, size: int) -> Net:
+    """Make the net, pass two images through it, and find the features of its last layer."""
+    what = f"--net {title(name)}"
+    given = source(name)
+    if isinstance(given, nn.Module):
+        with blaming(what, "copying the module"):
+            model: Any = copy.deepcopy(given).cpu().train()
+    else:
+        with blaming(what, "building it"):
+            model = make(what, given, classes, size)
+    if not isinstance(model, nn.Module):
+        raise UsageError(f"{what} must return an nn.Module, but returned a {type(model).__name__}.")
+    tried = try_net(model, what, classes, size)
+    return model if isinstance(model, Net) else UserNet(model, tried)
+
+
+def make(what: str, maker: Callable[..., Any], classes: int, size: int) -> Any:
+    """Call a class or function: the number of classes comes first or by name, `size` by name."""
+    parameters = inspect.signature(maker).parameters.values()
+    names = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    known: dict[str, int] = {"size": size} if "size" in names else {}
+    first = next((p for p in parameters if p.name != "size"), None)
+    if by_name := next((name for name in CLASSES if name in names), None):
+        return maker(**known, **{by_name: classes})
+    if first is None or first.kind in (first.KEYWORD_ONLY, first.VAR_KEYWORD):
+        raise UsageError(
+            f"{what} has no argument for the number of classes: it must be the first argument, or "
+            "be named classes or num_classes."
+        )
+    return maker(classes, **known)
+
+
+class UserNet(Wrapped):
+    """The user's module; `features` are the input of its last linear layer, if there is one."""
+
+    def __init__(self, model: nn.Module, tried: Tried) -> None:
+        logits, features, of_map = (t[0].numel() for t in tried.shown)
+        super().__init__(model, classes=logits, width=features, map_width=of_map)
+        self.head_name = tried.head_name
+        self.channels_last, self.sync_point = tried.channels_last, tried.sync_point
+
+    def forward(self, images: Tensor) -> Out:
+        """Classify (N, 3, H, W) images."""
+        if not self.channels_last:
+            images = images.contiguous()
+        return as_out(self.model(images), self.model, self.head_name)
+
+    def depth_of(self, parameter: str) -> tuple[int, int]:
+        """As the module's own `depth_of` says, if it has one."""
+        own: Callable[[str], tuple[int, int]] = getattr(self.model, "depth_of", super().depth_of)
+        return own(parameter.removeprefix("model."))
+
+
+@torch.no_grad()
+def dry_run_net(net: Net, name: str, size: int, device: torch.device) -> None:
+    """Pass two images through the net where it will train, to blame it there for what fails."""
+    images = torch.zeros(2, 3, size, size, device=device)
+    blamed = blaming(f"--net {title(name)}", f"a pass of 2 images on {device}")
+    draws = torch.random.fork_rng([device] if device.type == "cuda" else [])
+    with blamed, draws, restoring(net), dist.acting_alone():
+        net(images)
