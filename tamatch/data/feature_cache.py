@@ -83,7 +83,10 @@ def _parts(folder: Path) -> Iterator[tuple[Digests, Floats]]:
         with suppress(OSError):
             content = path.read_bytes()
             if hashlib.sha256(content).hexdigest() == path.stem:
-                yield _unpacked(content)
+                count = int.from_bytes(content[:8], "little")
+                middle = 8 + count * DIGEST
+                digests = np.frombuffer(content[8:middle], np.uint8).reshape(count, DIGEST)
+                yield digests, np.frombuffer(content[middle:], "<f4").reshape(count, -1)
             else:
                 path.unlink()
 
@@ -98,10 +101,3 @@ def _write(folder: Path, digests: Digests, rows: Floats) -> None:
             f"the features cannot be kept: {error} Free some space, or set TAMATCH_CACHE to "
             "another folder."
         ) from error
-
-
-def _unpacked(content: bytes) -> tuple[Digests, Floats]:
-    count = int.from_bytes(content[:8], "little")
-    middle = 8 + count * DIGEST
-    digests = np.frombuffer(content[8:middle], np.uint8).reshape(count, DIGEST)
-    return digests, np.frombuffer(content[middle:], "<f4").reshape(count, -1)

@@ -82,7 +82,10 @@ def build_timm(name: str, classes: int, size: int) -> TimmNet:
     """Build `timm/NAME` with fresh weights."""
     timm, wanted = timm_and_name(name)
     with blaming(f"--net {name}", f"a net for {size} × {size} pixels (--size)"):
-        model = _create(timm, wanted, size)
+        try:
+            model = timm.create_model(wanted, pretrained=False, num_classes=0, img_size=size)
+        except TypeError:  # convolutional nets take images of any size and no such argument
+            model = timm.create_model(wanted, pretrained=False, num_classes=0)
         with torch.no_grad():
             width = model.eval()(torch.zeros(1, 3, size, size)).shape[1]
     return TimmNet(model.train(), classes, width)
@@ -126,15 +129,6 @@ class TimmNet(Wrapped):
         matcher: Any = self.model.group_matcher
         layers: dict[str, int] = group(self.model, matcher(coarse=False), reverse=True)
         return layers
-
-
-def _create(timm: Any, name: str, size: int) -> nn.Module:
-    model: nn.Module
-    try:
-        model = timm.create_model(name, pretrained=False, num_classes=0, img_size=size)
-    except TypeError:  # convolutional nets take images of any size and no such argument
-        model = timm.create_model(name, pretrained=False, num_classes=0)
-    return model
 
 
 def build_own(name: str, classes: int, size: int) -> Net:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from .. import dist
 from ..augment import Augment
@@ -24,7 +25,7 @@ from ..types import Batch
 from .batches import Batches, Prefetcher
 from .guard import Guard
 from .meter import Meter
-from .optim import Optimizer, schedule, set_lr_
+from .optim import schedule, set_lr_
 from .source import OnHost, Source, stream_key
 
 WARM_STEPS = 3  # real eager steps before the capture: lazy initialisation must not be recorded
