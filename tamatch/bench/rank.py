@@ -79,7 +79,7 @@ def disagreements(found: Mapping[str, Standing]) -> list[str]:
 def grid(
     title: str, found: Mapping[str, Standing], titles: Mapping[str, str], *, beside: bool = True
 ) -> Grid:
-    """The standings, `beside` the paper's where they are of the same settings."""
+    """The table of standings; with `beside`, next to the paper's, of the same settings."""
     header = ("method", "rank", "paper's rank", "mean error", "paper's mean", "settings")
     rows = []
     for method, own in found.items():
@@ -111,7 +111,7 @@ def shared_seeds(errors: BySeed, setting: str) -> list[int]:
 
 
 def own_errors(errors: BySeed) -> Errors:
-    """Our errors, each the mean over the seeds that it is compared in."""
+    """The mean error of each method in each setting, over the seeds that all methods have there."""
     shared = {s: shared_seeds(errors, s) for row in errors.values() for s in row}
     return {
         method: {s: mean(row[s][seed] for seed in shared[s]) for s in row if shared[s]}
@@ -120,7 +120,7 @@ def own_errors(errors: BySeed) -> Errors:
 
 
 def fewer_seeds(plan: Plan, errors: BySeed, skipped: Iterable[str]) -> list[str]:
-    """In which settings some results are not counted, and why, in words."""
+    """Notes on settings where some results are not counted, as not all methods have their seed."""
     notes = []
     for setting in (s for s in plan.settings if s.name not in skipped):
         shared = shared_seeds(errors, setting.name)
@@ -146,7 +146,7 @@ def lacking(plan: Plan, errors: Errors) -> dict[Setting, list[str]]:
 
 
 def left_out(plan: Plan, errors: Errors, holes: Mapping[Setting, list[str]]) -> list[str]:
-    """What the ranks are not of, in words."""
+    """Notes on the methods and settings that the ranks leave out."""
 
     def titles(methods: Iterable[str]) -> str:
         return ", ".join(plan.rows[method] for method in methods)

@@ -248,7 +248,7 @@ def reference_ms(checkout: Path, work: str, root: Path, steps: int) -> float:
 
 
 def program_of(checkout: Path) -> Path:
-    """What trains there; an error, if nothing does."""
+    """The checkout's training program; an error if there is none."""
     program = checkout / "train.py"
     if not program.is_file():
         raise UsageError(
@@ -259,7 +259,7 @@ def program_of(checkout: Path) -> Path:
 
 
 def seconds(program: Path, work: str, root: Path, steps: int) -> float:
-    """How long its program takes for this many steps, all else included."""
+    """Seconds that the program takes for this many steps, with its start and end."""
     with tempfile.TemporaryDirectory() as folder:
         options = {
             **REFERENCE_WORKS[work], "algorithm": "fixmatch", "data_dir": root.resolve(),

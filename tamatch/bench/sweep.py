@@ -86,7 +86,7 @@ def refuse_other_start(cells: Sequence[Cell], store: Store, weights: str | None)
 
 
 def listing(cells: Sequence[Cell], store: Store, machine: Mapping[str, Any]) -> list[str]:
-    """The exact runs, those that are in marked, and what a scale does to them."""
+    """One line per run, done or missing, and what the scale changes in these runs."""
     lines = [
         f"{number:4}  {'done   ' if store.has(cell) else 'missing'}  {cell.command(machine)}"
         for number, cell in enumerate(cells, 1)

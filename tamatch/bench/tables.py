@@ -111,7 +111,7 @@ def length(scale: Fraction) -> str:
 
 
 def titled(title: str, scale: Fraction) -> str:
-    """A table's title, which goes where its notes may not: what is shortened says so."""
+    """A table's title, which may be copied without the notes: it says if runs are shortened."""
     return title if scale == FULL else f"{title}, {length(scale)}"
 
 
@@ -122,7 +122,7 @@ def grid(
     results: Mapping[Cell, Result],
     compared: Mapping[Cell, Result],
 ) -> Grid:
-    """One setting; `compared` has the results that the others' differences are to, shown or not."""
+    """The table of one setting; `compared` also has results that are not shown, for differences."""
     scale = common_scale(cells)
     paper = ("paper" if scale == FULL else "paper (full length)",) if plan.printed else ()
     moves = {"error_last": "Δ last", "error_best": "Δ best"} if plan.against else {}

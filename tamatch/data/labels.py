@@ -90,12 +90,12 @@ def read_table(path: Path, folder: str | None = None) -> list[Row]:
 
 
 def class_name(name: str) -> str:
-    """A class as it is written; an "ä" that some systems store as two characters is one."""
+    """The printable name of a class, in which an "ä" is one character, not two."""
     return printable(unicodedata.normalize("NFC", name))
 
 
 def known_class(label: str, classes: Collection[str] = ()) -> str:
-    """The class of a label; empty if a program wrote that there is none, unless a class is so."""
+    """The class of a label; empty for one of MISSING, unless a class has that name."""
     return "" if label in MISSING and label not in classes else class_name(label)
 
 

@@ -57,7 +57,7 @@ class Net(nn.Module):
         return self.width
 
     def frozen_features(self, images: Tensor) -> Tensor:
-        """What is worth knowing of (N, 3, H, W) images where the net is not trained."""
+        """Features of (N, 3, H, W) images for a classifier on top, while the net is not trained."""
         return cast(Out, self(images)).features.float()
 
     def accelerate(self, *, compiling: bool = True, kernels: bool = True) -> None:
@@ -193,5 +193,5 @@ def recompute(module: nn.Module, *, wanted: bool = True) -> bool:
 
 
 def recomputes(module: nn.Module) -> bool:
-    """Whether a block of the module does so now."""
+    """Whether a block of the module recomputes its activations now."""
     return any(isinstance(m, Recomputing) and m.recompute for m in module.modules())

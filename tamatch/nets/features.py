@@ -67,7 +67,7 @@ class FrozenNet(Net):
         return self.finish(features, features)
 
     def frozen_features(self, images: Tensor) -> Tensor:
-        """Those of the body."""
+        """The body's features of an image and its mirror image, averaged."""
         if images.shape[-2:] != (self.size, self.size):
             images = F.interpolate(images, (self.size, self.size), mode="bicubic")
         one, other = (self.body.frozen_features(view) for view in (images, images.flip(-1)))
@@ -78,7 +78,7 @@ class FrozenNet(Net):
         return self.body.loadable()
 
     def converted(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """As the body's own library does it."""
+        """Converted as the body's own library does it."""
         return self.body.converted(tensors)
 
 
@@ -123,7 +123,7 @@ class Frozen:
             return torch.cat([self._batch(part) for part in torch.split(images, batch)])
 
     def __call__(self, images: npt.NDArray[np.uint8]) -> Floats:
-        """The same for arrays."""
+        """As `features`, from an array to an array."""
         found: Floats = self.features(
             torch.from_numpy(np.require(images, requirements=["C", "W"]))
         ).numpy()

@@ -50,7 +50,7 @@ class Expected:
 
 
 def published(name: str) -> Expected:
-    """Ask timm; a net that it publishes no weights for is taken to be like most."""
+    """What timm says; for a net without published weights, the usual values."""
     timm, wanted = timm_and_name(name)
     found = timm.get_pretrained_cfg(wanted)
     named = re.search(r"patch(\d+)", wanted)

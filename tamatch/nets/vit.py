@@ -113,7 +113,7 @@ class ViT(Net):
 
     @property
     def frozen_width(self) -> int:
-        """That of two tokens."""
+        """The length of two tokens."""
         return 2 * self.width
 
     def frozen_features(self, images: Tensor) -> Tensor:

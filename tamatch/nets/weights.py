@@ -80,7 +80,7 @@ def load_weights(net: nn.Module, path: str | Path) -> WeightReport:
 
 
 def zero_head(net: nn.Module) -> None:
-    """Let the last layer begin with equal probabilities for all classes, and be sure of none."""
+    """Set the last layer to zero, so that all classes begin with equal probabilities."""
     name = f"model.{net.head_name}" if hasattr(net, "head_name") else "head"  # of a user's net
     layer = dict(net.named_modules()).get(name)
     if layer is None:

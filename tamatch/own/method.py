@@ -105,7 +105,7 @@ def check_constructor(cls: type, what: str) -> None:
 def check_built(
     method: Any, what: str, tensors: Collection[str], known_views: Collection[str]
 ) -> None:
-    """Refuse what no engine can be made of, or what would be lost; the net had these tensors."""
+    """Refuse a method that cannot be trained, saved or exported; its net has these tensors."""
     if not isinstance(method.views, Views):
         raise UsageError(
             f"{what}: views must be tamatch.types.Views(x=(…), u=(…)), not "

@@ -78,7 +78,7 @@ class Engine:
         self.device_step.add_(1)
 
     def learn(self, batch: Batch) -> None:
-        """Loss, gradients, update, and what the method and the meters make of it."""
+        """Loss, gradients and update, then the method's `after_step`, the guard and the meters."""
         self.guard.remember()
         set_lr_(self.optimizer, schedule(self.device_step, self.pace.steps, self.pace.warmup))
         with self.precision():
@@ -175,7 +175,7 @@ class Engine:
         return torch.cat(rows).softmax(-1)
 
     def state_dict(self) -> dict[str, Any]:
-        """All that a resumed run needs: the random streams need nothing."""
+        """All that a resumed run needs; random streams depend on the step alone."""
         return {
             "step": self.steps_done,
             "method": self.method.state_dict(),

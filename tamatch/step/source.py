@@ -155,7 +155,7 @@ class Source(ABC):
         """(N, 3, H, W) uint8 of the prepared step, of kind `LABELLED` or `UNLABELLED`."""
 
     def close(self) -> None:  # noqa: B027 (resident images have nothing to end)
-        """End what works beside the training."""
+        """End the threads that read images."""
 
 
 class Resident(Source):
@@ -248,7 +248,7 @@ class OnHost:
 
 
 def to_device(images: Pixels, indices: Indices, device: torch.device) -> Tensor:
-    """These of the (N, H, W, 3) images in memory as (n, 3, H, W) on the device."""
+    """The images with these indices, (N, H, W, 3) in memory, as (n, 3, H, W) on the device."""
     _, height, width, channels = images.shape
     there = torch.empty(len(indices), channels, height, width, dtype=torch.uint8, device=device)
     for first in range(0, len(indices), CHUNK):

@@ -27,7 +27,7 @@ Layout = tuple[torch.Size, tuple[int, ...]]  # shape and strides
 
 
 def prepare(device: torch.device) -> None:
-    """Begin with what takes seconds: the first step will want it."""
+    """Start compiling the CUDA kernels, which takes seconds, before the first step."""
     if cuda.capable(device):
         cuda.compiling(device)
 
