@@ -38,18 +38,34 @@ def long_tail(labelled: int, unlabelled: int, gamma: int) -> Setting:
     return Setting(f"lt-{labelled}-{unlabelled}-{gamma}", title, "cifar10-lt", options)
 
 
+def other_pool(setting: Setting, shape: str, gamma: float) -> Setting:
+    """The same labels with a pool of other class shares."""
+    return replace(
+        setting,
+        name=f"{setting.name}-{shape}",
+        title=f"{setting.title}, {shape} pool",
+        options={**setting.options, "gamma_unlabelled": gamma},
+    )
+
+
 CIFAR100 = tuple(few_labels("cifar100", "CIFAR-100", 100, n) for n in (2, 4))
 STL10 = tuple(few_labels("stl10", "STL-10", 10, n) for n in (4, 10))
 EUROSAT = tuple(few_labels("eurosat", "EuroSAT", 10, n) for n in (2, 4))
 LONG_TAIL = tuple(
     long_tail(*heads, gamma) for heads in ((1500, 3000), (500, 4000)) for gamma in (100, 150)
 )
+OTHER_POOLS = (  # as in the literature on pools whose class shares are unknown
+    other_pool(LONG_TAIL[2], "uniform", 1.0), other_pool(LONG_TAIL[2], "reversed", -100.0),
+)  # fmt: skip
 DIGITS = few_labels("digits", "embedded digits", 10, 4)
 STAND_IN = tuple(
     replace(s, name=f"{s.name}-tiny", options={**s.options, "net": "vit_tiny_p2_32"})
     for s in EUROSAT
 )
-TITLES = {s.name: s.title for s in (*CIFAR100, *STL10, *EUROSAT, *LONG_TAIL, *STAND_IN, DIGITS)}
+TITLES = {
+    s.name: s.title
+    for s in (*CIFAR100, *STL10, *EUROSAT, *LONG_TAIL, *OTHER_POOLS, *STAND_IN, DIGITS)
+}
 CAUSES = (  # candidates for what moves TaMatch's error: one option differs
     Variant("pool", "labelled images also in the pool", {"labelled_in_pool": "yes"}),
     Variant("replacement", "sampling with replacement", {"replacement": True}),
@@ -70,6 +86,20 @@ STAND_IN_METHODS = (
     "tamatch_no_rescaling", "tamatch_no_weighting", "tamatch",
 )  # fmt: skip
 CAUSE_METHODS, CAUSE_SETTING = ("tamatch", "tamatch_no_clipping"), LONG_TAIL[2]
+TAILS = tuple(  # TaMatch-LT with one option changed
+    Variant(name, title, options, "tamatch_lt")
+    for name, title, options in (
+        ("strength-1", "κ = 1 in both losses", {"strength": 1.0}),
+        ("strength-3", "κ = 3 in both losses", {"strength": 3.0}),
+        ("freematch", "FreeMatch's thresholds", {"select": "freematch"}),
+        ("accepted", "r of the accepted labels in the unlabelled loss", {"used": "accepted"}),
+        ("two-heads", "a second head without adjustment", {"heads": 2}),
+        ("two-views", "two strong views", {"strong_views": 2}),
+        ("strong-labels", "labelled images also as strong views", {"labelled_views": 2}),
+        ("class-weights", "TaMatch's class weights on top", {"weigh": "class"}),
+    )
+)
+TAIL_METHODS = ("fixmatch", "freematch", "tamatch", "saw", "abc", "acr", "simpro", "tamatch_lt")
 ORACLE = "The paper's baselines are scored at their best test, so compare them with `best`."
 
 PLANS: dict[str, Plan] = {
@@ -138,6 +168,14 @@ PLANS: dict[str, Plan] = {
         ),
         variants=CAUSES,
         against="tamatch",
+    ),
+    "tails": Plan(
+        "Long tails beyond the paper: error (%) on CIFAR-10-LT, with TaMatch-LT's variants",
+        TAIL_METHODS,
+        (*LONG_TAIL, *OTHER_POOLS),
+        notes=("`Δ` is the error minus TaMatch-LT's, at the last step and at the best test.",),
+        variants=TAILS,
+        against="tamatch_lt",
     ),
     "digits": Plan(
         "All methods: error (%) on the embedded digits with 40 labels", tuple(METHODS), (DIGITS,)
