@@ -13,6 +13,7 @@ from fractions import Fraction
 from importlib.util import resolve_name
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from .. import methods
 from ..errors import UsageError, unknown_name
@@ -38,13 +39,13 @@ def long_tail(labelled: int, unlabelled: int, gamma: int) -> Setting:
     return Setting(f"lt-{labelled}-{unlabelled}-{gamma}", title, "cifar10-lt", options)
 
 
-def other_pool(setting: Setting, shape: str, gamma: float) -> Setting:
+def other_pool(setting: Setting, shape: str, **options: Any) -> Setting:
     """The same labels with a pool of other class shares."""
     return replace(
         setting,
         name=f"{setting.name}-{shape}",
         title=f"{setting.title}, {shape} pool",
-        options={**setting.options, "gamma_unlabelled": gamma},
+        options={**setting.options, **options},
     )
 
 
@@ -55,8 +56,10 @@ LONG_TAIL = tuple(
     long_tail(*heads, gamma) for heads in ((1500, 3000), (500, 4000)) for gamma in (100, 150)
 )
 OTHER_POOLS = (  # as in the literature on pools whose class shares are unknown
-    other_pool(LONG_TAIL[2], "uniform", 1.0), other_pool(LONG_TAIL[2], "reversed", -100.0),
-)  # fmt: skip
+    other_pool(LONG_TAIL[2], "uniform", gamma_unlabelled=1.0),
+    other_pool(LONG_TAIL[2], "reversed", gamma_unlabelled=-100.0),
+    other_pool(LONG_TAIL[2], "middle", pool_shape="middle"),
+)
 DIGITS = few_labels("digits", "embedded digits", 10, 4)
 STAND_IN = tuple(
     replace(s, name=f"{s.name}-tiny", options={**s.options, "net": "vit_tiny_p2_32"})
