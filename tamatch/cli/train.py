@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SPLIT_OPTIONS = (
     "labels_per_class", "head_labelled", "head_unlabelled", "gamma", "gamma_unlabelled",
-    "validation_per_class", "fold", "labelled_in_pool", "seed",
+    "pool_shape", "validation_per_class", "fold", "labelled_in_pool", "seed",
 )  # fmt: skip
 COMMON_OPTIONS = (
     "data", "root", "labels", "flips", "from_", "method", "net", "labels_per_class", "steps",

@@ -201,7 +201,7 @@ def fine_tunes(run: Run, net: str) -> bool:
 
 def timm_start(run: Run, fixed: Container[str], *, gpu: bool) -> Chosen:
     """For weights of a timm net: what timm says about them."""
-    from ..nets.timm_net import published  # torch is slow to load
+    from ..nets.foreign import published  # torch is slow to load
 
     made = published(run.net)
     recipe = finetune.recipe(made.normalise)

@@ -63,6 +63,9 @@ class Run:
     ) = None
     gamma: Annotated[float, "largest class over smallest; negative: reversed"] = 1.0
     gamma_unlabelled: Annotated[float, "the same for the unlabelled pool"] | None = None
+    pool_shape: Annotated[
+        Literal["tail", "middle"], "which class of the unlabelled pool is the largest"
+    ] = "tail"
     validation_per_class: Annotated[int, AT_LEAST_ZERO, "labelled images held out per class"] = 0
     fold: Annotated[str, "K/N: hold out the K-th of N parts of the labels"] | None = None
     labelled_in_pool: Annotated[
