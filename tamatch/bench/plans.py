@@ -13,6 +13,7 @@ from fractions import Fraction
 from importlib.util import resolve_name
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from .. import methods
 from ..errors import UsageError, unknown_name
@@ -38,11 +39,26 @@ def long_tail(labelled: int, unlabelled: int, gamma: int) -> Setting:
     return Setting(f"lt-{labelled}-{unlabelled}-{gamma}", title, "cifar10-lt", options)
 
 
+def other_pool(setting: Setting, shape: str, **options: Any) -> Setting:
+    """The same labels with a pool of other class shares."""
+    return replace(
+        setting,
+        name=f"{setting.name}-{shape}",
+        title=f"{setting.title}, {shape} pool",
+        options={**setting.options, **options},
+    )
+
+
 CIFAR100 = tuple(few_labels("cifar100", "CIFAR-100", 100, n) for n in (2, 4))
 STL10 = tuple(few_labels("stl10", "STL-10", 10, n) for n in (4, 10))
 EUROSAT = tuple(few_labels("eurosat", "EuroSAT", 10, n) for n in (2, 4))
 LONG_TAIL = tuple(
     long_tail(*heads, gamma) for heads in ((1500, 3000), (500, 4000)) for gamma in (100, 150)
+)
+OTHER_POOLS = (  # as in the literature on pools whose class shares are unknown
+    other_pool(LONG_TAIL[2], "uniform", gamma_unlabelled=1.0),
+    other_pool(LONG_TAIL[2], "reversed", gamma_unlabelled=-100.0),
+    other_pool(LONG_TAIL[2], "middle", pool_shape="middle"),
 )
 DIGITS = few_labels("digits", "embedded digits", 10, 4)
 STAND_IN = tuple(
@@ -68,6 +84,20 @@ STAND_IN_METHODS = (
     "supervised", "fixmatch", "flexmatch", "freematch", "softmatch",
     "tamatch_no_rescaling", "tamatch_no_weighting", "tamatch",
 )  # fmt: skip
+TAILS = tuple(  # TaMatch-LT with one option changed
+    Variant(name, title, options, "tamatch_lt")
+    for name, title, options in (
+        ("strength-1", "κ = 1 in both losses", {"strength": 1.0}),
+        ("strength-3", "κ = 3 in both losses", {"strength": 3.0}),
+        ("freematch", "FreeMatch's thresholds", {"select": "freematch"}),
+        ("accepted", "r of the accepted labels in the unlabelled loss", {"used": "accepted"}),
+        ("two-heads", "a second head without adjustment", {"heads": 2}),
+        ("two-views", "two strong views", {"strong_views": 2}),
+        ("strong-labels", "labelled images also as strong views", {"labelled_views": 2}),
+        ("class-weights", "TaMatch's class weights on top", {"weigh": "class"}),
+    )
+)
+TAIL_METHODS = ("fixmatch", "freematch", "tamatch", "saw", "abc", "acr", "simpro", "tamatch_lt")
 ORACLE = "The paper's baselines are scored at their best test, so compare them with `best`."
 
 PLANS: dict[str, Plan] = {
@@ -131,6 +161,14 @@ PLANS: dict[str, Plan] = {
         ),
         variants=CAUSES,
         against="tamatch",
+    ),
+    "tails": Plan(
+        "Long tails beyond the paper: error (%) on CIFAR-10-LT, with TaMatch-LT's variants",
+        TAIL_METHODS,
+        (*LONG_TAIL, *OTHER_POOLS),
+        notes=("`Δ` is the error minus TaMatch-LT's, at the last step and at the best test.",),
+        variants=TAILS,
+        against="tamatch_lt",
     ),
     "digits": Plan(
         "All methods: error (%) on the embedded digits with 40 labels", tuple(METHODS), (DIGITS,)

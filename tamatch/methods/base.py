@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from .. import dist
 from ..errors import UsageError
 from ..kinds import Parity, WeightMomentum
 from ..machine.branches import Branch, Result, branch_of
+from ..machine.precision import without_autocast
 from ..modules import norms_of, tracking
 from ..stats import approach_, by_type
 from ..types import Batch, Loss, Out, Task, Views
@@ -26,7 +27,7 @@ class Method(nn.Module):
     move and checkpoint without anybody else knowing of them.
     """
 
-    views: ClassVar[Views] = Views()
+    views: Views = Views()
     compiles: ClassVar[bool] = False  # whether this class's `forward` is fit for torch.compile
     skipped: Tensor | None = None  # 1.0, on the device, while the engine finds a step bad
 
@@ -93,6 +94,17 @@ class Method(nn.Module):
         A method may return it as a `Shifted`, which adds a constant to each class's logit.
         """
         return self.net if self.average is None else self.average
+
+
+class Head(nn.Linear):
+    """A second linear layer on a net's features; its logits are float32, as the net's are."""
+
+    def __init__(self, net: nn.Module, task: Task) -> None:
+        super().__init__(cast(int, net.width), task.classes)
+
+    def forward(self, out: Out) -> Tensor:  # type: ignore[override]
+        with without_autocast(out.features.device):
+            return super().forward(out.features)
 
 
 def gradient_of(value: Tensor, images: Tensor) -> Tensor:

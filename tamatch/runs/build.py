@@ -30,9 +30,8 @@ from ..nets.pretrained import locate
 from ..nets.weights import load_weights, zero_head
 from ..own.method import check_built, check_constructor, try_method
 from ..own.usercode import blaming
-from ..settings.config import Run
+from ..settings.config import Run, in_order
 from ..settings.hardware import pick_device, pick_images, pick_precision, set_up_torch
-from ..settings.target import in_order
 from ..step import optim
 from ..step.engine import Engine, Pace
 from ..step.source import Draw, Resident, Source, Streamed, stream_key

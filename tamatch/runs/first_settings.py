@@ -32,7 +32,7 @@ MOST_SECONDS = 45.0  # for features at the larger size, so that an answer is the
 MEASURED = 8  # images whose features are timed
 NEUTRAL = {  # options that say nothing of how a net is trained
     "data", "root", "labels", "size", "weights", "seed", "labels_per_class", "head_labelled",
-    "head_unlabelled", "gamma", "gamma_unlabelled", "validation_per_class", "fold",
+    "head_unlabelled", "gamma", "gamma_unlabelled", "pool_shape", "validation_per_class", "fold",
     "labelled_in_pool", "prior", "baseline", "device", "images", "threads", "precision",
     "deterministic",
 }  # fmt: skip

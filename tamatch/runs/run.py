@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ..machine import launch
 from ..own import usercode
 from ..settings.configure import ask, stored_config
+from ..storage.files import config_path, path_of
 from ..storage.folder import RunFolder
-from ..storage.paths import config_path, path_of
 from .decide import decide
 from .end import Finished
 from .jobs import complete
