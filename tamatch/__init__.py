@@ -19,6 +19,7 @@ if sys.platform == "win32":  # files are locked and replaced there by other rule
 if TYPE_CHECKING:
     from .estimators.estimator import SSLClassifier, TaMatchClassifier
     from .estimators.features import FeatureClassifier
+    from .loop import SSLLoss
     from .methods.base import Method
     from .model.evaluate import Evaluation, evaluate
     from .model.export import Exported, export
@@ -39,6 +40,7 @@ __all__ = [
     "Model",
     "Predictions",
     "SSLClassifier",
+    "SSLLoss",
     "TaMatchClassifier",
     "__version__",
     "evaluate",
@@ -61,6 +63,7 @@ _HOMES = {
     "Model": "model.model",
     "Predictions": "model.model",
     "SSLClassifier": "estimators.estimator",
+    "SSLLoss": "loop",
     "TaMatchClassifier": "estimators.estimator",
     "evaluate": "model.evaluate",
     "export": "model.export",
