@@ -16,6 +16,7 @@ import torch
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfTransformer
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 import tamatch
 from tamatch.errors import UsageError
@@ -290,7 +291,8 @@ def test_the_lightning_module_trains(monkeypatch: pytest.MonkeyPatch) -> None:
     else:
         quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
         trainer = lightning.Trainer(max_steps=3, accelerator="cpu", **quiet)
-        trainer.fit(module, [batch] * 4, [(x, LABELS)])
+        loaders = (DataLoader(items, batch_size=None) for items in ([batch] * 3, [(x, LABELS)]))
+        trainer.fit(module, *loaders)
         assert {"accuracy", "sup", "unsup"} <= trainer.callback_metrics.keys()
     assert int(module.ssl.step) == 3
     assert not any(value.equal(before[name]) for name, value in net.state_dict().items())
