@@ -29,12 +29,14 @@ if TYPE_CHECKING:
     from .runs.label import Labelled, label
     from .runs.run import resume, train
     from .runs.seeds import resume_seeds, train_seeds
+    from .storage.history import History, history
 
 __all__ = [
     "Evaluation",
     "Exported",
     "FeatureClassifier",
     "Finished",
+    "History",
     "Labelled",
     "Method",
     "Model",
@@ -45,6 +47,7 @@ __all__ = [
     "__version__",
     "evaluate",
     "export",
+    "history",
     "label",
     "load",
     "resume",
@@ -58,6 +61,7 @@ _HOMES = {
     "Exported": "model.export",
     "FeatureClassifier": "estimators.features",
     "Finished": "runs.end",
+    "History": "storage.history",
     "Labelled": "runs.label",
     "Method": "methods.base",
     "Model": "model.model",
@@ -67,6 +71,7 @@ _HOMES = {
     "TaMatchClassifier": "estimators.estimator",
     "evaluate": "model.evaluate",
     "export": "model.export",
+    "history": "storage.history",
     "label": "runs.label",
     "load": "model.load",
     "resume": "runs.run",

@@ -153,9 +153,7 @@ def resolve(values: Mapping[str, Any]) -> Run:
     nets.find(settings["net"])
 
     own = {k: v for k, v in values.items() if k not in RUN_OPTIONS}
-    options, settings["prior"] = resolve_method(
-        method, own, settings.get("prior"), recipe.options
-    )
+    options, settings["prior"] = resolve_method(method, own, settings.get("prior"), recipe.options)
 
     check_together(settings)
     if settings.get("prior") is not None:
@@ -298,8 +296,9 @@ def check_effective(chosen: Mapping[str, Any], given: Iterable[str]) -> None:
 
 def check_together(values: dict[str, Any]) -> None:
     """Refuse options that contradict each other or need a package that is missing."""
-    if values.get("tensorboard"):
-        check_installed()
+    for tracker in ("tensorboard", "wandb", "mlflow"):
+        if values.get(tracker):
+            check_installed(tracker)
     if nets.is_frozen(values["net"]):
         check_frozen(values)
     elif values.get("from_") and values.get("weights"):
