@@ -100,12 +100,17 @@ def as_out(found: Tensor | Out, model: nn.Module, head_name: str | None) -> Out:
     """What the module returned; without a linear head, the logits are the features, too."""
     if isinstance(found, Out):
         return found
-    logits = features = found if found.dtype.itemsize > 2 else found.float()
-    if head_name is not None:
-        head = model.get_submodule(head_name)
-        assert isinstance(head, Head) and head.seen is not None
-        features, head.seen = head.seen, None  # kept longer, it would hold the memory of a step
+    logits = found if found.dtype.itemsize > 2 else found.float()
+    features = logits if head_name is None else take_features(model, head_name)
     return Out(logits, features, features)
+
+
+def take_features(model: nn.Module, head_name: str) -> Tensor:
+    """The features of the pass that has just been made."""
+    head = model.get_submodule(head_name)
+    assert isinstance(head, Head) and head.seen is not None
+    features, head.seen = head.seen, None  # kept longer, it would hold the memory of a step
+    return features
 
 
 @contextmanager
