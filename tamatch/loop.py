@@ -14,9 +14,8 @@ from . import methods
 from .errors import UsageError
 from .own.net import Head, described, last_linear, linear_calls, take_features
 from .own.usercode import blaming
-from .settings.config import RUN_OPTIONS, method_options
+from .settings.config import RUN_OPTIONS, in_order, method_options, normalised_shares
 from .settings.configure import resolve_method
-from .settings.target import in_order, normalised_shares
 from .types import Batch, Out, Task, Views
 
 if TYPE_CHECKING:
