@@ -100,8 +100,9 @@ def as_out(found: Tensor | Out, model: nn.Module, head_name: str | None) -> Out:
     """What the module returned; without a linear head, the logits are the features, too."""
     if isinstance(found, Out):
         return found
-    logits = found if found.dtype.itemsize > 2 else found.float()
-    features = logits if head_name is None else take_features(model, head_name)
+    logits = features = found if found.dtype.itemsize > 2 else found.float()
+    if head_name is not None:
+        features = take_features(model, head_name)
     return Out(logits, features, features)
 
 
