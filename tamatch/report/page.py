@@ -52,6 +52,7 @@ def write_report(run: Path, out: Path | None = None) -> Path:
     train, held = folder.metrics.of("train"), folder.trust.held
     accuracy_columns, accuracies = accuracy_table(facts, baseline, labels, held)
     first = first_answer_of(folder)
+    others = [name for name in train.scalar_names() if name not in _DRAWN_ELSEWHERE][:OTHERS]
     baseline_notes = () if folder.baseline is None else folder.baseline.notes
     return write_page(
         "report.html.j2",
@@ -74,7 +75,7 @@ def write_report(run: Path, out: Path | None = None) -> Path:
         pool=folder.trust.pool,
         usage=usage_of(train, facts.classes, folder.trust.pool, run),
         loss_charts=_loss_charts(train),
-        other_charts=_other_charts(train),
+        other_charts=[small_chart(name, [Line(name, train.curve(name))]) for name in others],
         views=data_url(run / "batch.png"),
         data=data_facts(folder),
         split_stored=(run / "split.csv").is_file(),
@@ -178,9 +179,3 @@ def _loss_charts(log: Log) -> list[Markup]:
         line_chart("Learning rate", [Line("learning rate", log.curve("lr"))]),
     ]
     return [chart for chart in charts if chart]
-
-
-def _other_charts(log: Log) -> list[Markup]:
-    """Whatever else the method logs."""
-    names = [name for name in log.scalar_names() if name not in _DRAWN_ELSEWHERE]
-    return [small_chart(name, [Line(name, log.curve(name))]) for name in names[:OTHERS]]
