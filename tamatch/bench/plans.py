@@ -97,7 +97,9 @@ TAILS = tuple(  # TaMatch-LT with one option changed
         ("class-weights", "TaMatch's class weights on top", {"weigh": "class"}),
     )
 )
-TAIL_METHODS = ("fixmatch", "freematch", "tamatch", "saw", "abc", "acr", "simpro", "tamatch_lt")
+TAIL_METHODS = (
+    "fixmatch", "freematch", "tamatch", "saw", "abc", "acr", "cdmad", "simpro", "tamatch_lt",
+)  # fmt: skip
 ORACLE = "The paper's baselines are scored at their best test, so compare them with `best`."
 
 PLANS: dict[str, Plan] = {

@@ -102,7 +102,8 @@ class TaMatchLT(FixMatch):
         if self.second is None:
             return weak.logits
         learnt = (self.labelled + self.labeler.status.shares) / 2
-        return (weak.logits + self.second(weak) - log_shares(learnt)) / 2
+        other: Tensor = self.second(weak)
+        return (weak.logits + other - log_shares(learnt)) / 2
 
     @property
     def final(self) -> nn.Module:

@@ -159,7 +159,8 @@ def frozen(weights: str, size: int, device: torch.device, net: str | None = None
         from .foreign import published
 
         colours = published(net).normalise
-    model = build(FROZEN + net, 1, size)
+    model = build_net(FROZEN + net, 1, size)
+    assert isinstance(model, FrozenNet)
     load_weights(model, found.path)
     colours = colours or colours_of(net)
     return Frozen(model.eval().to(device), net, colours, found.origin)

@@ -19,7 +19,7 @@ from .words import UNKNOWN, count, duration, percent, share, shortened, text, wr
 # Settings that say where and how a run was made, not what was trained.
 _IRRELEVANT = {
     "seed", "out", "overwrite", "config", "baseline", "device", "threads", "root", "images",
-    "tensorboard",
+    "tensorboard", "wandb", "mlflow",
 }  # fmt: skip
 _UNSET = "not set"
 _FAIR = ("net", "weights", "size", "labels", "labels_per_class", "steps")  # the same, or unfair

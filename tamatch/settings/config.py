@@ -117,6 +117,8 @@ class Run:
     kernels: Annotated[bool, "use the package's kernels, not the compiler's (CUDA)"] = True
     graph: Annotated[bool, "capture the step in a CUDA graph"] = True
     tensorboard: Annotated[bool, "also write event files for TensorBoard"] = False
+    wandb: Annotated[bool, "also log to Weights & Biases"] = False
+    mlflow: Annotated[bool, "also log to MLflow"] = False
 
     options: dict[str, Any] = field(default_factory=dict)  # the method's own
 

@@ -153,17 +153,8 @@ def resolve(values: Mapping[str, Any]) -> Run:
     settings = filled_in(given, in_steps(recipe.run, given.get("steps")))
     nets.find(settings["net"])
 
-    allowed = method_options(method)
     own = {k: v for k, v in values.items() if k not in RUN_OPTIONS}
-    for name in own:
-        if name not in allowed:
-            undescribed = undescribed_option(name, get(method), method)
-            others = [other for other in METHODS if name in method_options(other)]
-            known = {**RUN_OPTIONS, **allowed}
-            raise undescribed or unknown_option(name, known, method, others)
-    if "target" in allowed:
-        own, settings["prior"] = with_target(own, settings.get("prior"))
-    options = settings_of_method(method, own, recipe.options)
+    options, settings["prior"] = resolve_method(method, own, settings.get("prior"), recipe.options)
 
     check_together(settings)
     if settings.get("prior") is not None:
@@ -171,6 +162,22 @@ def resolve(values: Mapping[str, Any]) -> Run:
     run = Run(**settings, options=options)
     check_processes(run)
     return run
+
+
+def resolve_method(
+    method: str, own: dict[str, Any], prior: Shares | None, preset: Mapping[str, Any]
+) -> tuple[dict[str, Any], Shares | None]:
+    """The method's own options, and the class shares of the pool where they are known."""
+    allowed = method_options(method)
+    for name in own:
+        if name not in allowed:
+            undescribed = undescribed_option(name, get(method), method)
+            others = [other for other in METHODS if name in method_options(other)]
+            known = {**RUN_OPTIONS, **allowed}
+            raise undescribed or unknown_option(name, known, method, others)
+    if "target" in allowed:
+        own, prior = with_target(own, prior)
+    return settings_of_method(method, own, preset), prior
 
 
 def stored_config(
@@ -290,8 +297,9 @@ def check_effective(chosen: Mapping[str, Any], given: Iterable[str]) -> None:
 
 def check_together(values: dict[str, Any]) -> None:
     """Refuse options that contradict each other or need a package that is missing."""
-    if values.get("tensorboard"):
-        check_installed()
+    for tracker in ("tensorboard", "wandb", "mlflow"):
+        if values.get(tracker):
+            check_installed(tracker)
     if nets.is_frozen(values["net"]):
         check_frozen(values)
     elif values.get("from_") and values.get("weights"):

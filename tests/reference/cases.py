@@ -273,6 +273,11 @@ CASES = [
         {"momentum": 0.6, "threshold": 0.8, "unlabelled_weight": 2.0, "strength": 1.5},
         steps=(0, 1, 2),
     ),
+    Case("cdmad"),
+    Case(
+        "cdmad", "other values", {"lambda_u": 2.0, "debias_after": 0.31},
+        {"unlabelled_weight": 2.0, "start": 0.31},
+    ),
     Case("simpro"),
     Case(
         "simpro", "other values", {"momentum": 0.6, "tau": 0.8, "strength": 1.5},
