@@ -1,4 +1,6 @@
-"""Did the unlabelled images help? One plain sentence; and the table that `train` ends with."""
+"""Did the unlabelled images help? One plain sentence; the table that `train` ends with; and what
+the first answer of a frozen net says: what labels alone reach, what the pool adds, what to expect.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,8 @@ from pathlib import Path
 from ..errors import DataError
 from ..judge.differences import Paired, chance_gap, paired
 from ..storage.spreadsheet import read_rows
-from .first_answer import cross_validated, doubling
 from .folder import Figures, RunFiles, read_folder
-from .words import UNKNOWN, percent, share
+from .words import UNKNOWN, count, duration, number, numbers, percent, share, table, text, whole
 
 LABELS_ONLY = ("supervised", "fully_supervised")  # methods that use no unlabelled image
 NOT_ASKED = "Not applicable"  # to a run on labels alone
@@ -28,10 +29,14 @@ BASELINE_TO_COME = (
     "The supervised baseline, to compare with, has not been tested yet: it follows the run itself. "
     "tamatch resume trains what is missing."
 )
+CAVEAT = (
+    "Held-out labels: each label was guessed without being seen, by cross-validation. The error is "
+    "that of images like the labelled ones, and rather too high, since fewer labels were learnt."
+)
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Conclusion:
     """`answer` is a word or two, `reason` the sentence behind it; `tone` picks the colour."""
 
     answer: str
@@ -42,14 +47,14 @@ class Verdict:
         return f"{self.answer}. {self.reason}"
 
 
-def verdict_of(folder: RunFiles) -> Verdict:
+def verdict_of(folder: RunFiles) -> Conclusion:
     """The verdict on a run folder, image by image where both have their predictions."""
     run, baseline = folder.figures, folder.baseline_figures
     if run.labelled_pool and run.method not in LABELS_ONLY:
-        return Verdict("There were none", NO_POOL)
+        return Conclusion("There were none", NO_POOL)
     planned = folder.config.get("baseline") == "supervised"
     if planned and run.error_last is not None and (baseline is None or baseline.error_last is None):
-        return Verdict("Not yet known", BASELINE_TO_COME)
+        return Conclusion("Not yet known", BASELINE_TO_COME)
     if not run.held_out and (error := cross_validated(folder)) is not None:
         other = None if folder.baseline is None else cross_validated(folder.baseline)
         run = replace(run, error_last=error.error, measured_on=HELD_OUT, images=error.labels)
@@ -64,20 +69,20 @@ def verdict_of(folder: RunFiles) -> Verdict:
 
 def verdict(
     run: Figures, baseline: Figures | None, labelled: int | None, pairs: Paired | None = None
-) -> Verdict:
+) -> Conclusion:
     """Compare the run with the supervised baseline, and admit what the test set cannot tell."""
     if run.method in LABELS_ONLY:
-        return Verdict(NOT_ASKED, "This run uses labelled images only.")
+        return Conclusion(NOT_ASKED, "This run uses labelled images only.")
     if run.error_last is None and run.held_out:
-        return Verdict("Not yet known", "No test has been run so far.")
+        return Conclusion("Not yet known", "No test has been run so far.")
     if run.error_last is None:
-        return Verdict("Not measured", UNMEASURED)
+        return Conclusion("Not measured", UNMEASURED)
     if baseline is None or baseline.error_last is None:
-        return Verdict("Not measured", NO_BASELINE)
+        return Conclusion("Not measured", NO_BASELINE)
     if not (run.finished and baseline.finished):
-        return Verdict("Not yet known", "Both runs must finish first.")
+        return Conclusion("Not yet known", "Both runs must finish first.")
     if run.measured_on != baseline.measured_on:
-        return Verdict("Not measured", "Run and baseline were measured on different images.")
+        return Conclusion("Not measured", "Run and baseline were measured on different images.")
     labels = "the labels" if labelled is None else f"the {labelled} labels"
     both = (
         f"{run.measured_on.capitalize()} error is {percent(run.error_last)} with the unlabelled "
@@ -89,24 +94,24 @@ def verdict(
     noise = chance_gap(run.error_last, baseline.error_last, run.images)
     if abs(gap) <= noise:
         if noise == 0:
-            return Verdict("No difference", f"{both}.")
+            return Conclusion("No difference", f"{both}.")
         chance = f"With {run.images} images, a gap below {noise:.1f} points may be chance."
-        return Verdict("No clear difference", f"{both}. {chance}")
+        return Conclusion("No clear difference", f"{both}. {chance}")
     return _by_gap(both, gap)
 
 
-def _judge_pairs(both: str, pairs: Paired) -> Verdict:
+def _judge_pairs(both: str, pairs: Paired) -> Conclusion:
     """By the images on which one of the two is right and the other is not."""
     if pairs.low <= 0 <= pairs.high:
-        return Verdict("No clear difference", f"{both}. {pairs.undecided}")
+        return Conclusion("No clear difference", f"{both}. {pairs.undecided}")
     low, high = sorted((abs(pairs.low), abs(pairs.high)))
     return _by_gap(both, pairs.gap, f" (95 % confidence interval {low:.1f} to {high:.1f})")
 
 
-def _by_gap(both: str, gap: float, interval: str = "") -> Verdict:
+def _by_gap(both: str, gap: float, interval: str = "") -> Conclusion:
     if gap > 0:
-        return Verdict("Yes, they helped", f"{both}: {gap:.1f} points lower{interval}.", "good")
-    return Verdict("No, they did harm", f"{both}: {-gap:.1f} points higher{interval}.", "bad")
+        return Conclusion("Yes, they helped", f"{both}: {gap:.1f} points lower{interval}.", "good")
+    return Conclusion("No, they did harm", f"{both}: {-gap:.1f} points higher{interval}.", "bad")
 
 
 def compared(run: Path, other: Path, part: str) -> Paired | None:
@@ -167,3 +172,84 @@ def summary_table(run: Path) -> list[tuple[str, ...]]:
         rows.append(("error on held-out labels", *(str(found or UNKNOWN) for found in errors)))
     rows.append(("unlabelled images used", *(share(facts.utilization) for facts in columns)))
     return rows
+
+
+@dataclass(frozen=True)
+class CrossValidated:
+    """The error on labels that were held out, in percent."""
+
+    error: float
+    low: float
+    high: float
+    labels: int
+
+    def __str__(self) -> str:
+        return f"{percent(self.error)} ({self.low:.1f} to {percent(self.high)})"
+
+
+@dataclass(frozen=True)
+class FirstAnswer:
+    """The ladder as rows with a header, and sentences on it."""
+
+    ladder: list[tuple[str, ...]]
+    remarks: list[str]
+    error: CrossValidated | None
+    baseline: CrossValidated | None
+
+
+def cross_validated(run: RunFiles) -> CrossValidated | None:
+    """None also for a run that trains its net, or one with a single label of some class."""
+    found = table(run.first_answer.get("cross_validation"))
+    error, labels = number(found.get("error")), whole(found.get("labels"))
+    ends = numbers(found.get("interval"))
+    if error is None or labels is None or len(ends) != 2:
+        return None
+    return CrossValidated(error, ends[0], ends[1], labels)
+
+
+def first_answer_of(run: RunFiles) -> FirstAnswer | None:
+    """What a run of a frozen net says; None for any other run."""
+    told = run.first_answer
+    if not told:
+        return None
+    seconds, looking = number(run.result.get("seconds")), number(told.get("features_seconds"))
+    inner, part = run.baseline, run.figures.measured_on
+    measured = [f"{part} error"] if part else []
+    names = ("labels alone: logistic regression", "labels and unlabelled images: TaMatch")
+    header = ("", *measured, "error on held-out labels", "time")
+    blank = ("–",) * (len(header) - 2)
+    ladder = [header, ("features of the frozen net", *blank, duration(looking))]
+    for name, rung in zip(names, (inner, run), strict=True):
+        if rung is not None and rung.result:
+            ladder.append((name, *_rung(rung, measured=bool(part))))
+    if seconds is not None:
+        ladder.append(("all", *blank, duration(seconds)))
+    error = cross_validated(run)
+    remarks = [CAVEAT if error else f"No label was held out. {text(told.get('reason'))}"]
+    remarks += filter(None, [doubling(run)])
+    return FirstAnswer(ladder, remarks, error, None if inner is None else cross_validated(inner))
+
+
+def _rung(run: RunFiles, *, measured: bool) -> tuple[str, ...]:
+    """The errors of a run and its time without the features, which all rungs share."""
+    held, shown = run.trust.held, percent(run.figures.error_last)
+    if held is not None:
+        shown += f" ({100 - held.high:.1f} to {percent(100 - held.low)})"
+    seconds = number(run.result.get("seconds"))
+    looking = number(run.first_answer.get("features_seconds"))
+    own = None if seconds is None or looking is None else max(0.0, seconds - looking)
+    return (*([shown] if measured else []), str(cross_validated(run) or UNKNOWN), duration(own))
+
+
+def doubling(run: RunFiles) -> str:
+    """What twice the labels would bring, by the learning curve."""
+    curve = table(run.first_answer.get("learning_curve"))
+    doubled, error = table(curve.get("doubled")), cross_validated(run)
+    expected, ends = number(doubled.get("error")), numbers(doubled.get("interval"))
+    if error is None or expected is None or len(ends) != 2:
+        return ""
+    return (
+        f"With twice as many labels ({count(2 * error.labels)}), an error of {percent(expected)} "
+        f"is to be expected ({ends[0]:.1f} to {percent(ends[1])}) instead of "
+        f"{percent(error.error)}, if it goes on falling as it did up to here."
+    )
