@@ -235,7 +235,7 @@ def _tail(data: DataSet, option: str, head: int, gamma: float) -> list[int | Non
 
 
 def _check_classes(data: DataSet) -> None:
-    """There must be something to tell apart."""
+    """Refuse data with fewer than two classes."""
     if not data.classes:
         raise DataError(
             f"{data.name} has no labelled images. Label a few of each class: in one folder per "

@@ -17,9 +17,9 @@ from ..data import DataSet
 from ..data.feature_cache import missing
 from ..errors import DataError, UsageError
 from ..nets.features import Frozen, frozen
+from ..nets.foreign import published
 from ..nets.pretrained import locate
 from ..nets.recognise import recognise
-from ..nets.timm_net import published
 from ..progress import counting
 from ..rules.choose import Chosen, choice
 from ..settings.config import RUN_OPTIONS, Run
