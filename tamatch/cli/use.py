@@ -7,8 +7,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from ..errors import UsageError
-from ..storage.files import write_bytes
-from ..storage.paths import refuse_existing
+from ..storage.files import refuse_existing, write_bytes
 from ..storage.seedfolder import runs_in
 from .parser import add_json, add_net
 

@@ -24,11 +24,10 @@ from ..kinds import AT_LEAST_ONE
 from ..machine.precision import restoring_threads
 from ..rules import choose, finetune, pace
 from ..runs.decide import start_of
-from ..settings.config import RUN_OPTIONS, Run
+from ..settings.config import RUN_OPTIONS, Run, target_follows
 from ..settings.configure import configure
 from ..settings.hardware import pick_device
 from ..settings.options import Option
-from ..settings.target import target_follows
 from .base import Classifier
 from .learners import ImageLearner, Learner, VectorLearner
 

@@ -19,9 +19,8 @@ from torch import Tensor, nn
 
 from ..errors import NumericError, UsageError, one_line, perhaps
 from ..report import model_card
-from ..storage.files import write_bytes
+from ..storage.files import path_of, refuse_existing, write_bytes
 from ..storage.folder import RunFolder, refuse_links
-from ..storage.paths import path_of, refuse_existing
 from .load import load
 from .model import Model
 

@@ -57,7 +57,7 @@ class Recognised:
 
 
 def colours_of(net: str) -> str:
-    """How colours are normalised for published weights of a net of ours, as far as it tells."""
+    """How images are normalised for published weights of this net."""
     return STYLES[net.partition("_")[0]].normalise if is_transformer(net) else "imagenet"
 
 

@@ -80,7 +80,7 @@ def load_weights(net: nn.Module, path: str | Path) -> WeightReport:
 
 
 def zero_head(net: nn.Module) -> None:
-    """Let the last layer begin with equal probabilities for all classes, and be sure of none."""
+    """Set the last layer to zero, so that all classes begin with equal probabilities."""
     name = f"model.{net.head_name}" if hasattr(net, "head_name") else "head"  # of a user's net
     layer = dict(net.named_modules()).get(name)
     if layer is None:
@@ -191,19 +191,13 @@ def _fit(name: str, tensor: Tensor, shape: Shape) -> Tensor | None:
     given = tuple(tensor.shape)
     if given == shape:
         return tensor
-    if name == "pos_embed" and _same_but_for_grid(given, shape):
-        return resize_positions(tensor.float(), shape[1])
+    if name == "pos_embed" and len(given) == len(shape) == 3 and given[2] == shape[2]:
+        # both are (1, g², width), or both (1, 1 + g², width): with a class token
+        beside = [tokens - math.isqrt(tokens) ** 2 for tokens in (given[1], shape[1])]
+        return resize_positions(tensor.float(), shape[1]) if beside in ([0, 0], [1, 1]) else None
     if name == "patch_embed.proj.weight" and len(given) == 4 and given[:2] == shape[:2]:
         return resize_patches(tensor.float(), shape[-1])
     return None
-
-
-def _same_but_for_grid(one: Shape, two: Shape) -> bool:
-    """Whether both are (1, g², width) or both (1, 1 + g², width): the latter with a class token."""
-    if not len(one) == len(two) == 3 or one[2] != two[2]:
-        return False
-    beside = [shape[1] - math.isqrt(shape[1]) ** 2 for shape in (one, two)]
-    return beside in ([0, 0], [1, 1])
 
 
 def _shapes(tensors: Mapping[str, tuple[Shape, Shape]]) -> list[str]:

@@ -9,8 +9,8 @@ from ..machine import launch
 from ..own import usercode
 from ..settings.configure import ask, stored_config
 from ..storage.events import Callback, Callbacks
+from ..storage.files import config_path, path_of
 from ..storage.folder import RunFolder
-from ..storage.paths import config_path, path_of
 from .decide import decide
 from .end import Finished
 from .jobs import complete

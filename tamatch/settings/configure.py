@@ -18,10 +18,17 @@ from ..methods import METHODS, entry, get, register
 from ..storage.events import check_installed
 from ..storage.folder import RunFolder
 from . import recipes
-from .config import RUN_OPTIONS, Run, method_options
-from .config_file import naming_file, read_config
+from .config import (
+    RUN_OPTIONS,
+    Run,
+    Shares,
+    method_options,
+    naming_file,
+    normalised_shares,
+    read_config,
+    read_target,
+)
 from .options import as_text, flag_of, undescribed_option, unknown_option
-from .target import Shares, normalised_shares, read_target
 
 if TYPE_CHECKING:
     from ..methods import AnyMethod
@@ -76,7 +83,10 @@ def ask(given: Mapping[str, Any], config_file: Path | None = None) -> Asked:
     from_file = user.keys() - {name.replace("-", "_") for name in given}
     with naming_file(config_file, from_file):
         place = RUN_OPTIONS["from_"].parse(user.get("from_"))
-        earlier = None if place is None else settings_of_run(place)
+        try:
+            earlier = None if place is None else RunFolder(Path(place)).read()["config"]
+        except UsageError as error:  # it begins with the path
+            raise UsageError(f"--from {error}") from None
     return Asked(user, config_file, from_file, earlier)
 
 
@@ -96,15 +106,6 @@ def user_settings(given: Mapping[str, Any], config_file: Path | None = None) -> 
     if "from" in values:
         values["from_"] = values.pop("from")
     return values
-
-
-def settings_of_run(place: str) -> dict[str, Any]:
-    """The settings of the run to start from."""
-    try:
-        config: dict[str, Any] = RunFolder(Path(place)).read()["config"]
-    except UsageError as error:  # it begins with the path
-        raise UsageError(f"--from {error}") from None
-    return config
 
 
 def with_inherited(values: dict[str, Any], earlier: dict[str, Any] | None) -> dict[str, Any]:

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import UsageError
+from .files import path_of
 from .folder import RunFolder
-from .paths import path_of
 from .spreadsheet import neutralise
 
 

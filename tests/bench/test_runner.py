@@ -22,6 +22,7 @@ from tamatch.bench.plans import DIGITS, PLANS
 from tamatch.bench.results import Result, Store
 from tamatch.bench.runner import Runner
 from tamatch.errors import NumericError, Stopped, UsageError
+from tamatch.machine.launch import StopSignals
 from tamatch.runs.end import Finished
 from tamatch.runs.start import Job
 from tamatch.runs.training import Training
@@ -260,7 +261,10 @@ def test_a_run_begun_from_other_weights_is_refused(workshop: Runner) -> None:
     assert moved.weights == "here/one.npz"  # the same file in another folder
 
 
-def test_a_budget_may_be_longer_than_a_thread_can_wait() -> None:
-    with runner.Budget(1e300) as budget:
-        budget._watch.join(0.1)
-        assert budget._watch.is_alive() and not budget.spent
+def test_a_budget_counts_while_a_training_listens() -> None:
+    with StopSignals(end=1e300) as stop:
+        assert not stop.time_is_up and stop.received == 0
+    past = StopSignals(end=0.0)
+    assert past.time_is_up and past.received == 0  # a run that has begun does a step at least
+    with past:
+        assert past.received == signal.SIGTERM

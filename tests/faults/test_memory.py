@@ -15,7 +15,7 @@ import tamatch
 from tamatch import cli
 from tamatch.machine.memory import OutOfMemory, detecting_out_of_memory, in_batches
 from tamatch.methods import METHODS
-from tamatch.nets.layers import recompute, recomputes
+from tamatch.nets.base import recompute, recomputes
 from tamatch.nets.wrn import Flow, Parts, ResidualBlock
 from tamatch.step.cost import PROBES, Estimate, Peak, bytes_of_passes, estimate, probe
 from tamatch.step.engine import Engine

@@ -18,7 +18,7 @@ from tamatch.errors import DataError, TamatchError, UsageError
 from tamatch.runs.build import engine_of
 from tamatch.runs.label import label
 from tamatch.runs.place import default_folder
-from tamatch.settings.config_file import dump
+from tamatch.settings.config import dump
 from tamatch.settings.configure import baseline_config, configure
 from tamatch.settings.inputs import data_of, first_weights, split_plan
 from tamatch.storage.folder import RunFolder
