@@ -1,4 +1,4 @@
-"""A pre-trained net that stays as it is, and a linear head on its features."""
+"""A pre-trained net with a linear head on its features: as it is, or trained on from there."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..types import Out
-from . import FROZEN, size_in_name
+from . import body_of, size_in_name
 from . import build as build_net
 from .base import Net
 from .weights import zero_head
 
 
 def build(name: str, classes: int, size: int) -> FrozenNet:
-    """Build `frozen/NAME` for images of `size`; a transformer has the size in its name."""
-    body = name.removeprefix(FROZEN)
+    """Build `frozen/NAME` or `tuned/NAME` for images of `size`; a transformer's name has its own."""
+    body = body_of(name)
     side = size_in_name(body) or size
     return FrozenNet(build_net(body, 1, side), classes, side)
 
@@ -23,10 +23,10 @@ def build(name: str, classes: int, size: int) -> FrozenNet:
 class FrozenNet(Net):
     """Images of any size are resized to the body's own, without smoothing: they are not larger.
 
-    The features are those of an image and of its mirror image, averaged.
+    The features are those of an image and of its mirror image, averaged; in training those of the
+    image alone, which augmentation mirrors or not.
     """
 
-    independent = True
     channels_last = False
 
     def __init__(self, body: Net, classes: int, size: int) -> None:
@@ -34,7 +34,9 @@ class FrozenNet(Net):
         super().__init__(classes=classes, width=width, map_width=width)
         self.body, self.size, self.headless = body, size, body.headless
         self.head = nn.Linear(width, classes)
+        self.independent, self.has_cuda_code = body.independent, body.has_cuda_code
         zero_head(body)  # it is never read, and must not make two files of one model differ
+        body.head.requires_grad_(False)
 
     def set_head(self, solved: Tensor) -> None:
         """Take a linear classifier of the features, (C, D + 1) with the intercepts last."""
@@ -53,8 +55,21 @@ class FrozenNet(Net):
         """Those of the body."""
         if images.shape[-2:] != (self.size, self.size):
             images = F.interpolate(images, (self.size, self.size), mode="bicubic")
+        if self.training:
+            return self.body.frozen_features(images)
         one, other = (self.body.frozen_features(view) for view in (images, images.flip(-1)))
         return (one + other) / 2
+
+    def accelerate(self, *, compiling: bool = True, kernels: bool = True) -> None:
+        """By the body's own kernels; its features are not compiled."""
+        self.body.accelerate(compiling=False, kernels=kernels)
+        self.rehearsable = self.body.rehearsable
+
+    def depth_of(self, parameter: str) -> tuple[int, int]:
+        """That of the body; both heads come last."""
+        if parameter.startswith("body."):
+            return self.body.depth_of(parameter.removeprefix("body."))
+        return self.body.depth_of("head.weight")
 
     def loadable(self) -> nn.Module:
         """Weight files are those of the body."""

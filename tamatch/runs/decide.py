@@ -7,6 +7,7 @@ length comes last. One valid `Run` goes out, with a reason for each choice.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Container, Mapping
@@ -30,20 +31,26 @@ from ..rules.pace import Speed
 from ..settings.config import Run
 from ..settings.configure import TARGET, Asked
 from ..settings.hardware import pick_device, pick_precision
-from ..settings.inputs import data_of, split_of
+from ..settings.inputs import data_of, normalised, split_of
 from ..settings.target import target_follows
 from ..storage.folder import RunFolder
-from .first_settings import RULE, first_settings, wants_first, weights_for
+from .first_settings import ONE_STEP, RULE, Look, first_settings, way_of, weights_for
 from .speed import Speeds
 
+TUNED_RULE = (
+    "First answer: TaMatch is solved on the features of the pre-trained net. Then the net is tuned "
+    "from there, and kept if it is better on the labels held out. --net frozen/NAME does without."
+)
+GPU_IMAGES = 300.0  # whose features are computed in a second, at least
+SOLVING, SOLVED_IMAGES = 5.0, 250.0  # seconds of the first answer, and images for each further one
 OVERHEAD = 10.0  # seconds for what comes before and after the training: imports, the report
 PACE_SETTINGS = (  # what follows from the number of steps
     "steps", "warmup", "ema", "norm_momentum", "lambda_target", "log_every", "test_every",
     "save_every",
 )  # fmt: skip
 SHOWN_SETTINGS = (
-    "size", "flips", "net", "normalise", "optimizer", "lr", "batch", "unlabelled", "steps",
-    "lambda_target", "baseline", "compile", "precision", "threads",
+    "size", "flips", "net", "normalise", "validation_per_class", "optimizer", "lr", "batch",
+    "unlabelled", "steps", "lambda_target", "baseline", "compile", "precision", "threads",
 )  # fmt: skip
 
 
@@ -114,10 +121,12 @@ def decide(asked: Asked, limit: str | None = None, runs: int = 1) -> Decided:
 
     fixed, device = fixed_by(asked, limit), pick_device(run.device)
     draft, from_scratch = Draft(asked, fixed), ""
-    if own and wants_first(asked.said, limit):
+    if own and (way := way_of(asked.said, limit, device)) != "train":
         weights, from_scratch = weights_for(asked.said, device)
-        if weights is not None:
+        if weights is not None and way == "first":
             return decide_first(draft, weights, device)
+        if weights is not None:
+            return decide_tuned(draft, weights, device, limit, began, runs)
     gpu = device.type == "cuda"
     if limit is not None:
         pace.refuse_too_short(limit, pace.parse_time(limit) - OVERHEAD, gpu=gpu)
@@ -146,10 +155,75 @@ def decide_first(draft: Draft, weights: str, device: torch.device) -> Decided:
     """A run that is solved at once on the features of a frozen net."""
     draft.take(Chosen({"weights": weights}, {}))
     side = side_of(own_path(draft.asked.run.data))
-    chosen, images = first_settings(draft.run(), draft.asked.said, side, device)
+    chosen, look = first_settings(draft.run(), draft.asked.said, side, device)
     draft.take(chosen)
     run, told = draft.run(), {k: v for k, v in chosen.reasons.items() if k not in draft.fixed}
-    return Decided(run, told, f"{images:,} images on {machine(device, run)}", (RULE,))
+    return Decided(run, told, f"{len(look.data.images):,} images on {machine(device, run)}", (RULE,))
+
+
+def decide_tuned(
+    draft: Draft, weights: str, device: torch.device, limit: str | None, began: float, runs: int
+) -> Decided:
+    """A run whose net is tuned from the first answer on, if there is time for it."""
+    draft.take(Chosen({"weights": weights}, {}))
+    side, asked = side_of(own_path(draft.asked.run.data)), draft.asked.run
+    first, look = first_settings(draft.run(), draft.asked.said, side, device)
+    data, name = normalised(look.data, look.net.normalise), nets.TUNED + look.net.name
+    why = f"tuned from the first answer on; {first.reasons['net'].partition(': ')[2]}"
+    chosen = {k: v for k, v in first.settings.items() if k not in ONE_STEP}
+    draft.take(Chosen(chosen, first.reasons) | choice("net", name, name, why))
+    draft.take(finetune.tuning(look.net.normalise))
+    fit_to_data(draft, split_of(asked, data, draft["size"]), device)
+    draft.take(choice("baseline", "none", "none", "the first answer has one: labels alone"))
+    if "validation_per_class" not in draft.fixed and "fold" not in draft.fixed:
+        labels = data.labels[split_of(asked, data, draft["size"]).labelled]
+        draft.take(finetune.held_out(int(np.bincount(labels, minlength=len(data.classes)).min())))
+    run = replace(asked, validation_per_class=draft["validation_per_class"])
+    split = split_of(run, data, draft["size"])
+    if "steps" not in draft.fixed:
+        speeds = Speeds(data, split, pace.parse_time(limit) if limit else math.inf)
+        before = runs * first_seconds(look, device)
+        if not tuned_in_time(draft, speeds, device, limit, began - before, runs):
+            alone = Draft(draft.asked, draft.fixed)
+            found = decide_first(alone, weights, device)
+            told = f"Within {limit} there is time for the first answer, but not for tuning the net."
+            return replace(found, remarks=(told,))
+    draft.chosen = paced(draft, own=True) | draft.chosen
+    told = {k: v for k, v in draft.chosen.reasons.items() if k not in draft.fixed}
+    run = draft.final()
+    occasion = f"{len(data.images):,} images on {machine(device, run)}"
+    remarks = filter(None, (balance_of(run, draft.asked.user, data, split),))
+    return Decided(run, told, occasion, (TUNED_RULE, *remarks, *remarks_on_average(run)))
+
+
+def tuned_in_time(
+    draft: Draft, speeds: Speeds, device: torch.device, limit: str | None, began: float, runs: int
+) -> bool:
+    """Choose the steps; False if too few fit into the limit."""
+    gpu = device.type == "cuda"
+    if limit is None and gpu:
+        draft.take(finetune.tuned_steps(len(speeds.split.unlabelled), draft["unlabelled"]))
+        return True
+    seconds = pace.parse_time(limit) if limit else pace.CPU_SECONDS
+
+    def left() -> float:
+        return seconds - OVERHEAD - (time.perf_counter() - began)
+
+    if left() < (pace.GPU_SECONDS if gpu else 1):
+        return False
+    if limit is not None and "compile" not in draft.fixed:
+        draft.take(pace.compiling(limit, gpu=gpu))
+    found = measured(draft, speeds, device, runs)
+    if pace.steps_within(left(), found) < pace.LEAST_STEPS:
+        return False
+    draft.take(pace.steps_in_time(limit or pace.duration_in_words(seconds), left(), found, device.type))
+    return True
+
+
+def first_seconds(look: Look, device: torch.device) -> float:
+    """What the first answer takes: features that are not known yet, and solving it."""
+    looking = look.seconds if device.type != "cuda" else look.left / GPU_IMAGES
+    return looking + SOLVING + len(look.data.images) / SOLVED_IMAGES
 
 
 def fixed_by(asked: Asked, limit: str | None) -> set[str]:
@@ -196,7 +270,7 @@ def start_of(
 
 def fine_tunes(run: Run, net: str) -> bool:
     """Whether the run starts from weights, with a net that is fine-tuned gently."""
-    kinds = nets.is_transformer, nets.is_timm, nets.is_user_code
+    kinds = nets.is_transformer, nets.is_timm, nets.is_tuned, nets.is_user_code
     return run.weights is not None and any(kind(net) for kind in kinds)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from ..frozen.regression import labels_alone
 from ..frozen.solver import ACCEPTED, Solution, solve
 from ..machine.precision import restoring_threads
 from ..model.model import Facts, Model
-from ..nets import FROZEN
+from ..nets import body_of
 from ..nets.features import Frozen, frozen
 from ..progress import counting
 from ..settings.config import Run
@@ -53,7 +53,7 @@ def solve_run(job: Job, shared: SharedData) -> dict[str, Any]:
     data = shared.data(run)
     record_skipped(folder, data)
     split = split_of(run, data, run.size, folder.split)
-    net = frozen(str(run.weights), data.size, device, run.net.removeprefix(FROZEN))
+    net = frozen(str(run.weights), data.size, device, body_of(run.net))
     seen = seen_of(data, split, learnt_by(lineage(run.from_), data, run.size))
     record_facts(run, folder, data, split, net.net, device, "stream", seen)
     folder.update(status="running")
@@ -68,7 +68,7 @@ def solve_run(job: Job, shared: SharedData) -> dict[str, Any]:
     described = time.perf_counter()
 
     with few_threads(len(rows)):
-        found, error = learn(run, data, split, rows, device if len(rows) >= FEW_ROWS else CPU)
+        found, error = learn(run, Task.of(run, data, split, rows, device))
     net.net.set_head(found.head)
     parts = {"validation": split.validation, "test": split.test}
     held_out = {k: Subset(data, part) for k, part in parts.items() if len(part)}
@@ -119,28 +119,56 @@ def features(net: Frozen, data: DataSet) -> Tensor:
     return torch.from_numpy(found)
 
 
-def learn(
-    run: Run, data: DataSet, split: Split, rows: Tensor, device: torch.device
-) -> tuple[Solution, dict[str, Any]]:
-    """The solution, on the CPU, and what is known of its error without a test set."""
-    classes, rows = len(data.classes), rows.to(device)
-    x, y = rows[split.labelled], torch.from_numpy(data.labels[split.labelled]).to(device)
-    prior = None
-    if run.prior is not None:
-        known = in_order(run.prior, data.classes, data.name)
-        prior = torch.tensor(known, device=device)
-    pool = None if run.method == "supervised" or not len(split.unknown) else rows[split.unknown]
-    if pool is None:
-        counts = torch.bincount(y, minlength=classes) / len(y)
-        found = Solution(labels_alone(x, y, classes), x.new_empty(0, classes), counts)
-    else:
-        found = solve(x, y, pool, classes, prior)
-    found = Solution(found.head.cpu(), found.q.cpu(), found.shares.cpu())
+@dataclass(frozen=True)
+class Task:
+    """What there is to learn from: features with their labels, those of the pool, known shares."""
+
+    features: Tensor
+    labels: Tensor
+    pool: Tensor | None
+    classes: int
+    prior: Tensor | None
+
+    @classmethod
+    def of(
+        cls, run: Run, data: DataSet, split: Split, rows: Tensor, device: torch.device
+    ) -> Task:
+        """Of a run, from a row of features for each image; few rows are faster on a CPU."""
+        rows = rows.to(device if len(rows) >= FEW_ROWS else CPU)
+        labels = torch.from_numpy(data.labels[split.labelled]).to(rows.device)
+        without = run.method == "supervised" or not len(split.unknown)
+        prior = None
+        if run.prior is not None:
+            known = in_order(run.prior, data.classes, data.name)
+            prior = torch.tensor(known, device=rows.device)
+        return cls(
+            rows[split.labelled], labels, None if without else rows[split.unknown],
+            len(data.classes), prior,
+        )  # fmt: skip
+
+    def solved(self) -> Solution:
+        """The solution, on the CPU."""
+        x, y = self.features, self.labels
+        if self.pool is None:
+            counts = torch.bincount(y, minlength=self.classes) / len(y)
+            head = labels_alone(x, y, self.classes)
+            found = Solution(head, x.new_empty(0, self.classes), counts)
+        else:
+            found = solve(x, y, self.pool, self.classes, self.prior)
+        return Solution(found.head.cpu(), found.q.cpu(), found.shares.cpu())
+
+
+def learn(run: Run, task: Task) -> tuple[Solution, dict[str, Any]]:
+    """The solution, and what is known of its error without a test set."""
+    found = task.solved()
     if run.fold is not None:
         reason = "The labels of --fold are held out."
         return found, {"cross_validation": None, "learning_curve": None, "reason": reason}
     try:
-        curve = learning_curve(x, y, pool, classes, prior, seed=run.seed, fractions=FRACTIONS)
+        curve = learning_curve(
+            task.features, task.labels, task.pool, task.classes, task.prior, seed=run.seed,
+            fractions=FRACTIONS,
+        )  # fmt: skip
     except DataError as error:
         return found, {"cross_validation": None, "learning_curve": None, "reason": str(error)}
     result = outcome(curve.outcomes[-1])

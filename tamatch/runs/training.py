@@ -236,16 +236,23 @@ class Training:
 
     def finish(self) -> dict[str, Any]:
         """Write the model, its assessment and the result."""
+        self.write_answers()
+        return self.conclude(result_of(self.run, self.folder.rows(), self.elapsed()))
+
+    def write_answers(self) -> None:
+        """The model and what it says about all images."""
         parts = self.held_out.items()
         raw = {k: self.engine.probabilities(part.images).cpu().numpy() for k, part in parts}
         found = assess(raw, self.held_out, self.pool, self.predict_pool)
         facts = replace(self.facts, temperature=found.temperature)
         Model(facts, self.engine.method.final).save(self.folder.model)
         write_assessment(found, self.folder.path)
-        rows = self.folder.rows()
         if self.watch is not None and found.pool_predictions is not None:
-            self.watch.end([row for row in rows if row["kind"] == "train"], found.pool_predictions)
-        result = result_of(self.run, rows, self.elapsed())
+            rows = [row for row in self.folder.rows() if row["kind"] == "train"]
+            self.watch.end(rows, found.pool_predictions)
+
+    def conclude(self, result: dict[str, Any]) -> dict[str, Any]:
+        """Write the result; the run is finished."""
         write_json(self.folder.result, result)
         before = self.folder.read()
         times = {**before.get("times", {}), "finished": timestamp()}

@@ -293,7 +293,9 @@ def check_together(values: dict[str, Any]) -> None:
         check_installed()
     if nets.is_frozen(values["net"]):
         check_frozen(values)
-    elif values.get("from_") and values.get("weights"):
+    elif nets.is_tuned(values["net"]) and not (values.get("weights") or values.get("from_")):
+        raise UsageError(f"--net {values['net']} starts from a pre-trained net: give --weights.")
+    if not nets.is_frozen(values["net"]) and values.get("from_") and values.get("weights"):
         raise UsageError("--from and --weights both set the initial weights: give only one.")
     if values.get("labels") and (data := values.get("data", Run.data)) in recipes.PROTOCOLS:
         raise UsageError(
