@@ -14,7 +14,7 @@ from .weights import zero_head
 
 
 def build(name: str, classes: int, size: int) -> FrozenNet:
-    """Build `frozen/NAME` or `tuned/NAME` for images of `size`; a transformer's name has its own."""
+    """Build `frozen/NAME` or `tuned/NAME` for images of `size`; a transformer's name has one."""
     body = body_of(name)
     side = size_in_name(body) or size
     return FrozenNet(build_net(body, 1, side), classes, side)

@@ -1,4 +1,4 @@
-"""The first answer in the report: what labels alone reach, what the pool adds, what to expect."""
+"""The ladder in the report: what labels alone reach, what the pool adds, what tuning adds."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ from .words import UNKNOWN, count, duration, number, numbers, percent, table, te
 CAVEAT = (
     "Held-out labels: each label was guessed without being seen, by cross-validation. The error is "
     "that of images like the labelled ones, and rather too high, since fewer labels were learnt."
+)
+
+TUNED_CAVEAT = (
+    "Held-out labels: of the first two rows, each label was guessed once without being seen, by "
+    "cross-validation; of the tuned net, only those that were kept from it. Times: of the first "
+    "two rows with the features, which they share."
 )
 
 
@@ -37,8 +43,12 @@ class FirstAnswer:
 
 
 def cross_validated(run: RunFiles) -> CrossValidated | None:
-    """None also for a run that trains its net, or one with a single label of some class."""
-    found = table(run.first_answer.get("cross_validation"))
+    """None also for a net that is trained from its start, or with a single label of some class.
+
+    Of a tuned net, the error on the labels that were kept from it.
+    """
+    rungs = _rungs(run)
+    found = table(rungs[-1].get("held_out") if rungs else run.first_answer.get("cross_validation"))
     error, labels = number(found.get("error")), whole(found.get("labels"))
     ends = numbers(found.get("interval"))
     if error is None or labels is None or len(ends) != 2:
@@ -67,6 +77,33 @@ def first_answer_of(run: RunFiles) -> FirstAnswer | None:
     remarks = [CAVEAT if error else f"No label was held out. {text(told.get('reason'))}"]
     remarks += filter(None, [doubling(run)])
     return FirstAnswer(ladder, remarks, error, None if inner is None else cross_validated(inner))
+
+
+def tuned_ladder(run: RunFiles) -> FirstAnswer | None:
+    """What a run says whose net was tuned from a first answer; None for any other run."""
+    if not (rungs := _rungs(run)):
+        return None
+    part = "test error" if any(number(rung.get("error")) is not None for rung in rungs) else ""
+    rows = [("", *([part] if part else []), "error on held-out labels", "time")]
+    for rung in rungs:
+        measured = (_between(rung),) if part else ()
+        held_out = table(rung.get("held_out"))
+        labels = f" of {count(whole(held_out.get('labels')))}" if held_out else ""
+        seconds = duration(number(rung.get("seconds")))
+        rows.append((text(rung.get("name")), *measured, _between(held_out) + labels, seconds))
+    return FirstAnswer(rows, [TUNED_CAVEAT, text(run.tuning.get("reason"))], None, None)
+
+
+def _rungs(run: RunFiles) -> list[dict[str, object]]:
+    listed = run.tuning.get("ladder")
+    return [table(rung) for rung in listed] if isinstance(listed, list) else []
+
+
+def _between(found: dict[str, object]) -> str:
+    error, ends = number(found.get("error")), numbers(found.get("interval"))
+    if error is None:
+        return UNKNOWN
+    return percent(error) + (f" ({ends[0]:.1f} to {percent(ends[1])})" if len(ends) == 2 else "")
 
 
 def doubling(run: RunFiles) -> str:

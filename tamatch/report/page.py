@@ -15,7 +15,7 @@ from ..storage.files import write_bytes
 from .album import data_url
 from .balance import balance_of
 from .classes import accuracy_table, label_counts, mistakes_of
-from .first_answer import FirstAnswer, first_answer_of
+from .first_answer import FirstAnswer, first_answer_of, tuned_ladder
 from .folder import (
     Figures,
     RunFiles,
@@ -69,7 +69,8 @@ def write_page(template: str, out: Path, **values: object) -> Path:
 
 def write_report(run: Path, out: Path | None = None) -> Path:
     """Write RUN/report.html or `out`, one self-contained file, from the result files in RUN."""
-    folder = read_folder(run)
+    whole_run = read_folder(run)
+    folder = whole_run.shown
     facts, baseline = folder.figures, folder.baseline_figures
     labels = label_counts(numbers(folder.data.get("labelled_shares")), folder.labelled)
     train, held = folder.metrics.of("train"), folder.trust.held
@@ -81,10 +82,12 @@ def write_report(run: Path, out: Path | None = None) -> Path:
         run=facts,
         baseline=baseline,
         first=first,
+        ladder=tuned_ladder(whole_run) or first,
+        tuned=bool(whole_run.tuning),
         summary=_summary(folder),
-        notes=_notes(folder),
+        notes=_notes(whole_run),
         warnings=_warnings(folder),
-        verdict=verdict_of(folder),
+        verdict=verdict_of(whole_run),
         tiles=tiles(facts, baseline, folder.labelled, held, first),
         errors=_error_rows(facts, baseline),
         error_charts=error_charts(error_lines(folder), facts.measured_on),
@@ -101,10 +104,10 @@ def write_report(run: Path, out: Path | None = None) -> Path:
         data=data_facts(folder),
         split_stored=(run / "split.csv").is_file(),
         skipped=skipped_files(run / "skipped.csv"),
-        configuration=configuration(folder),
+        configuration=configuration(whole_run),
         options=[] if first else method_options(folder),
-        circumstances=circumstances(folder),
-        command=text(folder.about.get("command")),
+        circumstances=circumstances(whole_run),
+        command=text(whole_run.about.get("command")),
         train=train,
     )
 

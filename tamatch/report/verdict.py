@@ -43,7 +43,16 @@ class Verdict:
 
 
 def verdict_of(folder: RunFiles) -> Verdict:
-    """The verdict on a run folder, image by image where both have their predictions."""
+    """The verdict on a run folder, image by image where both have their predictions.
+
+    Of a tuned net: on the first answer, whose baseline has the same features.
+    """
+    if folder.first is not None:
+        told, error = verdict_of(folder.first), folder.figures.error_last
+        tuned = f" The net tuned from there has {percent(error)}." if error is not None else ""
+        if folder.tuning.get("kept") is False:
+            tuned = " The net was tuned, but is not better on held-out labels: that stays."
+        return replace(told, reason=told.reason + (tuned if folder.tuning else ""))
     run, baseline = folder.figures, folder.baseline_figures
     if run.labelled_pool and run.method not in LABELS_ONLY:
         return Verdict("There were none", NO_POOL)
@@ -135,7 +144,7 @@ def verdict_on(run: Path) -> str:
 
 def outlook_on(run: Path) -> str:
     """What twice the labels would bring to a first answer; empty for any other run."""
-    return doubling(read_folder(run))
+    return doubling(read_folder(run).shown)
 
 
 def summary_table(run: Path) -> list[tuple[str, ...]]:
@@ -143,9 +152,11 @@ def summary_table(run: Path) -> list[tuple[str, ...]]:
 
     Each row is a name, the run's value and, where a baseline was trained, the baseline's.
     """
-    folder = read_folder(run)
-    runs = [one for one in (folder, folder.baseline) if one is not None]
+    folder = read_folder(run).shown
+    ladder = (folder.first, folder.first.baseline) if folder.first else (folder.baseline,)
+    runs = [folder, *(one for one in ladder if one is not None)]
     columns = [one.figures for one in runs]
+    names = ("net tuned", "first answer", "labels alone") if folder.first else ()
     measured_on = columns[0].measured_on or "test"
     last = ("not measured" if f.error_last is None else percent(f.error_last) for f in columns)
     worst = (
@@ -153,7 +164,7 @@ def summary_table(run: Path) -> list[tuple[str, ...]]:
     )
     step = "" if folder.first_answer else ", last step"
     rows = [
-        ("", *(facts.method for facts in columns)),
+        ("", *(names or (facts.method for facts in columns))),
         (f"{measured_on} error{step}", *last),
     ]
     if any(facts.error_median is not None for facts in columns):

@@ -144,7 +144,9 @@ def keeps(wrong: int, first_wrong: int, labels: int, passes: float) -> tuple[boo
     if wrong != first_wrong:
         why = f"of {labels} held-out labels, tuning leaves {wrong} wrong and the first answer"
         return kept, f"{what}: {why} {first_wrong}."
-    seen = f"{passes:.0f} passes through the pool" if passes >= 2 else f"{passes:.1f} of a pass"
-    known = f"both are wrong on {wrong} of {labels} held-out labels" if labels else "no label judges"
-    usually = "that long usually helps" if long else f"{ENOUGH_PASSES} usually help"
-    return kept, f"{what}: {known}, and of tuning, {seen} were done; {usually}."
+    seen = f"{passes:.1f} passes through the unlabelled images"
+    judged = (
+        f"both err on {wrong} of {labels} held-out labels" if labels else "no label is held out"
+    )
+    usually = "after which tuning usually has helped" if long else "too little for tuning to help"
+    return kept, f"{what}: {judged}, and {seen} were made, {usually}."

@@ -158,7 +158,8 @@ def decide_first(draft: Draft, weights: str, device: torch.device) -> Decided:
     chosen, look = first_settings(draft.run(), draft.asked.said, side, device)
     draft.take(chosen)
     run, told = draft.run(), {k: v for k, v in chosen.reasons.items() if k not in draft.fixed}
-    return Decided(run, told, f"{len(look.data.images):,} images on {machine(device, run)}", (RULE,))
+    occasion = f"{len(look.data.images):,} images on {machine(device, run)}"
+    return Decided(run, told, occasion, (RULE,))
 
 
 def decide_tuned(
@@ -216,7 +217,8 @@ def tuned_in_time(
     found = measured(draft, speeds, device, runs)
     if pace.steps_within(left(), found) < pace.LEAST_STEPS:
         return False
-    draft.take(pace.steps_in_time(limit or pace.duration_in_words(seconds), left(), found, device.type))
+    within = limit or pace.duration_in_words(seconds)
+    draft.take(pace.steps_in_time(within, left(), found, device.type))
     return True
 
 

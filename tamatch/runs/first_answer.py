@@ -130,9 +130,7 @@ class Task:
     prior: Tensor | None
 
     @classmethod
-    def of(
-        cls, run: Run, data: DataSet, split: Split, rows: Tensor, device: torch.device
-    ) -> Task:
+    def of(cls, run: Run, data: DataSet, split: Split, rows: Tensor, device: torch.device) -> Task:
         """Of a run, from a row of features for each image; few rows are faster on a CPU."""
         rows = rows.to(device if len(rows) >= FEW_ROWS else CPU)
         labels = torch.from_numpy(data.labels[split.labelled]).to(rows.device)

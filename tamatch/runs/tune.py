@@ -18,7 +18,7 @@ from .. import nets
 from ..judge.trust import wilson
 from ..nets.features import frozen
 from ..rules import finetune
-from ..settings.config import Run, method_options
+from ..settings.config import method_options
 from ..settings.configure import SOLVED
 from ..settings.hardware import pick_device
 from ..settings.inputs import split_of
@@ -105,7 +105,9 @@ class Tuning(Training):
         part = self.held_out.get("validation")
         if part is None:
             return np.zeros(0, bool)
-        return self.engine.probabilities(part.images).argmax(-1).cpu().numpy() != part.labels.numpy()
+        best = self.engine.probabilities(part.images).argmax(-1).cpu().numpy()
+        found: Flags = best != part.labels.numpy()
+        return found
 
     def interval(self, result: dict[str, Any]) -> list[float] | None:
         """Of the test error."""

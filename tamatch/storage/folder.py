@@ -310,7 +310,8 @@ class RunFolder:
         if status != "running":
             return status != "new"
         logged = self.metrics.exists() and self.metrics.stat().st_size > 0
-        return logged or self.first.result.exists() or (self.checkpoints.exists() and any(self.checkpoints.iterdir()))
+        saved = self.checkpoints.exists() and any(self.checkpoints.iterdir())
+        return logged or saved or self.first.result.exists()
 
     def finished(self) -> bool:
         return self.record.exists() and self.read().get("status") == "finished"
