@@ -25,10 +25,17 @@ class Scaling:
     matrix: Tensor  # A, (D, D)
 
     @classmethod
-    def of(cls, features: Tensor) -> Scaling:
-        """From labelled and unlabelled rows alike; a constant column has no effect."""
-        mean = features.mean(0)
-        centred = features - mean
+    def of(cls, features: Tensor, amounts: Tensor | None = None) -> Scaling:
+        """From labelled and unlabelled rows alike; a constant column has no effect.
+
+        With `amounts` (N,), a row counts as much as that.
+        """
+        if amounts is not None:  # as if each row were there that often
+            mean = amounts @ features / amounts.sum()
+            centred = (features - mean) * (amounts / amounts.mean()).sqrt()[:, None]
+        else:
+            mean = features.mean(0)
+            centred = features - mean
         deviation = centred.square().mean(0).sqrt()
         constant = deviation <= torch.finfo(features.dtype).eps * 10 * mean.abs().clamp(min=1e-30)
         inverse = torch.where(constant, 0.0, 1 / deviation.clamp(min=1e-30))

@@ -56,12 +56,18 @@ class Solution:
 
 
 def solve(
-    features: Tensor, labels: Tensor, pool: Tensor, classes: int, prior: Tensor | None = None
-) -> Solution:
-    """Learn from labelled features (L, D) and a pool (U, D), which may be empty."""
+    features: Tensor, labels: Tensor, pool: Tensor, classes: int, prior: Tensor | None = None,
+    belongs: Tensor | None = None,
+) -> Solution:  # fmt: skip
+    """Learn from labelled features (L, D) and a pool (U, D), which may be empty.
+
+    `belongs` (U,), 0 … 1, says how likely each image of the pool is of one of the classes at all.
+    What is not counts less: in the scaling, in p_model and π, among the accepted, in the fit.
+    """
     count = len(labels)
     both = torch.cat([features, pool])
-    scaling = Scaling.of(both)
+    certain = None if belongs is None else torch.cat([belongs.new_ones(count), belongs])
+    scaling = Scaling.of(both, certain)
     rows = scaling(both)
     truth = one_hot(labels, classes).to(rows.dtype)
     even = class_weights(labels, classes).to(rows.dtype)
@@ -72,25 +78,29 @@ def solve(
     graph = Graph(directions)
     head = fit(directions[:count], labels, even, classes)
     if prior is None:
-        prior = estimated_shares(logits(directions[count:], head), truth.sum(0).min())
+        prior = estimated_shares(logits(directions[count:], head), truth.sum(0).min(), belongs)
     seeds = torch.cat([normalize(truth.T).T, truth.new_zeros(len(pool), classes)])
     p = normalize(graph.smoothed(seeds, *SPREAD))
     label_weight = LABEL_WEIGHT + SKEW_WEIGHT * kl(prior, torch.full_like(prior, 1 / classes))
+    amount = len(pool) if belongs is None else float(belongs.sum())
     for share in ACCEPTED:
-        confidence, guess = rescaled(p[count:], prior).max(1)
-        surest = confidence.topk(max(1, round(share * len(pool)))).indices
-        guess = guess[surest]
-        weights = torch.cat([label_weight * even, class_weights(guess, classes).to(rows.dtype)])
+        confidence, guess = rescaled(p[count:], prior, belongs).max(1)
+        if belongs is not None:
+            confidence = confidence * belongs
+        surest = confidence.topk(max(1, round(share * amount))).indices
+        guess, own = guess[surest], None if belongs is None else belongs[surest]
+        weights = class_weights(guess, classes, own).to(rows.dtype)
+        weights = torch.cat([label_weight * even, weights])
         accepted = torch.cat([torch.arange(count, device=rows.device), count + surest])
         answers = torch.cat([labels, guess])
         head = fit(directions[accepted], answers, weights, classes, start=head)
         p = torch.cat([truth, logits(directions[count:], head).softmax(1)])
         p = graph.smoothed(p, *SMOOTHING)
     head = fit(rows[accepted], answers, weights, classes, start=head)
-    return Solution(scaling.undo(head), rescaled(p[count:], prior), prior)
+    return Solution(scaling.undo(head), rescaled(p[count:], prior, belongs), prior)
 
 
-def estimated_shares(z: Tensor, fewest: Tensor) -> Tensor:
+def estimated_shares(z: Tensor, fewest: Tensor, belongs: Tensor | None = None) -> Tensor:
     """π of the pool from its logits by a regression on the labels that weighs classes evenly.
 
     π = u + s·(h − u): h, how often each class is the best guess, moved towards the uniform u by
@@ -99,23 +109,25 @@ def estimated_shares(z: Tensor, fewest: Tensor) -> Tensor:
     """
     classes = z.shape[1]
     uniform = z.new_full((classes,), 1 / classes)
-    guessed = torch.bincount(z.argmax(1), minlength=classes).to(z.dtype)
+    guessed = torch.bincount(z.argmax(1), belongs, minlength=classes).to(z.dtype)
     h = normalize(guessed + 1)
     trust = (1 - NOISE / fewest / kl(h, uniform).clamp(min=EPS)).clamp(min=0)
     return uniform + trust * (h - uniform)
 
 
-def rescaled(p: Tensor, target: Tensor) -> Tensor:
+def rescaled(p: Tensor, target: Tensor, belongs: Tensor | None = None) -> Tensor:
     """Normalize(p ⊙ target / p_model), SWEEPS times, with the mean over the whole pool."""
     for _ in range(SWEEPS):
-        p = normalize(p * ratio(target, p.mean(0)))
+        mean = p.mean(0) if belongs is None else belongs @ p / belongs.sum()
+        p = normalize(p * ratio(target, mean))
     return p
 
 
-def class_weights(labels: Tensor, classes: int) -> Tensor:
+def class_weights(labels: Tensor, classes: int, amounts: Tensor | None = None) -> Tensor:
     """w ∝ u / share of the label's class: all classes together weigh 1, and each the same.
 
     The paper's bound of these weights is left out: it keeps single steps of training stable, and
     here, where the shares are exact, it makes long-tailed pools worse.
     """
-    return normalize(1 / torch.bincount(labels, minlength=classes)[labels])
+    own = 1 if amounts is None else amounts
+    return normalize(own / torch.bincount(labels, amounts, minlength=classes)[labels])

@@ -91,7 +91,10 @@ def tuned_ladder(run: RunFiles) -> FirstAnswer | None:
         labels = f" of {count(whole(held_out.get('labels')))}" if held_out else ""
         seconds = duration(number(rung.get("seconds")))
         rows.append((text(rung.get("name")), *measured, _between(held_out) + labels, seconds))
-    return FirstAnswer(rows, [TUNED_CAVEAT, text(run.tuning.get("reason"))], None, None)
+    inner = run.shown.baseline
+    baseline = cross_validated(inner) if inner else None
+    remarks = [text(run.tuning.get("reason")), TUNED_CAVEAT]
+    return FirstAnswer(rows, remarks, cross_validated(run.shown), baseline)
 
 
 def _rungs(run: RunFiles) -> list[dict[str, object]]:

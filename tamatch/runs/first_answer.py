@@ -17,7 +17,9 @@ import torch
 from torch import Tensor
 
 from ..data import DataSet, Split
+from ..data.dataset import Indices
 from ..data.feature_cache import features_of
+from ..data.splits import Mask
 from ..errors import DataError
 from ..frozen.held_out import HeldOutError, LearningCurve, learning_curve
 from ..frozen.regression import labels_alone
@@ -53,7 +55,7 @@ def solve_run(job: Job, shared: SharedData) -> dict[str, Any]:
     data = shared.data(run)
     record_skipped(folder, data)
     split = split_of(run, data, run.size, folder.split)
-    net = frozen(str(run.weights), data.size, device, body_of(run.net))
+    net = looking(run, data, device)
     seen = seen_of(data, split, learnt_by(lineage(run.from_), data, run.size))
     record_facts(run, folder, data, split, net.net, device, "stream", seen)
     folder.update(status="running")
@@ -70,27 +72,20 @@ def solve_run(job: Job, shared: SharedData) -> dict[str, Any]:
     with few_threads(len(rows)):
         found, error = learn(run, Task.of(run, data, split, rows, device))
     net.net.set_head(found.head)
+    answer = Answer(found, rows)
     parts = {"validation": split.validation, "test": split.test}
     held_out = {k: Subset(data, part) for k, part in parts.items() if len(part)}
-    raw = {k: probabilities(found, rows[part.indices]) for k, part in held_out.items()}
+    raw = {k: answer.probabilities(part.indices) for k, part in held_out.items()}
     for kind, part in held_out.items():
         scores = part.score(torch.from_numpy(raw[kind]))
         told = {"error": scores.error, "per_class": scores.per_class}
         folder.append({"step": 1, "kind": kind, **told})
     if pool is not None and len(pool):
-        folder.append(
-            {"step": 1, "kind": "train", "used": ACCEPTED[-1], **shares(found, rows, pool)}
-        )
+        folder.append({"step": 1, "kind": "train", "used": ACCEPTED[-1], **answer.shares(pool)})
 
     def predict_pool(pool: Pool, temperature: float) -> tuple[PoolPredictions, dict[str, Any]]:
-        own = probabilities(found, rows[pool.indices], temperature)
-        order = np.argsort(-own, axis=-1, kind="stable")
-        sure, label = found.q.max(1)
-        answers = PoolPredictions(
-            order[:, 0], own.max(-1), order[:, min(1, own.shape[1] - 1)], label.numpy(),
-            sure.double().numpy(), drawn=np.ones(len(pool), bool), accepted=None,
-        )  # fmt: skip
-        told = {**shares(found, rows, pool), "factors": None, "weights": None, "tau": None}
+        answers = answer.of_pool(pool, temperature)
+        told = {**answer.shares(pool), "factors": None, "weights": None, "tau": None}
         return answers, summary(answers, pool, told)
 
     assessed = assess(raw, held_out, pool, predict_pool)
@@ -110,6 +105,11 @@ def solve_run(job: Job, shared: SharedData) -> dict[str, Any]:
         status="finished", step=1, times=times, files=digests(folder.path), metrics=folder.mark()
     )
     return result
+
+
+def looking(run: Run, data: DataSet, device: torch.device) -> Frozen:
+    """The pre-trained net of a run."""
+    return frozen(str(run.weights), data.size, device, body_of(run.net))
 
 
 def features(net: Frozen, data: DataSet) -> Tensor:
@@ -156,6 +156,36 @@ class Task:
         return Solution(found.head.cpu(), found.q.cpu(), found.shares.cpu())
 
 
+@dataclass(frozen=True)
+class Answer:
+    """A solution, and what it says about the images with these rows of features."""
+
+    found: Solution
+    rows: Tensor
+
+    def probabilities(self, images: Indices, temperature: float = 1.0) -> np.ndarray:
+        """(n, C) of these images."""
+        return (self.found.logits(self.rows[images]) / temperature).softmax(1).numpy()
+
+    def of_pool(
+        self, pool: Pool, temperature: float, drawn: Mask | None = None,
+        accepted: Indices | None = None,
+    ) -> PoolPredictions:  # fmt: skip
+        """Every image of the pool; all of them were seen, unless it is told which were drawn."""
+        own = self.probabilities(pool.indices, temperature)
+        order = np.argsort(-own, axis=-1, kind="stable")
+        sure, label = self.found.q.max(1)
+        return PoolPredictions(
+            order[:, 0], own.max(-1), order[:, min(1, own.shape[1] - 1)], label.numpy(),
+            sure.double().numpy(), np.ones(len(pool), bool) if drawn is None else drawn, accepted,
+        )  # fmt: skip
+
+    def shares(self, pool: Pool) -> dict[str, Any]:
+        """The class shares of the pool: as the model sees them, and as they were estimated."""
+        mean = torch.from_numpy(self.probabilities(pool.indices)).mean(0)
+        return {"p_model": mean.tolist(), "p_target": self.found.shares.tolist()}
+
+
 def learn(run: Run, task: Task) -> tuple[Solution, dict[str, Any]]:
     """The solution, and what is known of its error without a test set."""
     found = task.solved()
@@ -185,17 +215,6 @@ def points(curve: LearningCurve) -> dict[str, Any]:
     doubled = {"error": 100 * expected, "interval": [100 * low, 100 * high]}
     errors = [100 * found.error for found in curve.outcomes]
     return {"labels": [*curve.labels], "errors": errors, "doubled": doubled}
-
-
-def probabilities(found: Solution, rows: Tensor, temperature: float = 1.0) -> np.ndarray:
-    """What the model says of images with these features."""
-    return (found.logits(rows) / temperature).softmax(1).numpy()
-
-
-def shares(found: Solution, rows: Tensor, pool: Pool) -> dict[str, Any]:
-    """The class shares of the pool: as the model sees them, and as they were estimated or given."""
-    mean = found.logits(rows[pool.indices]).softmax(1).mean(0)
-    return {"p_model": mean.tolist(), "p_target": found.shares.tolist()}
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from ..data import shares
 from ..errors import DataError, NumericError
@@ -205,7 +206,7 @@ class Training:
     def test(self) -> None:
         """Errors on the held-out parts: shown, never used for a choice."""
         for kind, part in self.held_out.items():
-            scores = part.score(self.engine.probabilities(part.images))
+            scores = part.score(self.predicted(part))
             row = {"step": self.engine.steps_done, "kind": kind}
             row |= {"error": scores.error, "per_class": scores.per_class}
             self.write(row)
@@ -230,6 +231,10 @@ class Training:
         checkpoint.save(self.folder.checkpoints, self.engine.steps_done, state)
         self.folder.update(step=self.engine.steps_done, metrics=mark)
 
+    def predicted(self, part: Subset) -> Tensor:
+        """Class probabilities of held-out images."""
+        return self.engine.probabilities(part.images)
+
     def predict_pool(self, pool: Pool, temperature: float) -> tuple[PoolPredictions, Any]:
         found = predict_pool(self.engine, pool, temperature)
         return found, summary(found, pool, told_by(self.engine.method))
@@ -241,8 +246,7 @@ class Training:
 
     def write_answers(self) -> None:
         """The model and what it says about all images."""
-        parts = self.held_out.items()
-        raw = {k: self.engine.probabilities(part.images).cpu().numpy() for k, part in parts}
+        raw = {k: self.predicted(part).cpu().numpy() for k, part in self.held_out.items()}
         found = assess(raw, self.held_out, self.pool, self.predict_pool)
         facts = replace(self.facts, temperature=found.temperature)
         Model(facts, self.engine.method.final).save(self.folder.model)
@@ -257,8 +261,10 @@ class Training:
         before = self.folder.read()
         times = {**before.get("times", {}), "finished": timestamp()}
         self.folder.checked(self.folder.split.name)
-        files = digests(self.folder.path)
-        self.folder.update(status="finished", step=self.steps, times=times, files=files)
+        files, mark = digests(self.folder.path), self.folder.mark()
+        self.folder.update(
+            status="finished", step=self.steps, times=times, files=files, metrics=mark
+        )
         self.progress.ended()
         return result
 

@@ -8,26 +8,34 @@ compared on them, with the same labels learnt.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from .. import nets
+from ..data import DataSet, Split
+from ..data.dataset import take
+from ..data.feature_cache import PART
 from ..judge.trust import wilson
-from ..nets.features import frozen
+from ..nets.features import Frozen
+from ..nets.frozen_net import FrozenNet
+from ..progress import counting
+from ..pseudo.account import accepted
 from ..rules import finetune
-from ..settings.config import method_options
+from ..settings.config import Run, method_options
 from ..settings.configure import SOLVED
 from ..settings.hardware import pick_device
 from ..settings.inputs import split_of
+from ..step.source import Pool, Subset
 from ..storage.files import write_bytes
 from ..storage.folder import RunFolder
 from ..storage.record import ANSWERS, files_in
 from .build import Start
-from .end import result_of
-from .first_answer import Task, features, few_threads, probabilities
+from .end import PoolPredictions, drawn, result_of, summary, told_by
+from .first_answer import Answer, Task, features, few_threads, looking
 from .first_settings import ONE_STEP
 from .start import Job, SharedData
 from .training import Training
@@ -43,6 +51,9 @@ class FirstAnswer:
     folder: RunFolder  # of the one that has learnt from all labels
     start: Start
     wrong: Flags  # of the labels that are kept from both
+    data: DataSet
+    split: Split
+    lent: bool  # whether these labels are to be learnt from once they have judged
 
 
 def first_job(job: Job) -> Job:
@@ -56,9 +67,14 @@ def first_job(job: Job) -> Job:
             k: v for k, v in run.options.items() if method == run.method
         },
     )  # fmt: skip
-    if "validation_per_class" in folder.read().get("chosen", {}):
+    if holds_out_itself(folder):
         first = replace(first, validation_per_class=0)
     return Job(first, folder.first, job.progress)
+
+
+def holds_out_itself(folder: RunFolder) -> bool:
+    """Whether the validation images were chosen here, to judge the tuned net."""
+    return "validation_per_class" in folder.read().get("chosen", {})
 
 
 def start_of(job: Job, shared: SharedData) -> FirstAnswer:
@@ -66,48 +82,89 @@ def start_of(job: Job, shared: SharedData) -> FirstAnswer:
     run, folder = job.run, job.folder
     data, device = shared.data(run), pick_device(run.device)
     split = split_of(run, data, run.size, folder.split)
-    net = frozen(str(run.weights), data.size, device, nets.body_of(run.net))
-    rows = features(net, data)
+    answer = solved(run, data, split, features(looking(run, data, device), data))
+    p_model = torch.from_numpy(answer.probabilities(split.unlabelled)).double().mean(0)
+    start = Start(answer.found.head, p_model, answer.found.shares)
+    wrong = mistakes(answer, data, split)
+    return FirstAnswer(folder.first, start, wrong, data, split, holds_out_itself(folder))
+
+
+def solved(run: Run, data: DataSet, split: Split, rows: Tensor) -> Answer:
+    """What these labels and the pool tell on these features."""
     with few_threads(len(rows)):
-        found = Task.of(run, data, split, rows, device).solved()
-    p_model = torch.from_numpy(probabilities(found, rows[split.unlabelled])).double().mean(0)
-    answers = probabilities(found, rows[split.validation]).argmax(-1)
-    start = Start(found.head, p_model, found.shares)
-    return FirstAnswer(folder.first, start, answers != data.labels[split.validation])
+        found = Task.of(run, data, split, rows, pick_device(run.device)).solved()
+    return Answer(found, rows)
+
+
+def mistakes(answer: Answer, data: DataSet, split: Split) -> Flags:
+    """Of the validation images."""
+    best = answer.probabilities(split.validation).argmax(-1)
+    found: Flags = best != data.labels[split.validation]
+    return found
 
 
 class Tuning(Training):
-    """A run that ends with the better of two models."""
+    """A run that ends with the better of two models.
+
+    At its end, the last layer is solved anew, on the features of the tuned net: with the
+    labels that the first answer has to do without for a comparison, and then with all of them.
+    """
 
     first: FirstAnswer
+    answer: Answer | None = None  # at the end
 
     def finish(self) -> dict[str, Any]:
         """Keep the tuned net, or the first answer."""
-        wrong, before = self.wrong(), self.first.wrong
-        passes = self.steps * self.run.unlabelled / max(1, self.engine.method.task.unlabelled)
-        kept, reason = finetune.keeps(int(wrong.sum()), int(before.sum()), len(wrong), passes)
+        first, run = self.first, self.run
+        net = cast(FrozenNet, self.engine.method.final).eval()
+        rows = self.rows(net)
+        self.answer = solved(run, first.data, first.split, rows)
+        wrong = mistakes(self.answer, first.data, first.split)
+        passes = self.steps * run.unlabelled / max(1, self.engine.method.task.unlabelled)
+        kept, reason = finetune.keeps(int(wrong.sum()), int(first.wrong.sum()), len(wrong), passes)
         self.progress.say(reason)
-        result = result_of(self.run, self.folder.rows(), self.elapsed())
+        if first.lent and len(wrong):
+            self.answer = solved(run, first.data, with_validation(first.split), rows)
+            del self.held_out["validation"]
+        net.set_head(self.answer.found.head.to(self.engine.device))
+        self.test()
+        result = result_of(run, self.folder.rows(), self.elapsed())
         tuned = rung(RUNGS[2], result, self.interval(result), outcome(wrong))
         if kept:
             self.write_answers()
         else:
             result |= self.keep_first()
         told = {"kept": kept, "labels": len(wrong), "reason": reason}
-        told |= {"wrong": int(wrong.sum()), "first_wrong": int(before.sum())}
-        first = self.first.folder
-        result["first_answer"] = first.read_result()["first_answer"]
-        result["tuning"] = {**told, "ladder": [*ladder(first), tuned]}
+        told |= {"wrong": int(wrong.sum()), "first_wrong": int(first.wrong.sum())}
+        result["first_answer"] = first.folder.read_result()["first_answer"]
+        result["tuning"] = {**told, "ladder": [*ladder(first.folder), tuned]}
         return self.conclude(result)
 
-    def wrong(self) -> Flags:
-        """Of the held-out labels, which the tuned net gets wrong."""
-        part = self.held_out.get("validation")
-        if part is None:
-            return np.zeros(0, bool)
-        best = self.engine.probabilities(part.images).argmax(-1).cpu().numpy()
-        found: Flags = best != part.labels.numpy()
-        return found
+    def rows(self, net: FrozenNet) -> Tensor:
+        """The features of all images by the tuned net."""
+        images, name = self.first.data.images, nets.body_of(self.run.net)
+        look, found = Frozen(net, name, self.run.normalise), []
+        with counting("looking at images") as count:
+            for start in range(0, len(images), PART):
+                chosen = np.arange(start, min(start + PART, len(images)))
+                found.append(look(take(images, chosen)))
+                count(int(chosen[-1]) + 1, len(images))
+        return torch.from_numpy(np.concatenate(found))
+
+    def predicted(self, part: Subset) -> Tensor:
+        """By the last layer that is solved anew, where it is."""
+        if self.answer is None:
+            return super().predicted(part)
+        return torch.from_numpy(self.answer.probabilities(part.indices))
+
+    def predict_pool(self, pool: Pool, temperature: float) -> tuple[PoolPredictions, Any]:
+        """The same, and what was accepted while tuning."""
+        assert self.answer is not None
+        method = self.engine.method
+        count, seen = accepted(method), drawn(self.engine)[pool.places]
+        times = None if count is None else count.cpu().numpy().astype(np.int64)[pool.places]
+        found = self.answer.of_pool(pool, temperature, seen, times)
+        return found, summary(found, pool, told_by(method))
 
     def interval(self, result: dict[str, Any]) -> list[float] | None:
         """Of the test error."""
@@ -122,6 +179,11 @@ class Tuning(Training):
         self.folder.update(warnings=[])
         names = "error_last", "error_median20", "error_best", "best_step", "per_class_accuracy"
         return {k: v for k, v in source.read_result().items() if k in (*names, "utilization")}
+
+
+def with_validation(split: Split) -> Split:
+    """The same with the validation images among the labelled ones."""
+    return replace(split, labelled=np.concatenate([split.labelled, split.validation]))
 
 
 def ladder(first: RunFolder) -> list[dict[str, Any]]:

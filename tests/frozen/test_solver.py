@@ -245,6 +245,27 @@ def test_a_known_prior_is_used() -> None:
     assert wrong < (uniform.q.argmax(1) != z[rows]).double().mean()
 
 
+def test_images_that_belong_to_no_class_do_no_harm_where_that_is_known() -> None:
+    x, y, u, z = blobs(spread=0.9)
+    junk = 4 * x.std() + torch.randn(
+        400, x.shape[1], generator=torch.Generator().manual_seed(7), dtype=x.dtype
+    )
+    both, belongs = torch.cat([u, junk]), torch.ones(len(u) + len(junk), dtype=x.dtype)
+    trusting = solve(x, y, both, 4)
+    belongs[len(u) :] = 0.01
+    careful = solve(x, y, both, 4, belongs=belongs)
+    wrong = [(f.q[: len(z)].argmax(1) != z).double().mean() for f in (careful, trusting)]
+    assert wrong[0] < error((x, y, u, z)) + 0.02 and wrong[0] <= wrong[1]
+    assert (careful.q[: len(z)].mean(0) - careful.shares).abs().max() < 0.03  # p_model is theirs
+    assert (trusting.q[: len(z)].mean(0) - trusting.shares).abs().max() > 0.03
+
+
+def test_certainly_of_a_class_is_the_same_as_unsaid() -> None:
+    x, y, u, _ = blobs(spread=0.9)
+    one, two = solve(x, y, u, 4), solve(x, y, u, 4, belongs=torch.ones(len(u), dtype=u.dtype))
+    assert torch.allclose(one.q, two.q, atol=1e-6)
+
+
 def test_the_pool_helps() -> None:
     x, y, u, z = blobs(classes=10, labels=2, spread=0.6, pool=100, seed=3)
     alone = solve(x, y, u[:0], 10)
