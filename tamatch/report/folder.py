@@ -138,7 +138,10 @@ class RunFiles:
         """From result.json where it is there, else from the last logged rows."""
         about, result, data, train = self.about, self.result, self.data, self.metrics.of("train")
         error_last = number(result.get("error_last"))
-        measured_on = next((kind for kind in HELD_OUT if self.metrics.of(kind).rows), "")
+        # labels that have judged a tuned net were learnt afterwards
+        lent = bool(self.tuning) and "validation_per_class" in table(about.get("chosen"))
+        parts = HELD_OUT[:1] if lent else HELD_OUT
+        measured_on = next((kind for kind in parts if self.metrics.of(kind).rows), "")
         if error_last is not None:
             measured_on = "test"
         log = self.metrics.of(measured_on)
@@ -174,7 +177,7 @@ class RunFiles:
             per_class=tuple(per_class),
             utilization=None if labelled_pool else utilization,
             seconds=number(result.get("seconds")),
-            held_out=bool(measured_on) or any(whole(data.get(k)) != 0 for k in HELD_OUT),
+            held_out=bool(measured_on) or any(whole(data.get(k)) != 0 for k in parts),
             labelled_pool=labelled_pool,
         )
 

@@ -129,7 +129,8 @@ def test_step_0_is_the_first_answer(photos: Path, tiny: str, tmp_path: Path) -> 
 def test_a_worse_net_is_not_kept(
     photos: Path, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tune.Tuning, "wrong", lambda self: np.array([True, False]))
+    wrong = iter([np.array([False, False]), np.array([True, False])])
+    monkeypatch.setattr(tune, "mistakes", lambda *_: next(wrong))
     run = tamatch.train(photos, weights=tiny, steps=20, out=tmp_path / "run", quiet=True)
     assert run.tuning is not None and not run.tuning["kept"]
     assert run.tuning["reason"] == (
@@ -142,7 +143,7 @@ def test_a_worse_net_is_not_kept(
         assert (run.path / name).read_bytes() == (run.path / "first" / name).read_bytes()
     page = (run.path / "report.html").read_text()
     assert "The first answer is kept" in page and "Error over steps" not in page
-    assert not [note for note in read_folder(run.path).notes]
+    assert not read_folder(run.path).notes
     for words in (["evaluate"], ["label", "--out", str(tmp_path / "labels.csv")]):
         assert main([words[0], str(run.path), *words[1:]]) == 0
     assert tamatch.resume(run.path, quiet=True).tuning == run.tuning
