@@ -148,6 +148,11 @@ def is_tuned(name: str) -> bool:
     return name.startswith(TUNED)
 
 
+def begins_anew(name: str) -> bool:
+    """Whether a run that goes on from another takes over its settings, but not its weights."""
+    return is_frozen(name) or is_tuned(name)
+
+
 def body_of(name: str) -> str:
     """The name of the net that is frozen or tuned."""
     return name.removeprefix(FROZEN).removeprefix(TUNED)

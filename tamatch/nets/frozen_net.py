@@ -10,7 +10,6 @@ from ..types import Out
 from . import body_of, size_in_name
 from . import build as build_net
 from .base import Net
-from .vit import TransformerBlock
 from .weights import zero_head
 
 
@@ -36,9 +35,6 @@ class FrozenNet(Net):
         self.body, self.size, self.headless = body, size, body.headless
         self.head = nn.Linear(width, classes)
         self.independent, self.has_cuda_code = body.independent, body.has_cuda_code
-        for block in body.modules():
-            if isinstance(block, TransformerBlock):
-                block.drop = 0.0  # a net that has not learnt so errs three times as often with it
         zero_head(body)  # it is never read, and must not make two files of one model differ
         body.head.requires_grad_(False)
 

@@ -129,7 +129,7 @@ def net_of(run: Run, data: DataSet, say: Say) -> Net:
         say(str(load_weights(net, found.path)))
     if run.head == "zero":
         zero_head(net)
-    if run.from_ is not None:
+    if run.from_ is not None and not nets.is_tuned(run.net):
         load_from_run(Path(run.from_), net, run, data)
         say(f"Starting from the weights of {run.from_}.")
     return net

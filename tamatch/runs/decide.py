@@ -21,7 +21,7 @@ import torch
 from .. import methods, nets
 from ..data import DATASETS, DataSet, Split, load, own_path
 from ..data.folder import typical_side
-from ..errors import UsageError
+from ..errors import DataError, UsageError
 from ..machine.precision import native_bf16, restoring_threads
 from ..nets.pretrained import Located, locate
 from ..progress import Progress, counting
@@ -34,15 +34,24 @@ from ..settings.hardware import pick_device, pick_precision
 from ..settings.inputs import data_of, normalised, split_of
 from ..settings.target import target_follows
 from ..storage.folder import RunFolder
-from .first_settings import ONE_STEP, RULE, Look, first_settings, way_of, weights_for
+from .first_settings import (
+    ONE_STEP,
+    RULE,
+    Look,
+    first_settings,
+    is_neutral,
+    tunable,
+    way_of,
+    weights_for,
+)
 from .speed import Speeds
 
 TUNED_RULE = (
     "First answer: TaMatch is solved on the features of the pre-trained net. Then the net is tuned "
     "from there, and kept if it is better on the labels held out. --net frozen/NAME does without."
 )
-GPU_IMAGES = 300.0  # whose features are computed in a second, at least
-SOLVING, SOLVED_IMAGES = 5.0, 250.0  # seconds of the first answer, and images for each further one
+GPU_IMAGES = 1000.0  # whose features a GPU computes in a second, at least
+SOLVED_IMAGES = 250.0  # of the pool, for which a second of solving is enough, cross-validation too
 OVERHEAD = 10.0  # seconds for what comes before and after the training: imports, the report
 PACE_SETTINGS = (  # what follows from the number of steps
     "steps", "warmup", "ema", "norm_momentum", "lambda_target", "log_every", "test_every",
@@ -80,7 +89,7 @@ class Decided:
 class Draft:
     """The settings while they are chosen: each choice may rest on the ones before."""
 
-    def __init__(self, asked: Asked, fixed: Container[str]) -> None:
+    def __init__(self, asked: Asked, fixed: set[str]) -> None:
         self.asked, self.fixed = asked, fixed
         self.chosen = NOTHING
 
@@ -123,9 +132,11 @@ def decide(asked: Asked, limit: str | None = None, runs: int = 1) -> Decided:
     draft, from_scratch = Draft(asked, fixed), ""
     if own and (way := way_of(asked.said, limit, device)) != "train":
         weights, from_scratch = weights_for(asked.said, device)
+        if weights is not None and way == "tune" and not tunable(weights, asked.said):
+            way = "first" if is_neutral(asked.said, limit) else "train"
         if weights is not None and way == "first":
             return decide_first(draft, weights, device)
-        if weights is not None:
+        if weights is not None and way == "tune":
             return decide_tuned(draft, weights, device, limit, began, runs)
     gpu = device.type == "cuda"
     if limit is not None:
@@ -174,20 +185,22 @@ def decide_tuned(
     chosen = {k: v for k, v in first.settings.items() if k not in ONE_STEP}
     draft.take(Chosen(chosen, first.reasons) | choice("net", name, name, why))
     draft.take(finetune.tuning(look.net.normalise))
-    fit_to_data(draft, split_of(asked, data, draft["size"]), device)
+    split = split_of(asked, data, draft["size"])
+    fit_to_data(draft, split, device)
     draft.take(choice("baseline", "none", "none", "the first answer has one: labels alone"))
-    if "validation_per_class" not in draft.fixed and "fold" not in draft.fixed:
-        labels = data.labels[split_of(asked, data, draft["size"]).labelled]
-        draft.take(finetune.held_out(int(np.bincount(labels, minlength=len(data.classes)).min())))
-    run = replace(asked, validation_per_class=draft["validation_per_class"])
-    split = split_of(run, data, draft["size"])
+    if draft.fixed.isdisjoint(("validation_per_class", "fold")):
+        split = hold_out(draft, data, split)
     if "steps" not in draft.fixed:
+        within = limit or pace.duration_in_words(pace.CPU_SECONDS)
         speeds = Speeds(data, split, pace.parse_time(limit) if limit else math.inf)
-        before = runs * first_seconds(look, device)
-        if not tuned_in_time(draft, speeds, device, limit, began - before, runs):
-            alone = Draft(draft.asked, draft.fixed)
-            found = decide_first(alone, weights, device)
-            told = f"Within {limit} there is time for the first answer, but not for tuning the net."
+        before = runs * first_seconds(look, split, device)
+        if limit is None and device.type == "cuda":
+            draft.take(finetune.tuned_steps(len(split.unlabelled), draft["unlabelled"]))
+        elif not tuned_in_time(draft, speeds, device, within, began - before, runs):
+            told = f"Within {within} there is time for the first answer, but not for tuning."
+            if "net" in draft.fixed:
+                raise UsageError(f"{told} Give more --time, or leave out --net.")
+            found = decide_first(Draft(draft.asked, draft.fixed), weights, device)
             return replace(found, remarks=(told,))
     draft.chosen = paced(draft, own=True) | draft.chosen
     told = {k: v for k, v in draft.chosen.reasons.items() if k not in draft.fixed}
@@ -197,35 +210,44 @@ def decide_tuned(
     return Decided(run, told, occasion, (TUNED_RULE, *remarks, *remarks_on_average(run)))
 
 
+def hold_out(draft: Draft, data: DataSet, split: Split) -> Split:
+    """Choose how many labels judge the tuned net; the split without these."""
+    counts = np.bincount(data.labels[split.labelled], minlength=len(data.classes))
+    found = finetune.held_out(int(counts.min()))
+    run = replace(draft.asked.run, **found.settings)
+    try:
+        split = split_of(run, data, draft["size"])
+    except DataError:  # too many are copies of others
+        return split
+    draft.take(found)
+    return split
+
+
 def tuned_in_time(
-    draft: Draft, speeds: Speeds, device: torch.device, limit: str | None, began: float, runs: int
+    draft: Draft, speeds: Speeds, device: torch.device, limit: str, began: float, runs: int
 ) -> bool:
-    """Choose the steps; False if too few fit into the limit."""
+    """Choose as many steps as fit; False if these are too few."""
     gpu = device.type == "cuda"
-    if limit is None and gpu:
-        draft.take(finetune.tuned_steps(len(speeds.split.unlabelled), draft["unlabelled"]))
-        return True
-    seconds = pace.parse_time(limit) if limit else pace.CPU_SECONDS
 
     def left() -> float:
-        return seconds - OVERHEAD - (time.perf_counter() - began)
+        return pace.parse_time(limit) - OVERHEAD - (time.perf_counter() - began)
 
     if left() < (pace.GPU_SECONDS if gpu else 1):
         return False
-    if limit is not None and "compile" not in draft.fixed:
+    if "compile" not in draft.fixed:
         draft.take(pace.compiling(limit, gpu=gpu))
     found = measured(draft, speeds, device, runs)
     if pace.steps_within(left(), found) < pace.LEAST_STEPS:
         return False
-    within = limit or pace.duration_in_words(seconds)
-    draft.take(pace.steps_in_time(within, left(), found, device.type))
+    draft.take(pace.steps_in_time(limit, left(), found, device.type))
     return True
 
 
-def first_seconds(look: Look, device: torch.device) -> float:
-    """What the first answer takes: features that are not known yet, and solving it."""
-    looking = look.seconds if device.type != "cuda" else look.left / GPU_IMAGES
-    return looking + SOLVING + len(look.data.images) / SOLVED_IMAGES
+def first_seconds(look: Look, split: Split, device: torch.device) -> float:
+    """What the first answer takes, and the last: features not known yet, or not any more."""
+    images = look.left + len(look.data.images)
+    each = look.seconds_each if device.type != "cuda" else 1 / GPU_IMAGES
+    return images * each + len(split.unlabelled) / SOLVED_IMAGES
 
 
 def fixed_by(asked: Asked, limit: str | None) -> set[str]:

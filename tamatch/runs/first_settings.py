@@ -58,14 +58,19 @@ class Look:
         """Images whose features are not known yet."""
         return missing(self.data.image_digests(), self.net.key)
 
-    @cached_property
+    @property
     def seconds(self) -> float:
-        """For these, by looking at some of them twice: the first time is slower."""
+        """For these."""
+        return self.left * self.seconds_each
+
+    @cached_property
+    def seconds_each(self) -> float:
+        """By looking at some images twice: the first time is slower."""
         some = self.data.images[np.arange(min(MEASURED, len(self.data.images)))]
         self.net(some)
         began = time.perf_counter()
         self.net(some)
-        return self.left * (time.perf_counter() - began) / len(some)
+        return (time.perf_counter() - began) / len(some)
 
 
 def way_of(given: Mapping[str, Any], limit: str | None, device: torch.device) -> Way:
@@ -78,12 +83,16 @@ def way_of(given: Mapping[str, Any], limit: str | None, device: torch.device) ->
         if limit is not None:
             raise UsageError(f"--net {net} is not trained, so --time has no effect on it.")
         return "first"
-    if net is not None and nets.is_tuned(str(net)) and given.get("from_") is None:
+    if net is not None and nets.is_tuned(str(net)):
         return "tune"
     if given.keys() & {"net", "method", "head", "from_"}:
         return "train"
-    alone = limit is None and device.type != "cuda" and given.keys() <= NEUTRAL
-    return "first" if alone else "tune"
+    return "first" if is_neutral(given, limit) and device.type != "cuda" else "tune"
+
+
+def is_neutral(given: Mapping[str, Any], limit: str | None) -> bool:
+    """Whether nothing that is said is about training a net."""
+    return limit is None and given.keys() <= NEUTRAL
 
 
 def weights_for(given: Mapping[str, Any], device: torch.device) -> tuple[str | None, str]:
@@ -137,6 +146,11 @@ def first_settings(
         | Chosen({"normalise": look.net.normalise, "flips": "none", **ONE_STEP}, {})
     )
     return chosen, look
+
+
+def tunable(weights: str, given: Mapping[str, Any]) -> bool:
+    """Whether the net of the weights is a transformer, or one that the user wants tuned."""
+    return given.get("net") is not None or recognise(locate(weights).path).is_transformer
 
 
 def names_of(weights: str) -> list[str]:

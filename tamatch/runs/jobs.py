@@ -165,7 +165,7 @@ def at_checkpoint(job: Job, shared: SharedData, stop: StopSignals) -> Training:
     for message in messages:
         job.progress.say(message)
     started = state is not None
-    if nets.is_tuned(job.run.net) and job.run.from_ is None:
+    if nets.is_tuned(job.run.net):
         training, split = tuning(job, shared, stop, started=started)
     else:
         training, split = prepare(job, shared, started=started)

@@ -26,7 +26,7 @@ from ..progress import counting
 from ..pseudo.account import accepted
 from ..rules import finetune
 from ..settings.config import Run, method_options
-from ..settings.configure import SOLVED
+from ..settings.configure import HELD_OUT, SOLVED
 from ..settings.hardware import pick_device
 from ..settings.inputs import split_of
 from ..step.source import Pool, Subset
@@ -74,7 +74,7 @@ def first_job(job: Job) -> Job:
 
 def holds_out_itself(folder: RunFolder) -> bool:
     """Whether the validation images were chosen here, to judge the tuned net."""
-    return "validation_per_class" in folder.read().get("chosen", {})
+    return HELD_OUT in folder.read().get("chosen", {})
 
 
 def start_of(job: Job, shared: SharedData) -> FirstAnswer:

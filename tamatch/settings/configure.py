@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 TARGET = {"target", "prior", "lambda_target"}  # what says where TaMatch steers to
 
+HELD_OUT = "validation_per_class"
 SOLVED = ("tamatch", "supervised")  # methods that are solved at once on frozen features
 BY_CONFIDENCE = ("gaussian", "class*gaussian")
 READ_WITH = {  # options that only some parts of a method read: which choice, and its values
@@ -101,9 +102,12 @@ def user_settings(given: Mapping[str, Any], config_file: Path | None = None) -> 
 def settings_of_run(place: str) -> dict[str, Any]:
     """The settings of the run to start from."""
     try:
-        config: dict[str, Any] = RunFolder(Path(place)).read()["config"]
+        found = RunFolder(Path(place)).read()
     except UsageError as error:  # it begins with the path
         raise UsageError(f"--from {error}") from None
+    config: dict[str, Any] = found["config"]
+    if nets.is_tuned(str(config.get("net"))) and HELD_OUT in found.get("chosen", {}):
+        del config[HELD_OUT]  # it follows from the labels, of which there may be more now
     return config
 
 
@@ -129,7 +133,7 @@ def with_inherited(values: dict[str, Any], earlier: dict[str, Any] | None) -> di
             "of --fold and --from."
         )
     left_out = {"from_", "weights"}
-    if nets.is_frozen(str(values.get("net", config.get("net")))):
+    if nets.begins_anew(str(values.get("net", config.get("net")))):
         left_out = {"from_"}  # the features are those of the same net
     if "validation_per_class" in values:
         left_out |= {"fold"}
@@ -293,9 +297,9 @@ def check_together(values: dict[str, Any]) -> None:
         check_installed()
     if nets.is_frozen(values["net"]):
         check_frozen(values)
-    elif nets.is_tuned(values["net"]) and not (values.get("weights") or values.get("from_")):
+    elif nets.is_tuned(values["net"]) and values.get("weights") is None:
         raise UsageError(f"--net {values['net']} starts from a pre-trained net: give --weights.")
-    if not nets.is_frozen(values["net"]) and values.get("from_") and values.get("weights"):
+    elif not nets.is_tuned(values["net"]) and values.get("from_") and values.get("weights"):
         raise UsageError("--from and --weights both set the initial weights: give only one.")
     if values.get("labels") and (data := values.get("data", Run.data)) in recipes.PROTOCOLS:
         raise UsageError(

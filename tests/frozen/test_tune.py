@@ -220,7 +220,8 @@ def test_stopped_in_the_first_answer(photos: Path, tiny: str, tmp_path: Path) ->
         ({"net": f"tuned/{NET}", "weights": "x.npz"}, None, "tune", "tune"),
         ({"method": "fixmatch"}, None, "train", "train"),
         ({"net": "wrn_10_1", "steps": 9}, None, "train", "train"),
-        ({"from_": "runs/some", "net": f"tuned/{NET}"}, None, "train", "train"),
+        ({"from_": "runs/some", "net": f"tuned/{NET}"}, None, "tune", "tune"),
+        ({"from_": "runs/some", "net": "wrn_10_1"}, None, "train", "train"),
     ],
 )
 def test_what_a_user_says_decides_what_is_trained(
@@ -247,9 +248,9 @@ def test_what_fits_into_a_time_is_done(
     monkeypatch.setattr(deciding, "measured", timed(2.0))
     none = decide(asked, "30s")
     assert none.run.net == f"frozen/{NET}" and none.run.steps == 1
-    assert none.remarks == (
-        "Within 30s there is time for the first answer, but not for tuning the net.",
-    )
+    with pytest.raises(UsageError, match="Give more --time, or leave out --net"):
+        decide(ask({"data": str(photos), "weights": tiny, "net": f"tuned/{NET}"}), "30s")
+    assert none.remarks == ("Within 30s there is time for the first answer, but not for tuning.",)
 
 
 def test_labels_are_held_out_where_there_are_enough(
@@ -269,6 +270,15 @@ def test_labels_are_held_out_where_there_are_enough(
     assert config["validation_per_class"] == 2
 
 
+def test_copies_are_not_held_out(photos: Path, tiny: str, tmp_path: Path) -> None:
+    folder = tmp_path / "photos"
+    shutil.copytree(photos, folder)
+    for i in range(1, 5):
+        shutil.copy(folder / "train" / "dark" / "0.png", folder / "train" / "dark" / f"{i}.png")
+    run = decide(ask({"data": str(folder), "weights": tiny, "steps": 20})).run
+    assert run.net == f"tuned/{NET}" and run.validation_per_class == 0
+
+
 def test_several_seeds(photos: Path, tiny: str, tmp_path: Path) -> None:
     runs = tamatch.train_seeds("0,1", data=photos, weights=tiny, steps=6, out=tmp_path, quiet=True)
     assert [run.tuning["kept"] for run in runs] == [False, False]
@@ -286,8 +296,8 @@ def test_more_labels_go_on_from_a_tuned_net(
 ) -> None:
     labels = tmp_path / "labels.csv"
     labels.write_text("path,label\nunlabelled/0.png,dark\nunlabelled/1.png,light\n")
-    run = tamatch.train(
-        photos, from_=tuned.path, labels=labels, steps=2, out=tmp_path / "two", quiet=True
-    )
+    run = tamatch.train(photos, from_=tuned.path, labels=labels, out=tmp_path / "two", quiet=True)
     config = json.loads((run.path / "run.json").read_text())["config"]
-    assert config["net"] == f"tuned/{NET}" and config["weights"] is None and run.tuning is None
+    assert config["net"] == f"tuned/{NET}" and config["steps"] == 20
+    assert run.tuning is not None and run.tuning["labels"] == 2  # held out anew
+    assert run.tuning["ladder"][0]["held_out"]["labels"] == 12
