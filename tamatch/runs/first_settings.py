@@ -36,7 +36,7 @@ NEUTRAL = {  # options that say nothing of how a net is trained
     "labelled_in_pool", "prior", "baseline", "device", "images", "threads", "precision",
     "deterministic",
 }  # fmt: skip
-ONE_STEP = {
+ONE_STEP: dict[str, Any] = {
     "steps": 1, "warmup": 0, "ema": 0.0, "log_every": 1, "test_every": 1, "save_every": 1,
 }  # fmt: skip
 RULE = (

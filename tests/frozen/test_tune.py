@@ -157,7 +157,7 @@ def test_few_labels_decide_and_length_breaks_ties(
     wrong: int, first: int, passes: float, kept: bool
 ) -> None:
     assert finetune.keeps(wrong, first, 10, passes)[0] == kept
-    assert finetune.keeps(0, 0, 0, passes)[0] == (passes > 5)
+    assert finetune.keeps(0, 0, 0, passes)[0] == (passes > 1)
 
 
 def end_of(run: Path) -> dict[str, Any]:
