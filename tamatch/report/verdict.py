@@ -1,4 +1,6 @@
-"""Did the unlabelled images help? One plain sentence; and the table that `train` ends with."""
+"""Did the unlabelled images help? One plain sentence; the table that `train` ends with; and what
+the first answer of a frozen net says: what labels alone reach, what the pool adds, what to expect.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,8 @@ from pathlib import Path
 from ..errors import DataError
 from ..judge.differences import Paired, chance_gap, paired
 from ..storage.spreadsheet import read_rows
-from .first_answer import cross_validated, doubling
 from .folder import Figures, RunFiles, read_folder
-from .words import UNKNOWN, percent, share
+from .words import UNKNOWN, count, duration, number, numbers, percent, share, table, text, whole
 
 LABELS_ONLY = ("supervised", "fully_supervised")  # methods that use no unlabelled image
 NOT_ASKED = "Not applicable"  # to a run on labels alone
@@ -27,6 +28,16 @@ UNMEASURED = (
 BASELINE_TO_COME = (
     "The supervised baseline, to compare with, has not been tested yet: it follows the run itself. "
     "tamatch resume trains what is missing."
+)
+CAVEAT = (
+    "Held-out labels: each label was guessed without being seen, by cross-validation. The error is "
+    "that of images like the labelled ones, and rather too high, since fewer labels were learnt."
+)
+
+TUNED_CAVEAT = (
+    "Held-out labels: in the first two rows, each label was guessed once without being seen, by "
+    "cross-validation; in the last, only those that were kept from tuning. They were learnt after "
+    "that. The first two times are with the features, which all share."
 )
 
 
@@ -48,11 +59,8 @@ def verdict_of(folder: RunFiles) -> Conclusion:
     Of a tuned net: on the first answer, whose baseline has the same features.
     """
     if folder.first is not None:
-        told, error = verdict_of(folder.first), folder.figures.error_last
-        tuned = f" The net tuned from there has {percent(error)}." if error is not None else ""
-        if folder.tuning.get("kept") is False:
-            tuned = " The net was tuned, but is not better on held-out labels: that stays."
-        return replace(told, reason=told.reason + (tuned if folder.tuning else ""))
+        told = verdict_of(folder.first)
+        return replace(told, reason=f"{told.reason} {_on_tuning(folder)}".strip())
     run, baseline = folder.figures, folder.baseline_figures
     if run.labelled_pool and run.method not in LABELS_ONLY:
         return Conclusion("There were none", NO_POOL)
@@ -69,6 +77,19 @@ def verdict_of(folder: RunFiles) -> Conclusion:
     if folder.baseline is not None:
         pairs = compared(folder.path, folder.baseline.path, run.measured_on)
     return verdict(run, baseline, folder.labelled, pairs)
+
+
+def _on_tuning(folder: RunFiles) -> str:
+    last, held_out = folder.figures.error_last, cross_validated(folder)
+    if not folder.tuning:
+        return ""
+    if folder.tuning.get("kept") is False:
+        return "The net was tuned, but the first answer is kept."
+    if last is not None:
+        return f"Tuned from there, the net has {percent(last)}."
+    if held_out is None:
+        return "The net was tuned from there."
+    return f"Tuned from there, the net has {held_out} on {held_out.labels} labels kept from it."
 
 
 def verdict(
@@ -178,3 +199,117 @@ def summary_table(run: Path) -> list[tuple[str, ...]]:
         rows.append(("error on held-out labels", *(str(found or UNKNOWN) for found in errors)))
     rows.append(("unlabelled images used", *(share(facts.utilization) for facts in columns)))
     return rows
+
+
+@dataclass(frozen=True)
+class CrossValidated:
+    """The error on labels that were held out, in percent."""
+
+    error: float
+    low: float
+    high: float
+    labels: int
+
+    def __str__(self) -> str:
+        return f"{percent(self.error)} ({self.low:.1f} to {percent(self.high)})"
+
+
+@dataclass(frozen=True)
+class FirstAnswer:
+    """The ladder as rows with a header, and sentences on it."""
+
+    ladder: list[tuple[str, ...]]
+    remarks: list[str]
+    error: CrossValidated | None
+    baseline: CrossValidated | None
+
+
+def cross_validated(run: RunFiles) -> CrossValidated | None:
+    """None also for a net that is trained from its start, or with a single label of some class.
+
+    Of a tuned net, the error on the labels that were kept from it.
+    """
+    rungs = _rungs(run)
+    found = table(rungs[-1].get("held_out") if rungs else run.first_answer.get("cross_validation"))
+    error, labels = number(found.get("error")), whole(found.get("labels"))
+    ends = numbers(found.get("interval"))
+    if error is None or labels is None or len(ends) != 2:
+        return None
+    return CrossValidated(error, ends[0], ends[1], labels)
+
+
+def first_answer_of(run: RunFiles) -> FirstAnswer | None:
+    """What a run of a frozen net says; None for any other run."""
+    told = run.first_answer
+    if not told:
+        return None
+    seconds, looking = number(run.result.get("seconds")), number(told.get("features_seconds"))
+    inner, part = run.baseline, run.figures.measured_on
+    measured = [f"{part} error"] if part else []
+    names = ("labels alone: logistic regression", "labels and unlabelled images: TaMatch")
+    header = ("", *measured, "error on held-out labels", "time")
+    blank = ("–",) * (len(header) - 2)
+    ladder = [header, ("features of the frozen net", *blank, duration(looking))]
+    for name, rung in zip(names, (inner, run), strict=True):
+        if rung is not None and rung.result:
+            ladder.append((name, *_rung(rung, measured=bool(part))))
+    if seconds is not None:
+        ladder.append(("all", *blank, duration(seconds)))
+    error = cross_validated(run)
+    remarks = [CAVEAT if error else f"No label was held out. {text(told.get('reason'))}"]
+    remarks += filter(None, [doubling(run)])
+    return FirstAnswer(ladder, remarks, error, None if inner is None else cross_validated(inner))
+
+
+def tuned_ladder(run: RunFiles) -> FirstAnswer | None:
+    """What a run says whose net was tuned from a first answer; None for any other run."""
+    if not (rungs := _rungs(run)):
+        return None
+    tested = any(number(rung.get("error")) is not None for rung in rungs)
+    ladder = [("", *["test error"] * tested, "error on held-out labels", "time")]
+    for rung in rungs:
+        held_out = table(rung.get("held_out"))
+        labels = f" of {count(whole(held_out.get('labels')))}" if held_out else ""
+        errors = (*[_between(rung)] * tested, _between(held_out) + labels)
+        ladder.append((text(rung.get("name")), *errors, duration(number(rung.get("seconds")))))
+    inner = run.shown.baseline
+    baseline = None if inner is None else cross_validated(inner)
+    remarks = [text(run.tuning.get("reason")), TUNED_CAVEAT]
+    return FirstAnswer(ladder, remarks, cross_validated(run.shown), baseline)
+
+
+def _rungs(run: RunFiles) -> list[dict[str, object]]:
+    listed = run.tuning.get("ladder")
+    return [table(rung) for rung in listed] if isinstance(listed, list) else []
+
+
+def _between(found: dict[str, object]) -> str:
+    error, ends = number(found.get("error")), numbers(found.get("interval"))
+    if error is None:
+        return UNKNOWN
+    return percent(error) + (f" ({ends[0]:.1f} to {percent(ends[1])})" if len(ends) == 2 else "")
+
+
+def _rung(run: RunFiles, *, measured: bool) -> tuple[str, ...]:
+    """The errors of a run and its time without the features, which all rungs share."""
+    held, shown = run.trust.held, percent(run.figures.error_last)
+    if held is not None:
+        shown += f" ({100 - held.high:.1f} to {percent(100 - held.low)})"
+    seconds = number(run.result.get("seconds"))
+    looking = number(run.first_answer.get("features_seconds"))
+    own = None if seconds is None or looking is None else max(0.0, seconds - looking)
+    return (*([shown] if measured else []), str(cross_validated(run) or UNKNOWN), duration(own))
+
+
+def doubling(run: RunFiles) -> str:
+    """What twice the labels would bring, by the learning curve."""
+    curve = table(run.first_answer.get("learning_curve"))
+    doubled, error = table(curve.get("doubled")), cross_validated(run)
+    expected, ends = number(doubled.get("error")), numbers(doubled.get("interval"))
+    if error is None or expected is None or len(ends) != 2:
+        return ""
+    return (
+        f"With twice as many labels ({count(2 * error.labels)}), an error of {percent(expected)} "
+        f"is to be expected ({ends[0]:.1f} to {percent(ends[1])}) instead of "
+        f"{percent(error.error)}, if it goes on falling as it did up to here."
+    )

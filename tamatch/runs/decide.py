@@ -28,11 +28,10 @@ from ..progress import Progress, counting
 from ..rules import choose, finetune, pace
 from ..rules.choose import NOTHING, Chosen, choice
 from ..rules.pace import Speed
-from ..settings.config import Run
+from ..settings.config import Run, target_follows
 from ..settings.configure import TARGET, Asked
 from ..settings.hardware import pick_device, pick_precision
 from ..settings.inputs import data_of, normalised, split_of
-from ..settings.target import target_follows
 from ..storage.folder import RunFolder
 from .first_settings import (
     ONE_STEP,
@@ -197,11 +196,11 @@ def decide_tuned(
         if limit is None and device.type == "cuda":
             draft.take(finetune.tuned_steps(len(split.unlabelled), draft["unlabelled"]))
         elif not tuned_in_time(draft, speeds, device, within, began - before, runs):
-            told = f"Within {within} there is time for the first answer, but not for tuning."
+            alone = f"Within {within} there is time for the first answer, but not for tuning."
             if "net" in draft.fixed:
-                raise UsageError(f"{told} Give more --time, or leave out --net.")
+                raise UsageError(f"{alone} Give more --time, or leave out --net.")
             found = decide_first(Draft(draft.asked, draft.fixed), weights, device)
-            return replace(found, remarks=(told,))
+            return replace(found, remarks=(alone,))
     draft.chosen = paced(draft, own=True) | draft.chosen
     told = {k: v for k, v in draft.chosen.reasons.items() if k not in draft.fixed}
     run = draft.final()
@@ -300,7 +299,7 @@ def fine_tunes(run: Run, net: str) -> bool:
 
 def timm_start(run: Run, fixed: Container[str], *, gpu: bool) -> Chosen:
     """For weights of a timm net: what timm says about them."""
-    from ..nets.timm_net import published  # torch is slow to load
+    from ..nets.foreign import published  # torch is slow to load
 
     made = published(run.net)
     recipe = finetune.recipe(made.normalise)

@@ -22,6 +22,7 @@ from ..settings.config import Run
 from ..step.engine import Engine
 from ..step.source import PREDICTION_COLUMNS, UNLABELLED, Pool, Subset
 from ..storage.files import write_bytes, write_json
+from ..storage.history import History, history
 from ..storage.spreadsheet import write_table
 
 CHUNK = 8192  # images whose probabilities are held at once
@@ -297,6 +298,11 @@ class Finished:
         from labels alone to the tuned net, each with its errors and seconds; None for other runs.
         """
         return self.result.get("tuning")
+
+    @property
+    def history(self) -> History:
+        """The curves of the run as arrays, or as data frames."""
+        return history(self.path)
 
     @property
     def report_path(self) -> Path:

@@ -29,10 +29,9 @@ from ..model.model import Facts, Model
 from ..nets import body_of
 from ..nets.features import Frozen, frozen
 from ..progress import counting
-from ..settings.config import Run
+from ..settings.config import Run, in_order
 from ..settings.hardware import pick_device
 from ..settings.inputs import learnt_by, lineage, split_of
-from ..settings.target import in_order
 from ..step.source import Pool, Subset
 from ..storage.files import timestamp, write_json
 from ..storage.record import digests

@@ -20,8 +20,7 @@ from ..data import DataSet, Split
 from ..data.dataset import take
 from ..data.feature_cache import PART
 from ..judge.trust import wilson
-from ..nets.features import Frozen
-from ..nets.frozen_net import FrozenNet
+from ..nets.features import Frozen, FrozenNet
 from ..progress import counting
 from ..pseudo.account import accepted
 from ..rules import finetune

@@ -23,7 +23,14 @@ from .untrusted import parse_json
 
 VERSION = 2  # of sealed records; those of version 1 have no seal and are read without one
 SEAL = "seal"
-MACHINE = ("root", "device", "images", "tensorboard")  # settings that may be edited in run.json
+MACHINE = (
+    "root",
+    "device",
+    "images",
+    "tensorboard",
+    "wandb",
+    "mlflow",
+)  # may be edited in run.json
 RESTORE = "Restore it, or train again"
 
 
