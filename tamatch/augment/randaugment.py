@@ -74,6 +74,8 @@ class RandAugment(nn.Module):
 
     def forward(self, images: Tensor, draws: Tensor) -> Tensor:
         """uint8 (N, 3, H, W) and float64 draws (N, draws) to whole levels in float32."""
+        if len(images) == 0:
+            return images.to(torch.float32)
         height, width = images.shape[-2:]
         grid = Grid.of(height, width, images.device)
         codes, magnitudes = self.choose(draws)

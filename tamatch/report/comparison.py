@@ -11,10 +11,10 @@ from typing import Any
 
 from ..errors import UsageError
 from .folder import Figures, RunFiles, read_folder
-from .page import ORACLE, error_charts, write_page
+from .page import ORACLE, error_charts
 from .svg import COLOURS, Line
-from .verdict import UNMEASURED, Verdict, compared
-from .words import UNKNOWN, count, duration, percent, share, shortened, text
+from .verdict import UNMEASURED, Conclusion, compared
+from .words import UNKNOWN, count, duration, percent, share, shortened, text, write_page
 
 # Settings that say where and how a run was made, not what was trained.
 _IRRELEVANT = {
@@ -112,27 +112,27 @@ def verdict_between(runs: Sequence[Path]) -> str:
     return "" if found is None else str(found)
 
 
-def winner(groups: Sequence[Group]) -> Verdict | None:
+def winner(groups: Sequence[Group]) -> Conclusion | None:
     """Which group has the lowest error, and whether that is sure; None where there is only one."""
     if len(groups) < 2:
         return None
     measured = [group for group in groups if group.errors]
     if not any(group.finished for group in groups):
-        return Verdict("Not yet known", "No run has finished.")
+        return Conclusion("Not yet known", "No run has finished.")
     if not measured:
-        return Verdict("Not measured", UNMEASURED)
+        return Conclusion("Not measured", UNMEASURED)
     if len(measured) == 1:
         told = f"Only {measured[0].name} has an error: there is nothing to compare it with."
-        return Verdict("Not measured", told)
+        return Conclusion("Not measured", told)
     kinds = {member.figures.measured_on for group in measured for member in group.finished} - {""}
     if len(kinds) > 1:
         told = "Some errors were measured on a test set, others on a validation part."
-        return Verdict("Not comparable", told)
+        return Conclusion("Not comparable", told)
     first, second, *_ = sorted(measured, key=lambda group: fmean(group.errors))
     return _judge(first, second, next(iter(kinds)), rivals=len(measured))
 
 
-def _judge(first: Group, second: Group, kind: str, *, rivals: int) -> Verdict:
+def _judge(first: Group, second: Group, kind: str, *, rivals: int) -> Conclusion:
     lowest = "" if rivals == 2 else "The two lowest: "
     several = len(first.errors) + len(second.errors) > 2
     what = f"{'mean ' if several else ''}{kind} error"
@@ -146,25 +146,25 @@ def _judge(first: Group, second: Group, kind: str, *, rivals: int) -> Verdict:
     return found
 
 
-def _by_runs(first: Group, second: Group, both: str) -> Verdict:
+def _by_runs(first: Group, second: Group, both: str) -> Conclusion:
     """By the errors of single runs, which show what the seed alone can change."""
     if max(first.errors) < min(second.errors):
         told = f"{both}; every run of the first is below every run of the second."
-        return Verdict(f"{first.name} is better", told, "good")
-    return Verdict("No clear difference", f"{both}; the errors of single runs overlap.")
+        return Conclusion(f"{first.name} is better", told, "good")
+    return Conclusion("No clear difference", f"{both}; the errors of single runs overlap.")
 
 
-def _by_images(first: Group, second: Group, kind: str, both: str) -> Verdict:
+def _by_images(first: Group, second: Group, kind: str, both: str) -> Conclusion:
     """By the images that one of the two runs has right and the other has not."""
     pairs = compared(first.finished[0].path, second.finished[0].path, kind)
     if pairs is None:
         told = f"{both}; their predictions do not show whether these are the same images."
-        return Verdict("Not known", told)
+        return Conclusion("Not known", told)
     if pairs.low > 0:
         between = f"95 % confidence interval {pairs.low:.1f} to {pairs.high:.1f}"
         told = f"{both}: {pairs.gap:.1f} points lower ({between})."
-        return Verdict(f"{first.name} is better", told, "good")
-    return Verdict("No clear difference", f"{both}. {pairs.undecided}")
+        return Conclusion(f"{first.name} is better", told, "good")
+    return Conclusion("No clear difference", f"{both}. {pairs.undecided}")
 
 
 def _unfair(first: RunFiles, second: RunFiles) -> list[str]:

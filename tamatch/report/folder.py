@@ -62,6 +62,11 @@ class Figures:
         return sum(known) / len(known) if known else None
 
     @property
+    def by_class(self) -> dict[str, float]:
+        """The accuracy of each class, by its name."""
+        return dict(zip(self.classes, self.per_class, strict=False))
+
+    @property
     def worst(self) -> tuple[str, float] | None:
         """Name and accuracy of the class with the lowest accuracy."""
         pairs = zip(self.classes, self.per_class, strict=False)

@@ -31,7 +31,7 @@ BASELINE_TO_COME = (
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Conclusion:
     """`answer` is a word or two, `reason` the sentence behind it; `tone` picks the colour."""
 
     answer: str
@@ -42,14 +42,14 @@ class Verdict:
         return f"{self.answer}. {self.reason}"
 
 
-def verdict_of(folder: RunFiles) -> Verdict:
+def verdict_of(folder: RunFiles) -> Conclusion:
     """The verdict on a run folder, image by image where both have their predictions."""
     run, baseline = folder.figures, folder.baseline_figures
     if run.labelled_pool and run.method not in LABELS_ONLY:
-        return Verdict("There were none", NO_POOL)
+        return Conclusion("There were none", NO_POOL)
     planned = folder.config.get("baseline") == "supervised"
     if planned and run.error_last is not None and (baseline is None or baseline.error_last is None):
-        return Verdict("Not yet known", BASELINE_TO_COME)
+        return Conclusion("Not yet known", BASELINE_TO_COME)
     if not run.held_out and (error := cross_validated(folder)) is not None:
         other = None if folder.baseline is None else cross_validated(folder.baseline)
         run = replace(run, error_last=error.error, measured_on=HELD_OUT, images=error.labels)
@@ -64,20 +64,20 @@ def verdict_of(folder: RunFiles) -> Verdict:
 
 def verdict(
     run: Figures, baseline: Figures | None, labelled: int | None, pairs: Paired | None = None
-) -> Verdict:
+) -> Conclusion:
     """Compare the run with the supervised baseline, and admit what the test set cannot tell."""
     if run.method in LABELS_ONLY:
-        return Verdict(NOT_ASKED, "This run uses labelled images only.")
+        return Conclusion(NOT_ASKED, "This run uses labelled images only.")
     if run.error_last is None and run.held_out:
-        return Verdict("Not yet known", "No test has been run so far.")
+        return Conclusion("Not yet known", "No test has been run so far.")
     if run.error_last is None:
-        return Verdict("Not measured", UNMEASURED)
+        return Conclusion("Not measured", UNMEASURED)
     if baseline is None or baseline.error_last is None:
-        return Verdict("Not measured", NO_BASELINE)
+        return Conclusion("Not measured", NO_BASELINE)
     if not (run.finished and baseline.finished):
-        return Verdict("Not yet known", "Both runs must finish first.")
+        return Conclusion("Not yet known", "Both runs must finish first.")
     if run.measured_on != baseline.measured_on:
-        return Verdict("Not measured", "Run and baseline were measured on different images.")
+        return Conclusion("Not measured", "Run and baseline were measured on different images.")
     labels = "the labels" if labelled is None else f"the {labelled} labels"
     both = (
         f"{run.measured_on.capitalize()} error is {percent(run.error_last)} with the unlabelled "
@@ -89,24 +89,24 @@ def verdict(
     noise = chance_gap(run.error_last, baseline.error_last, run.images)
     if abs(gap) <= noise:
         if noise == 0:
-            return Verdict("No difference", f"{both}.")
+            return Conclusion("No difference", f"{both}.")
         chance = f"With {run.images} images, a gap below {noise:.1f} points may be chance."
-        return Verdict("No clear difference", f"{both}. {chance}")
+        return Conclusion("No clear difference", f"{both}. {chance}")
     return _by_gap(both, gap)
 
 
-def _judge_pairs(both: str, pairs: Paired) -> Verdict:
+def _judge_pairs(both: str, pairs: Paired) -> Conclusion:
     """By the images on which one of the two is right and the other is not."""
     if pairs.low <= 0 <= pairs.high:
-        return Verdict("No clear difference", f"{both}. {pairs.undecided}")
+        return Conclusion("No clear difference", f"{both}. {pairs.undecided}")
     low, high = sorted((abs(pairs.low), abs(pairs.high)))
     return _by_gap(both, pairs.gap, f" (95 % confidence interval {low:.1f} to {high:.1f})")
 
 
-def _by_gap(both: str, gap: float, interval: str = "") -> Verdict:
+def _by_gap(both: str, gap: float, interval: str = "") -> Conclusion:
     if gap > 0:
-        return Verdict("Yes, they helped", f"{both}: {gap:.1f} points lower{interval}.", "good")
-    return Verdict("No, they did harm", f"{both}: {-gap:.1f} points higher{interval}.", "bad")
+        return Conclusion("Yes, they helped", f"{both}: {gap:.1f} points lower{interval}.", "good")
+    return Conclusion("No, they did harm", f"{both}: {-gap:.1f} points higher{interval}.", "bad")
 
 
 def compared(run: Path, other: Path, part: str) -> Paired | None:

@@ -1,7 +1,8 @@
-"""The section on class balance: p_model against target and truth, strong and weak classes.
+"""The sections on the unlabelled images: class balance, and how many are used.
 
-A class is strong where its share p_model(c) of what the model predicts lies above its true share of
-the unlabelled images, and weak where it lies below: the paper's confirmation bias.
+Balance compares p_model with the target and the truth. A class is strong where its share p_model(c)
+of what the model predicts lies above its true share of the unlabelled images, and weak where it
+lies below: the paper's confirmation bias.
 """
 
 from __future__ import annotations
@@ -9,18 +10,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
 from ..judge.differences import kl
 from ..rules.choose import UNEQUAL_FACTOR
+from .album import album, first_rows
 from .classes import ClassRow, Ranking, rank
 from .folder import RunFiles
 from .metrics import Log, Points
-from .svg import Line, gap_bar, legend, line_chart, nice_ticks, small_chart
+from .svg import Across, Line, bar, gap_bar, legend, line_chart, nice_ticks, small_chart
 from .trust import PoolScores
-from .words import count, decimal, number, numbers, points, share
+from .words import count, decimal, number, numbers, percent, points, share
 
 LEFT = 0.1  # share of p_model's initial value; less is not mentioned
 
@@ -48,7 +51,7 @@ class Bias:
 
 
 def balance_of(run: RunFiles) -> dict[str, Any]:
-    """What the template shows of it; `rows` is empty where the method keeps no p_model."""
+    """What the template shows of class balance; without a p_model, `rows` is empty."""
     log, pool = run.metrics.of("train"), run.trust.pool
     model, target = log.last_vector("p_model"), log.last_vector("p_target")
     truth = numbers(run.data.get("true_shares"))
@@ -61,7 +64,10 @@ def balance_of(run: RunFiles) -> dict[str, Any]:
     spare = (["target"] if truth else []) + (["gap"] if "factor" in columns else [])
     kinds = [bias.kind for bias in ranking.everything]
     charts = [(bias.name, _share_lines(log, bias)) for bias in ranking.shown]
-    labelled = numbers(run.data.get("labelled_shares"))
+    # How much of p_model is still its initial value, as in short runs with a slow average.
+    steps = max((row.step for row in log.rows), default=0)
+    momentum = number(run.options.get("lambda_model"))
+    left = 0.0 if momentum is None or not 0 <= momentum <= 1 else momentum**steps
     return {
         "rows": rows,
         "columns": columns,
@@ -71,9 +77,9 @@ def balance_of(run: RunFiles) -> dict[str, Any]:
         "strong": kinds.count("strong"),
         "weak": kinds.count("weak"),
         "bar_end": decimal(100 * limit),  # what a full bar stands for
-        "answer": _answer(pool),
-        "start": _start_left(run),
-        "caution": "" if truth else _caution(target, labelled),
+        "steps": steps,
+        "start_left": left if left >= LEFT and steps else None,
+        "unequal": None if truth else _unequal(target, numbers(run.data.get("labelled_shares"))),
         "kl_chart": _kl_chart(log, truth),
         "legend": legend([line for _, lines in charts for line in lines]),
         "charts": _share_charts(charts),
@@ -128,41 +134,13 @@ def bias_table(
     return [*columns, "gap", *answers], Ranking(rows)
 
 
-def _answer(pool: PoolScores | None) -> str:
-    """What the method did about the gaps; empty for a run that has not finished."""
-    if pool is None or not pool.has_shares:
-        return ""
-    factor = "Predictions were multiplied by the factor, p_target / p_model, and renormalised."
-    weight = "Each accepted pseudo-label was weighted by the weight of its class."
-    said = [factor] * bool(pool.factors) + [weight] * bool(pool.weights)
-    return " ".join(said) or "This method tracks these shares but does not use them."
-
-
-def _start_left(run: RunFiles) -> str:
-    """How much of p_model is still its initial value, as in short runs with a slow average."""
-    momentum = number(run.options.get("lambda_model"))
-    steps = max((row.step for row in run.metrics.of("train").rows), default=0)
-    left = 0.0 if momentum is None or not 0 <= momentum <= 1 else momentum**steps
-    if left < LEFT or not steps:
-        return ""
-    return (
-        f"After {count(steps)} steps, {share(left)} of p_model is still its uniform start: what "
-        "the model predicts is less even than p_model shows."
-    )
-
-
-def _caution(target: Sequence[float], labelled: Sequence[float]) -> str:
-    """Warn of a uniform target where classes have very unequal numbers of labels."""
+def _unequal(target: Sequence[float], labelled: Sequence[float]) -> float | None:
+    """Labels of the most frequent class over those of the rarest, if a uniform target misleads."""
     uniform = bool(target) and math.isclose(min(target), max(target), rel_tol=1e-3)
     fewest = min(labelled, default=0)
     if not uniform or fewest <= 0 or max(labelled) <= UNEQUAL_FACTOR * fewest:
-        return ""
-    return (
-        "The target is uniform, but the labels are not: the most frequent class has "
-        f"{max(labelled) / fewest:.0f} times as many as the rarest. If the unlabelled "
-        "images are as unequal, these gaps mislead, and so does the target; --prior, --target "
-        "labelled and --target adaptive set another."
-    )
+        return None
+    return max(labelled) / fewest
 
 
 def _kl_chart(log: Log, truth: Sequence[float]) -> Markup:
@@ -218,4 +196,87 @@ def _coincide(a: Points, b: Points) -> bool:
     """Whether two curves would lie on each other."""
     return len(a) == len(b) > 0 and all(
         math.isclose(one[1], other[1], rel_tol=1e-4) for one, other in zip(a, b, strict=True)
+    )
+
+
+def usage_of(log: Log, names: Sequence[str], pool: PoolScores | None, run: Path) -> dict[str, Any]:
+    """What the template shows of their use; anything the method does not log is empty."""
+    never = pool.never_accepted if pool else None
+    pictures = first_rows(run / "never_accepted.csv") if never else []
+    curves = [Line(name, utilization_curve(log, index)) for index, name in enumerate(names)]
+    ranking = rank([line for line in curves if line.points], key=_newest)
+    rows = [
+        ClassRow(line.name, (percent(_newest(line)),), bar(_newest(line)))
+        for line in ranking.everything
+    ]
+    return {
+        "used_chart": line_chart(
+            "Share of unlabelled images used",
+            [Line("all classes", log.curve("used", 100))],
+            note="Accepted pseudo-labels over batch size.",
+            unit=" %",
+        ),
+        "weight_chart": _weight_chart(log),
+        "charts": [
+            small_chart(line.name, [line], unit=" %", y_range=(0, 100)) for line in ranking.shown
+        ],
+        "rows": Ranking(rows),
+        "sweep_chart": _sweep_chart(pool) if pool else Markup(""),
+        "sweep": _sweep(pool) if pool and pool.sweep else [],
+        "never": never,
+        "album": album("never_accepted", pictures, run),
+    }
+
+
+def utilization_curve(log: Log, index: int) -> Points:
+    """Accepted over predicted, in percent, of one class; NaN where it was never predicted."""
+    curve: Points = []
+    for row in log.rows:
+        used = row.vectors.get("used_by_class", [])
+        predicted = row.vectors.get("predicted_by_class", [])
+        if index < min(len(used), len(predicted)):
+            ratio = used[index] / predicted[index] if predicted[index] > 0 else math.nan
+            curve.append((row.step, 100 * ratio))
+    return curve
+
+
+def _newest(line: Line) -> float:
+    return math.nan if line.last is None else line.last
+
+
+def _weight_chart(log: Log) -> Markup:
+    """The curves break where no pseudo-label was accepted."""
+    unused = {row.step for row in log.rows if row.scalars.get("used") == 0}
+    mean, largest = (
+        [(step, math.nan if step in unused else value) for step, value in log.curve(name)]
+        for name in ("weight", "max_weight")
+    )
+    lines = [Line("mean", mean), Line("largest", largest, 2, "dashed")]
+    note = "1 is unweighted. The axis is scaled to the run after its first tenth."
+    return line_chart("Weight of accepted pseudo-labels", lines, note=note, fit="settled")
+
+
+def _sweep(pool: PoolScores) -> list[tuple[str, ...]]:
+    """Header and rows of what other thresholds would accept."""
+    known = any(level.precision is not None for level in pool.sweep)
+    rows = [("threshold τ", "used", "images", *["correct"] * known)]
+    for level in pool.sweep:
+        own = " (this run)" if level.tau == pool.tau else ""
+        right = [percent(level.precision)] * known
+        rows.append((f"{level.tau:g}{own}", percent(level.used), count(level.images), *right))
+    return rows
+
+
+def _sweep_chart(pool: PoolScores) -> Markup:
+    right = [(one.tau, math.nan if (p := one.precision) is None else p) for one in pool.sweep]
+    lines = [
+        Line("used", [(level.tau, level.used) for level in pool.sweep]),
+        Line("of these, correct", right, 3, "dashed"),
+    ]
+    return line_chart(
+        "What other thresholds would accept",
+        lines,
+        note="Of the unlabelled images without augmentation, by the net at the end of training.",
+        unit=" %",
+        across=Across("threshold τ"),
     )
