@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .model.model import Model, Predictions
     from .runs.end import Finished
     from .runs.label import Labelled, label
+    from .runs.pick import Picked, pick
     from .runs.run import resume, train
     from .runs.seeds import resume_seeds, train_seeds
 
@@ -37,6 +38,7 @@ __all__ = [
     "Labelled",
     "Method",
     "Model",
+    "Picked",
     "Predictions",
     "SSLClassifier",
     "TaMatchClassifier",
@@ -45,6 +47,7 @@ __all__ = [
     "export",
     "label",
     "load",
+    "pick",
     "resume",
     "resume_seeds",
     "train",
@@ -59,6 +62,7 @@ _HOMES = {
     "Labelled": "runs.label",
     "Method": "methods.base",
     "Model": "model.model",
+    "Picked": "runs.pick",
     "Predictions": "model.model",
     "SSLClassifier": "estimators.estimator",
     "TaMatchClassifier": "estimators.estimator",
@@ -66,6 +70,7 @@ _HOMES = {
     "export": "model.export",
     "label": "runs.label",
     "load": "model.load",
+    "pick": "runs.pick",
     "resume": "runs.run",
     "resume_seeds": "runs.seeds",
     "train": "runs.run",

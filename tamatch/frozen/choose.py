@@ -1,7 +1,7 @@
 """Which images to label: those that stand for the most others that no label speaks for yet.
 
     v = directions of the features, moved towards those of their neighbours     features.Space
-    likeness s(i, j) = max(0, v_i · v_j)
+    likeness s(i, j) = max(0, v_i · v_j)^SHARPNESS
     covered(i) = the largest s(i, j) of all j that are labelled or chosen
     the next image is the j with the largest Σ_i doubt(i) · max(0, s(i, j) − covered(i))
 
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from .features import CELLS, DRAWN_TOGETHER, Space
 
+SHARPNESS = 1.5  # 1 prefers the middle of all images, 3 small tight groups of them
 CROWD = 6000  # images that are looked at; of more, a random part of this size stands for all
 
 
@@ -50,10 +51,10 @@ def spread_out(space: Space, count: int, labelled: Tensor, doubt: Tensor | None 
     weight = v.new_ones(len(v)) if doubt is None else doubt.to(v.dtype)
     covered = v.new_zeros(len(v))
     for image in labelled.tolist():
-        covered = torch.maximum(covered, v @ v[image])
+        covered = torch.maximum(covered, likeness(v @ v[image]))
     gain = torch.cat(
         [
-            weight @ (v @ rows.T - covered[:, None]).clamp(min=0)
+            weight @ (likeness(v @ rows.T) - covered[:, None]).clamp(min=0)
             for rows in v.split(max(1, CELLS // len(v)))
         ]
     )
@@ -62,12 +63,17 @@ def spread_out(space: Space, count: int, labelled: Tensor, doubt: Tensor | None 
     chosen: list[int] = []
     for step in range(min(count, len(v) - len(labelled))):
         while current[best := int(gain.argmax())] < step:
-            gain[best] = weight @ (v @ v[best] - covered).clamp(min=0)
+            gain[best] = weight @ (likeness(v @ v[best]) - covered).clamp(min=0)
             current[best] = step
         chosen.append(best)
-        covered = torch.maximum(covered, v @ v[best])
+        covered = torch.maximum(covered, likeness(v @ v[best]))
         gain[best] = -1
     return torch.tensor(chosen, dtype=torch.int64)
+
+
+def likeness(cosines: Tensor) -> Tensor:
+    """s of images whose directions have these cosines."""
+    return cosines.clamp(min=0) ** SHARPNESS
 
 
 def doubts(q: Tensor) -> Tensor:
