@@ -29,6 +29,7 @@ BENCHES: dict[str, Bench] = {
     "ablation-lt": Bench("Table 5: TaMatch's parts on long-tailed CIFAR-10", "sweep"),
     "stand-in": Bench("EuroSAT from a small pre-trained ViT instead of the paper's", "sweep"),
     "causes": Bench("what affects TaMatch's error in Table 3, one option at a time", "sweep"),
+    "tails": Bench("methods for long tails, TaMatch-LT's variants, other pools", "sweep"),
     "digits": Bench("all methods and ablations on the embedded digits", "sweep"),
     "trial": Bench("train every row of Table 1 briefly, with its real net on noise", "trial"),
     "augment": Bench("speed of augmentation on this machine, compared with Pillow", "augment"),

@@ -8,20 +8,20 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from PIL import Image, ImageDraw, ImageOps
+from torch import Tensor
+from torch.utils.benchmark import Timer
 
-from ..augment import Policy
-from ..augment.policy import CUTOUT_FILL, RANGES
+from ..augment.policy import CUTOUT_FILL, RANGES, Policy
+from ..augment.views import PILLOW_OPERATIONS, Augment
 from ..errors import UsageError
+from ..settings.hardware import pick_device
 from ..storage.files import write_json
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
 
 Work = Callable[[], object]
 
@@ -54,10 +54,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    import torch
-
-    from ..settings.hardware import pick_device
-
     sizes, batches = (numbers(getattr(arguments, name), name) for name in ("sizes", "batches"))
     device = pick_device(arguments.device)
     columns = ["Pillow", "cpu", *(["cuda", "cuda graph"] if device.type == "cuda" else [])]
@@ -96,8 +92,6 @@ def numbers(text: str, name: str) -> list[int]:
 
 def one_view(view: str, size: int, batch: int, device: torch.device, seconds: float) -> list[Speed]:
     """A view of a batch: through Pillow, in one pass on the CPU, and in one pass on the GPU."""
-    import torch
-
     here, images = torch.device("cpu"), noise(batch, size)
     loop = partial(pillow_loop, view, images, policy(size))
     works: dict[str, Work] = {"Pillow": loop}
@@ -127,18 +121,12 @@ def policy(size: int) -> Policy:
 
 
 def noise(count: int, size: int) -> Tensor:
-    import torch
-
     draw = np.random.default_rng(0)
     return torch.from_numpy(draw.integers(0, 256, (count, 3, size, size), dtype=np.uint8))
 
 
 def maker(wanted: list[tuple[str, Tensor]], size: int, device: torch.device) -> Work:
     """Makes these views of these images, each time those of the next step."""
-    import torch
-
-    from ..augment import Augment
-
     augment = Augment(policy(size), seed=0).to(device)
     step = torch.zeros((), dtype=torch.int64, device=device)
     there = [
@@ -155,8 +143,6 @@ def maker(wanted: list[tuple[str, Tensor]], size: int, device: torch.device) -> 
 
 def captured(work: Work) -> Work:
     """The same as one CUDA graph."""
-    import torch
-
     side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -176,17 +162,12 @@ def captured(work: Work) -> Work:
 
 def timed(work: Work, seconds: float) -> float:
     """Seconds of one call, the median over blocks of calls."""
-    import torch
-    from torch.utils.benchmark import Timer
-
     timer = Timer("work()", globals={"work": work}, num_threads=torch.get_num_threads())
     return timer.blocked_autorange(min_run_time=seconds).median
 
 
 def pillow_loop(view: str, images: Tensor, policy: Policy) -> list[Tensor]:
     """The weak or the strong view of each uint8 image, as data loaders make it: one by one."""
-    import torch
-
     draw = np.random.default_rng(0)
     mean, std = (torch.tensor(values)[:, None, None] for values in (policy.mean, policy.std))
     made = []
@@ -211,8 +192,6 @@ def cropped(pixels: npt.NDArray[Any], border: int, draw: np.random.Generator) ->
 
 def changed(picture: Image.Image, policy: Policy, draw: np.random.Generator) -> Image.Image:
     """Random operations of random magnitudes, then a square cut out."""
-    from ..augment.randaugment import PILLOW_OPERATIONS
-
     for name in draw.choice(policy.operations, policy.count):
         picture = PILLOW_OPERATIONS[name](picture, draw.uniform(*RANGES[name]))
     picture = picture.copy()  # the identity hands back what it was given

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +68,7 @@ def run(arguments: Namespace) -> int:
     with held(plan.codes):  # an edit meanwhile would give one name to results of two methods
         status = 0 if arguments.show else make(mine, store, machine, arguments)
     page = table(plan, cells, store)
-    page = replace(page, notes=[*page.notes, *fuller_lengths(cells, store)])
+    page.notes.extend(fuller_lengths(cells, store))
     sys.stdout.write(FORMATS[arguments.format](page))
     return status
 
@@ -87,7 +86,7 @@ def refuse_other_start(cells: Sequence[Cell], store: Store, weights: str | None)
 
 
 def listing(cells: Sequence[Cell], store: Store, machine: Mapping[str, Any]) -> list[str]:
-    """The exact runs, those that are in marked, and what a scale does to them."""
+    """One line per run, done or missing, and what the scale changes in these runs."""
     lines = [
         f"{number:4}  {'done   ' if store.has(cell) else 'missing'}  {cell.command(machine)}"
         for number, cell in enumerate(cells, 1)

@@ -15,11 +15,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ..data import DataSet, make_split
+import torch
+
+from ..data.dataset import DataSet
+from ..data.splits import make_split
 from ..errors import TamatchError
 from ..machine.gpu import gpu_failure
+from ..runs.build import engine_of
 from ..settings.config import RUN_OPTIONS, Run
 from ..settings.configure import configure
+from ..settings.inputs import split_plan
 from ..step.cost import wait
 from .cells import Cell
 from .plans import PLANS, names, scale_of
@@ -114,8 +119,8 @@ def attempt(cell: Cell, switches: dict[str, Any]) -> Trial:
 
 
 def mean(values: Sequence[float]) -> float | None:
-    found = sum(values) / len(values) if values else math.nan
-    return found if math.isfinite(found) else None
+    found = sum(values) / max(1, len(values))
+    return found if values and math.isfinite(found) else None
 
 
 @cache
@@ -126,11 +131,6 @@ def images_of(name: str) -> DataSet:
 
 def train(cell: Cell, run: Run) -> tuple[list[float], float]:
     """All losses, and the milliseconds of a step once it is captured."""
-    import torch
-
-    from ..runs.build import engine_of
-    from ..settings.inputs import split_plan
-
     torch._dynamo.reset()
     data = images_of(cell.setting.data)
     engine = engine_of(run, data, make_split(data, split_plan(run)))

@@ -103,6 +103,7 @@ COMMANDS = {
     "report": Command(
         "write report.html for a run, or compare several", use.add_report, use.run_report
     ),
+    "history": Command("write the curves of a run as CSV", use.add_history, use.run_history),
     "bench": Command(
         "make the runs of a table, rank methods, measure speed", bench.add_arguments, bench.run
     ),

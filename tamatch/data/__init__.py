@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 from ..errors import UsageError, perhaps
-from ..storage.paths import path_of
+from ..storage.files import path_of
 from .dataset import UNKNOWN, DataSet, OnProgress, Split, shares
 from .labels import refuse_table_inside, with_labels
 from .splitfile import read_split, write_split

@@ -221,7 +221,11 @@ def _from_table(listing: Listing, table: Path, part: str | None, alone: bool = F
     folder = os.fspath(table.parent)
     rows = read_table(table, folder)
     listing.remarks += notes_on(rows)
-    parts = {} if part else _parts_beside(folder, {row.label.lower() for row in rows})
+    parts = {}  # the part that each folder is; one that is named like a label is none
+    if part is None:
+        free = PART_OF.keys() - {row.label.lower() for row in rows}
+        names = (name for name, _ in folders_in(folder) if name.lower() in free)
+        parts = {name: PART_OF[name.lower()] for name in names}
     named: set[str] = set()
     for row in rows:
         path, label = os.path.join(folder, row.name), known_class(row.label)
@@ -265,12 +269,6 @@ def _unlisted(
             _judge(listing, path, is_file, "unlabelled", None)
         else:
             listing.unlisted += 1
-
-
-def _parts_beside(folder: str, labels: Collection[str]) -> dict[str, str]:
-    """The part that each folder beside a table is; one that is named like a label is none."""
-    names = {name: name.lower() for name, _ in folders_in(folder)}
-    return {n: PART_OF[low] for n, low in names.items() if low in PART_OF and low not in labels}
 
 
 def _is_image(path: str) -> bool:

@@ -23,7 +23,8 @@ class Suspects:
 
     order: Tensor  # (L,) positions of the labels
     margin: Tensor  # (L,) in that order: p(given class) − p(best other class), −1 … 1
-    instead: Tensor  # (L,) in that order: the best other class
+    instead: Tensor  # (L,) in that order: the best other class, …
+    confidence: Tensor  # … and its probability
 
     @property
     def wrong(self) -> int:
@@ -47,7 +48,7 @@ def suspects(
     other, instead = p.scatter(1, labels[:, None], -1.0).max(1)
     margin = given - other
     order = margin.argsort(stable=True)
-    return Suspects(order, margin[order], instead[order])
+    return Suspects(order, margin[order], instead[order], other[order])
 
 
 def near_duplicates(features: Tensor, alike: float = SAME) -> list[tuple[int, int, float]]:

@@ -32,9 +32,9 @@ class NetEntry:
 
 WRN = "wrn:build"
 VIT = "vit:build"
-TIMM = "timm_net:build"
-OWN = "user_net:build"
-FROZEN_NET = "frozen_net:build"
+TIMM = "foreign:build_timm"
+OWN = "foreign:build_own"
+FROZEN_NET = "features:build"
 FROZEN = "frozen/"  # before the name of a net that is not trained
 CUSTOM = usercode.UserObjects()  # modules, and what makes them
 OWN_NAME = r".+\.py:\w+|python:.+"  # in a file, or an object that was given in Python

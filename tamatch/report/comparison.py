@@ -19,7 +19,7 @@ from .words import UNKNOWN, count, duration, percent, share, shortened, text, wr
 # Settings that say where and how a run was made, not what was trained.
 _IRRELEVANT = {
     "seed", "out", "overwrite", "config", "baseline", "device", "threads", "root", "images",
-    "tensorboard",
+    "tensorboard", "wandb", "mlflow",
 }  # fmt: skip
 _UNSET = "not set"
 _FAIR = ("net", "weights", "size", "labels", "labels_per_class", "steps")  # the same, or unfair
@@ -235,22 +235,12 @@ def _contest(data: str, groups: Sequence[Group]) -> dict[str, Any]:
     return {
         "data": data,
         "winner": winner(groups),
-        "note": _note(kind, several=several) if kind else "",  # how to read the tables
+        "kind": kind,
+        "oracle": ORACLE,
         "means": _without_empty_columns(means) if several else [],
         "runs": _without_empty_columns([heading, *rows]),
         "charts": error_charts(lines, kind) if any(len(line.points) > 1 for line in lines) else [],
     }
-
-
-def _note(kind: str, *, several: bool) -> str:
-    spread = (
-        "Mean ± sample standard deviation (ddof = 1) over the finished runs of a group, which "
-        "differ only in their seed."
-        if several
-        else "One run each: the effect of the seed is unknown."
-    )
-    unfair = f" The best error is not a fair measure ({ORACLE})." if kind == "test" else ""
-    return spread + unfair
 
 
 def _without_empty_columns(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:

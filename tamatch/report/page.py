@@ -11,7 +11,6 @@ from markupsafe import Markup
 
 from .album import data_url
 from .classes import accuracy_table, label_counts, mistakes_of
-from .first_answer import first_answer_of
 from .folder import (
     Figures,
     RunFiles,
@@ -25,7 +24,7 @@ from .folder import (
 from .metrics import Log
 from .pool import balance_of, usage_of
 from .svg import Line, line_chart, small_chart
-from .verdict import verdict_of
+from .verdict import first_answer_of, verdict_of
 from .words import (
     UNKNOWN,
     count,

@@ -1,16 +1,19 @@
-"""Did the unlabelled images help? One plain sentence; and the table that `train` ends with."""
+"""Did the unlabelled images help? One plain sentence; the table that `train` ends with; and what
+the first answer of a frozen net says: what labels alone reach, what the pool adds, what to expect.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ..errors import DataError
 from ..judge.differences import Paired, chance_gap, paired
 from ..storage.spreadsheet import read_rows
-from .first_answer import cross_validated, doubling
+from .album import album, first_rows
 from .folder import Figures, RunFiles, read_folder
-from .words import UNKNOWN, percent, share
+from .words import UNKNOWN, count, duration, number, numbers, percent, share, table, text, whole
 
 LABELS_ONLY = ("supervised", "fully_supervised")  # methods that use no unlabelled image
 NOT_ASKED = "Not applicable"  # to a run on labels alone
@@ -27,6 +30,10 @@ UNMEASURED = (
 BASELINE_TO_COME = (
     "The supervised baseline, to compare with, has not been tested yet: it follows the run itself. "
     "tamatch resume trains what is missing."
+)
+CAVEAT = (
+    "Held-out labels: each label was guessed without being seen, by cross-validation. The error is "
+    "that of images like the labelled ones, and rather too high, since fewer labels were learnt."
 )
 
 
@@ -167,3 +174,92 @@ def summary_table(run: Path) -> list[tuple[str, ...]]:
         rows.append(("error on held-out labels", *(str(found or UNKNOWN) for found in errors)))
     rows.append(("unlabelled images used", *(share(facts.utilization) for facts in columns)))
     return rows
+
+
+@dataclass(frozen=True)
+class CrossValidated:
+    """The error on labels that were held out, in percent."""
+
+    error: float
+    low: float
+    high: float
+    labels: int
+
+    def __str__(self) -> str:
+        return f"{percent(self.error)} ({self.low:.1f} to {percent(self.high)})"
+
+
+@dataclass(frozen=True)
+class FirstAnswer:
+    """The ladder as rows with a header, and sentences on it."""
+
+    ladder: list[tuple[str, ...]]
+    remarks: list[str]
+    error: CrossValidated | None
+    baseline: CrossValidated | None
+    suspects: dict[str, Any] | None  # labels that the features contradict: how many, an album
+
+
+def cross_validated(run: RunFiles) -> CrossValidated | None:
+    """None also for a run that trains its net, or one with a single label of some class."""
+    found = table(run.first_answer.get("cross_validation"))
+    error, labels = number(found.get("error")), whole(found.get("labels"))
+    ends = numbers(found.get("interval"))
+    if error is None or labels is None or len(ends) != 2:
+        return None
+    return CrossValidated(error, ends[0], ends[1], labels)
+
+
+def first_answer_of(run: RunFiles) -> FirstAnswer | None:
+    """What a run of a frozen net says; None for any other run."""
+    told = run.first_answer
+    if not told:
+        return None
+    seconds, looking = number(run.result.get("seconds")), number(told.get("features_seconds"))
+    inner, part = run.baseline, run.figures.measured_on
+    measured = [f"{part} error"] if part else []
+    names = ("labels alone: logistic regression", "labels and unlabelled images: TaMatch")
+    header = ("", *measured, "error on held-out labels", "time")
+    blank = ("–",) * (len(header) - 2)
+    ladder = [header, ("features of the frozen net", *blank, duration(looking))]
+    for name, rung in zip(names, (inner, run), strict=True):
+        if rung is not None and rung.result:
+            ladder.append((name, *_rung(rung, measured=bool(part))))
+    if seconds is not None:
+        ladder.append(("all", *blank, duration(seconds)))
+    error = cross_validated(run)
+    remarks = [CAVEAT if error else f"No label was held out. {text(told.get('reason'))}"]
+    remarks += filter(None, [doubling(run)])
+    alone = None if inner is None else cross_validated(inner)
+    return FirstAnswer(ladder, remarks, error, alone, _suspects(run))
+
+
+def _suspects(run: RunFiles) -> dict[str, Any] | None:
+    shown = album("suspects", first_rows(run.path / "suspects.csv"), run.path)
+    count = whole(run.first_answer.get("suspects"))
+    return None if shown is None or count is None else {"count": count, "album": shown}
+
+
+def _rung(run: RunFiles, *, measured: bool) -> tuple[str, ...]:
+    """The errors of a run and its time without the features, which all rungs share."""
+    held, shown = run.trust.held, percent(run.figures.error_last)
+    if held is not None:
+        shown += f" ({100 - held.high:.1f} to {percent(100 - held.low)})"
+    seconds = number(run.result.get("seconds"))
+    looking = number(run.first_answer.get("features_seconds"))
+    own = None if seconds is None or looking is None else max(0.0, seconds - looking)
+    return (*([shown] if measured else []), str(cross_validated(run) or UNKNOWN), duration(own))
+
+
+def doubling(run: RunFiles) -> str:
+    """What twice the labels would bring, by the learning curve."""
+    curve = table(run.first_answer.get("learning_curve"))
+    doubled, error = table(curve.get("doubled")), cross_validated(run)
+    expected, ends = number(doubled.get("error")), numbers(doubled.get("interval"))
+    if error is None or expected is None or len(ends) != 2:
+        return ""
+    return (
+        f"With twice as many labels ({count(2 * error.labels)}), an error of {percent(expected)} "
+        f"is to be expected ({ends[0]:.1f} to {percent(ends[1])}) instead of "
+        f"{percent(error.error)}, if it goes on falling as it did up to here."
+    )

@@ -151,7 +151,7 @@ def environment(package: str, folder: str = "templates") -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters = (count, percent, share, decimal, duration, text, tidy, literal)
+    filters = (count, percent, share, decimal, duration, text, tidy, literal, shortened)
     made.filters |= {each.__name__: each for each in filters}
     return made
 

@@ -24,16 +24,14 @@ from ..machine.memory import OutOfMemory, detecting_out_of_memory
 from ..methods.base import Method
 from ..model.model import Model
 from ..modules import make_buffers_contiguous, restoring, unshifted
-from ..nets.base import Net
-from ..nets.layers import set_momentum, share_norms
+from ..nets.base import Net, set_momentum, share_norms
+from ..nets.foreign import dry_run_net
 from ..nets.pretrained import locate
-from ..nets.user_net import dry_run_net
 from ..nets.weights import load_weights, zero_head
 from ..own.method import check_built, check_constructor, try_method
 from ..own.usercode import blaming
-from ..settings.config import Run
+from ..settings.config import Run, in_order
 from ..settings.hardware import pick_device, pick_images, pick_precision, set_up_torch
-from ..settings.target import in_order
 from ..step import optim
 from ..step.engine import Engine, Pace
 from ..step.source import Draw, Resident, Source, Streamed, stream_key

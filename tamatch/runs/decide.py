@@ -27,11 +27,10 @@ from ..progress import Progress, counting
 from ..rules import choose, finetune, pace
 from ..rules.choose import NOTHING, Chosen, choice
 from ..rules.pace import Speed
-from ..settings.config import Run
+from ..settings.config import Run, target_follows
 from ..settings.configure import TARGET, Asked
 from ..settings.hardware import pick_device, pick_precision
 from ..settings.inputs import data_of, split_of
-from ..settings.target import target_follows
 from ..storage.folder import RunFolder
 from .first_settings import RULE, first_settings, wants_first, weights_for
 from .speed import Speeds
@@ -202,7 +201,7 @@ def fine_tunes(run: Run, net: str) -> bool:
 
 def timm_start(run: Run, fixed: Container[str], *, gpu: bool) -> Chosen:
     """For weights of a timm net: what timm says about them."""
-    from ..nets.timm_net import published  # torch is slow to load
+    from ..nets.foreign import published  # torch is slow to load
 
     made = published(run.net)
     recipe = finetune.recipe(made.normalise)

@@ -22,6 +22,7 @@ from ..settings.config import Run
 from ..step.engine import Engine
 from ..step.source import PREDICTION_COLUMNS, UNLABELLED, Pool, Subset
 from ..storage.files import write_bytes, write_json
+from ..storage.history import History, history
 from ..storage.spreadsheet import write_table
 
 CHUNK = 8192  # images whose probabilities are held at once
@@ -290,6 +291,11 @@ class Finished:
         the estimated class shares of the pool; None for any other run.
         """
         return self.result.get("first_answer")
+
+    @property
+    def history(self) -> History:
+        """The curves of the run as arrays, or as data frames."""
+        return history(self.path)
 
     @property
     def report_path(self) -> Path:

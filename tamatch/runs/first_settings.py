@@ -17,9 +17,9 @@ from ..data import DataSet
 from ..data.feature_cache import missing
 from ..errors import DataError, UsageError
 from ..nets.features import Frozen, frozen
+from ..nets.foreign import published
 from ..nets.pretrained import locate
 from ..nets.recognise import recognise
-from ..nets.timm_net import published
 from ..progress import counting
 from ..rules.choose import Chosen, choice
 from ..settings.config import RUN_OPTIONS, Run
@@ -32,7 +32,7 @@ MOST_SECONDS = 45.0  # for features at the larger size, so that an answer is the
 MEASURED = 8  # images whose features are timed
 NEUTRAL = {  # options that say nothing of how a net is trained
     "data", "root", "labels", "size", "weights", "seed", "labels_per_class", "head_labelled",
-    "head_unlabelled", "gamma", "gamma_unlabelled", "validation_per_class", "fold",
+    "head_unlabelled", "gamma", "gamma_unlabelled", "pool_shape", "validation_per_class", "fold",
     "labelled_in_pool", "prior", "baseline", "device", "images", "threads", "precision",
     "deterministic",
 }  # fmt: skip

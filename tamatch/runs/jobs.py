@@ -18,6 +18,7 @@ from ..settings.config import RUN_OPTIONS, Run
 from ..settings.hardware import pick_device, pick_precision
 from ..settings.options import as_text
 from ..storage import checkpoint
+from ..storage.events import Callbacks
 from ..storage.files import write_bytes
 from ..storage.folder import RunFolder
 from .end import Finished
@@ -54,9 +55,12 @@ def switches(run: Run, folder: RunFolder) -> dict[str, Any]:
     }
 
 
-def complete(run: Run, folder: RunFolder, *, quiet: bool = False) -> Finished:
+def complete(
+    run: Run, folder: RunFolder, *, quiet: bool = False, callbacks: Callbacks | None = None
+) -> Finished:
     """Finish the run and its baseline, however far they have come."""
-    [finished] = complete_all([Job(run, folder, Progress(folder.log, quiet=quiet))])
+    progress = Progress(folder.log, quiet=quiet)
+    [finished] = complete_all([Job(run, folder, progress, callbacks=callbacks)])
     assert isinstance(finished, Finished)  # the error of a single run is raised
     return finished
 

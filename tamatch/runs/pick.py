@@ -11,15 +11,15 @@ from torch import Tensor
 
 from ..data import DATASETS, UNKNOWN, DataSet, load, own_path
 from ..data.folder import typical_side
-from ..data.labels import LABEL, NAME
+from ..data.labels import LABEL, NAME, TABLES
 from ..errors import DataError, UsageError
 from ..frozen.choose import CROWD, choose, doubts, sample
 from ..frozen.junk import solve_with_junk
 from ..progress import counting
 from ..settings.configure import stored_config
 from ..settings.hardware import pick_device
+from ..storage.files import path_of, refuse_existing
 from ..storage.folder import RunFolder
-from ..storage.paths import path_of, refuse_existing
 from ..storage.spreadsheet import write_table
 from .first_answer import features, few_threads
 from .first_settings import CPU_WEIGHTS, GPU_WEIGHTS, best_look
@@ -32,7 +32,8 @@ class Picked:
     files: tuple[str, ...]  # relative to the folder
     pool: int  # images without a label
     labels: int  # that were there already
-    table: Path | None  # with a column to fill in
+    table: Path | None  # with a column to fill in, …
+    then: str = ""  # … and what to do with it then
 
     def lines(self) -> list[str]:
         """The list for the terminal; where there is a table, only a word on it."""
@@ -40,7 +41,7 @@ class Picked:
             return [*self.files]
         return [
             f"{self.table}: {len(self.files):,} of {self.pool:,} images without a label, the most "
-            f"telling first. Fill in the column {LABEL}, and give the table as --labels."
+            f"telling first. Fill in the column {LABEL}, then {self.then}."
         ]
 
 
@@ -86,7 +87,9 @@ def pick(
     files = tuple(data.files[i] for i in here[order.numpy()])
     if table is not None:
         write_table(table, (NAME, LABEL), [(file, "") for file in files])
-    return Picked(files, left, len(here) - left, table)
+    first = f"save it as {Path(name) / TABLES[0]}"  # which then names the classes
+    then = "give it as --labels" if data.classes else first
+    return Picked(files, left, len(here) - left, table, then)
 
 
 def looked_at(

@@ -23,6 +23,7 @@ from ..settings.configure import baseline_config, without_start
 from ..settings.inputs import data_of, learnt_by, lineage, split_of
 from ..step.engine import Engine
 from ..step.source import LABELLED, UNLABELLED, Pool, Subset
+from ..storage.events import Callbacks
 from ..storage.files import write_bytes
 from ..storage.folder import RunFolder
 from .build import engine_of
@@ -42,6 +43,7 @@ class Job:
     folder: RunFolder
     progress: Progress
     is_baseline: bool = False  # of a run that has already remarked on the same data
+    callbacks: Callbacks | None = None  # of the user's own, for the run and not its baseline
 
     @property
     def baseline(self) -> Job:
@@ -95,7 +97,7 @@ def prepare(job: Job, shared: SharedData, *, started: bool) -> tuple[Training, S
     if not (started or job.is_baseline):
         remark_on_data(run, data, split, pool, seen, progress)
     facts = Facts.of(run.net, data)
-    return Training(run, engine, folder, held_out, facts, progress, pool), split
+    return Training(run, engine, folder, held_out, facts, progress, pool, job.callbacks), split
 
 
 def remark_on_skipped(data: DataSet, progress: Progress) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from ..step.engine import Engine
 from ..step.guard import ALLOWED_BAD_STEPS
 from ..step.source import LABELLED, Pool, Subset
 from ..storage import checkpoint
-from ..storage.events import Events
+from ..storage.events import Callbacks, MLflow, TensorBoard, Tracker, Trackers, WandB
 from ..storage.files import timestamp, write_json
 from ..storage.folder import RunFolder
 from ..storage.record import STATE, digests, wrong
@@ -63,16 +64,17 @@ class Training:
         facts: Facts,
         progress: Progress,
         pool: Pool | None = None,
+        callbacks: Callbacks | None = None,
     ) -> None:
         self.run, self.engine, self.folder = run, engine, folder
         self.held_out, self.facts, self.progress = held_out, facts, progress
-        self.pool = pool
+        self.pool, self.callbacks = pool, callbacks
         self.watch = None if pool is None else Watch(run, engine, pool, folder, progress)
         self.steps = engine.pace.steps
         self.seconds = 0.0  # training time before this process
         self.bad_steps = 0  # as far as the user knows
         self.conditions = conditions(run, engine.device)
-        self.events: Events | None = None
+        self.trackers = Trackers(progress.say)
 
     def resume(self, state: dict[str, Any] | None) -> None:
         """Go back to a checkpoint, or to the start if there is none."""
@@ -128,12 +130,20 @@ class Training:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Event files for TensorBoard, where the run is to have them."""
-        if not self.run.tensorboard:
-            yield
-            return
-        path, names = self.folder.path / "events", self.facts.classes
-        with closing(Events(path, names, self.engine.steps_done + 1)) as self.events:
+        """Trackers and callbacks, where the run is to have them."""
+        run, names, path = self.run, self.facts.classes, self.folder.path.resolve()
+        begun = self.folder.read()["times"]["started"]
+        key = sha256(f"{path} {begun}".encode()).hexdigest()[:16]
+        made: dict[str, Callable[[], Tracker]] = {
+            "tensorboard": lambda: TensorBoard(path / "events", names, self.engine.steps_done + 1),
+            "wandb": lambda: WandB(path.name, names, key, run.flat()),
+            "mlflow": lambda: MLflow(path.name, names, key, run.flat()),
+        }
+        for name in (name for name in made if getattr(run, name)):
+            self.trackers.begin(name, made[name])
+        if self.callbacks is not None:
+            self.trackers.open["a callback"] = self.callbacks
+        with closing(self.trackers):
             yield
 
     def advance(self) -> None:
@@ -181,10 +191,9 @@ class Training:
             self.watch.logged(row)
 
     def write(self, row: dict[str, Any]) -> None:
-        """A line of metrics.jsonl, and of the event files where they are wanted."""
+        """A line of metrics.jsonl, and for all who follow the run."""
         self.folder.append({**row, "time": {"seconds": round(self.elapsed(), 3)}})
-        if self.events is not None:
-            self.events.add(row)
+        self.trackers.add(row)
 
     def check_numbers(self) -> None:
         """Report non-finite steps, which were undone on the device; stop after too many."""

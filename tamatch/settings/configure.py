@@ -18,10 +18,17 @@ from ..methods import METHODS, entry, get, register
 from ..storage.events import check_installed
 from ..storage.folder import RunFolder
 from . import recipes
-from .config import RUN_OPTIONS, Run, method_options
-from .config_file import naming_file, read_config
+from .config import (
+    RUN_OPTIONS,
+    Run,
+    Shares,
+    method_options,
+    naming_file,
+    normalised_shares,
+    read_config,
+    read_target,
+)
 from .options import as_text, flag_of, undescribed_option, unknown_option
-from .target import Shares, normalised_shares, read_target
 
 if TYPE_CHECKING:
     from ..methods import AnyMethod
@@ -76,7 +83,10 @@ def ask(given: Mapping[str, Any], config_file: Path | None = None) -> Asked:
     from_file = user.keys() - {name.replace("-", "_") for name in given}
     with naming_file(config_file, from_file):
         place = RUN_OPTIONS["from_"].parse(user.get("from_"))
-        earlier = None if place is None else settings_of_run(place)
+        try:
+            earlier = None if place is None else RunFolder(Path(place)).read()["config"]
+        except UsageError as error:  # it begins with the path
+            raise UsageError(f"--from {error}") from None
     return Asked(user, config_file, from_file, earlier)
 
 
@@ -96,15 +106,6 @@ def user_settings(given: Mapping[str, Any], config_file: Path | None = None) -> 
     if "from" in values:
         values["from_"] = values.pop("from")
     return values
-
-
-def settings_of_run(place: str) -> dict[str, Any]:
-    """The settings of the run to start from."""
-    try:
-        config: dict[str, Any] = RunFolder(Path(place)).read()["config"]
-    except UsageError as error:  # it begins with the path
-        raise UsageError(f"--from {error}") from None
-    return config
 
 
 def with_inherited(values: dict[str, Any], earlier: dict[str, Any] | None) -> dict[str, Any]:
@@ -152,17 +153,8 @@ def resolve(values: Mapping[str, Any]) -> Run:
     settings = filled_in(given, in_steps(recipe.run, given.get("steps")))
     nets.find(settings["net"])
 
-    allowed = method_options(method)
     own = {k: v for k, v in values.items() if k not in RUN_OPTIONS}
-    for name in own:
-        if name not in allowed:
-            undescribed = undescribed_option(name, get(method), method)
-            others = [other for other in METHODS if name in method_options(other)]
-            known = {**RUN_OPTIONS, **allowed}
-            raise undescribed or unknown_option(name, known, method, others)
-    if "target" in allowed:
-        own, settings["prior"] = with_target(own, settings.get("prior"))
-    options = settings_of_method(method, own, recipe.options)
+    options, settings["prior"] = resolve_method(method, own, settings.get("prior"), recipe.options)
 
     check_together(settings)
     if settings.get("prior") is not None:
@@ -170,6 +162,22 @@ def resolve(values: Mapping[str, Any]) -> Run:
     run = Run(**settings, options=options)
     check_processes(run)
     return run
+
+
+def resolve_method(
+    method: str, own: dict[str, Any], prior: Shares | None, preset: Mapping[str, Any]
+) -> tuple[dict[str, Any], Shares | None]:
+    """The method's own options, and the class shares of the pool where they are known."""
+    allowed = method_options(method)
+    for name in own:
+        if name not in allowed:
+            undescribed = undescribed_option(name, get(method), method)
+            others = [other for other in METHODS if name in method_options(other)]
+            known = {**RUN_OPTIONS, **allowed}
+            raise undescribed or unknown_option(name, known, method, others)
+    if "target" in allowed:
+        own, prior = with_target(own, prior)
+    return settings_of_method(method, own, preset), prior
 
 
 def stored_config(
@@ -289,8 +297,9 @@ def check_effective(chosen: Mapping[str, Any], given: Iterable[str]) -> None:
 
 def check_together(values: dict[str, Any]) -> None:
     """Refuse options that contradict each other or need a package that is missing."""
-    if values.get("tensorboard"):
-        check_installed()
+    for tracker in ("tensorboard", "wandb", "mlflow"):
+        if values.get(tracker):
+            check_installed(tracker)
     if nets.is_frozen(values["net"]):
         check_frozen(values)
     elif values.get("from_") and values.get("weights"):

@@ -53,6 +53,7 @@ def split_plan(run: Run) -> SplitPlan:
         head_unlabelled=None if everything else run.head_unlabelled,
         gamma=1.0 if everything else run.gamma,
         gamma_unlabelled=None if everything else run.gamma_unlabelled,
+        pool_shape="tail" if everything else run.pool_shape,
         validation_per_class=run.validation_per_class,
         labelled_in_pool=run.labelled_in_pool == "yes",
         seed=run.seed,

@@ -15,7 +15,7 @@ from typing import Any
 from ..errors import DataError, StorageError, UsageError, perhaps
 from . import record
 from .files import append_line, locked, own, read_json, writing
-from .record import OWN, RUN, Mark, files_in, remove, remove_empty
+from .record import FIRST, OWN, RESTORE, RUN, Mark, files_in, remove, remove_empty
 from .untrusted import parse_json
 
 REPLACED = ".replaced"
@@ -23,7 +23,7 @@ ANYTHING = re.compile(".*", re.DOTALL)
 
 LOCK = ".lock"
 ADVICE = "Restore it; other settings need a new run, with a different --out"
-NOT_OWN = re.compile(rf"(?!(?:{record.OWN.pattern})\Z|\{LOCK}\Z|\{REPLACED}/).*", re.DOTALL)
+NOT_OWN = re.compile(rf"(?!(?:{OWN.pattern})\Z|\{LOCK}\Z|\{REPLACED}/).*", re.DOTALL)
 SEEDS = "seeds.json"  # in a folder that holds several runs
 
 
@@ -191,7 +191,7 @@ class RunFolder:
         path = self.path / name
         wanted = self.read().get("files", {}).get(name)
         if wanted is not None and path.is_file() and record.file_digest(path) != wanted:
-            raise DataError(f"{path} is not as the run wrote it. {record.RESTORE}.")
+            raise DataError(f"{path} is not as the run wrote it. {RESTORE}.")
         return path
 
     def read_result(self) -> dict[str, Any]:
@@ -249,22 +249,15 @@ class RunFolder:
                 self._refuse_unwritten()
             elif not overwrite:
                 raise UsageError(self._occupied())
-            with self._withdrawn_if_refused():
+            try:
                 yield
-
-    @contextmanager
-    def _withdrawn_if_refused(self) -> Iterator[None]:
-        try:
-            yield
-        except StorageError:
-            raise  # no mistake: `tamatch resume` goes on when there is room
-        except (UsageError, DataError):
-            self._withdraw()
-            raise
-        except BaseException:
-            if self.replaced.path.exists():  # Ctrl-C while the images are read, or a fault
-                self._withdraw()
-            raise
+            except StorageError:
+                raise  # no mistake: `tamatch resume` goes on when there is room
+            except BaseException as error:
+                # else Ctrl-C while the images are read, or a fault
+                if isinstance(error, UsageError | DataError) or self.replaced.path.exists():
+                    self._withdraw()
+                raise
 
     def _withdraw(self) -> None:
         """Undo what a run that has nothing to show has written."""
@@ -279,15 +272,15 @@ class RunFolder:
         """
         if self.record.exists() and self.begun():
             self.replaced.forget()  # of a run that was killed before it could do so
-            self.replaced.fill(record.files_in(self.path, record.OWN))
+            self.replaced.fill(files_in(self.path, OWN))
             return
         self._refuse_unwritten()
         self.clear()
 
     def _refuse_unwritten(self) -> None:
         """Refuse files that a new run would replace but the run there has not written."""
-        written = record.files_in(self.path, record.OWN)
-        if later := [name for name in written if not record.FIRST.fullmatch(name)]:
+        written = files_in(self.path, OWN)
+        if later := [name for name in written if not FIRST.fullmatch(name)]:
             raise UsageError(
                 f"--out {self.path} contains {later[0]}, which the run there has not written. "
                 "Choose a different --out."
@@ -319,14 +312,14 @@ class RunFolder:
 
     def not_of_the_run(self) -> list[str]:
         """A sentence on files that no run has written, if there are some."""
-        strange = record.files_in(self.path, NOT_OWN)
+        strange = files_in(self.path, NOT_OWN)
         more = f" and {len(strange) - 1} more" if len(strange) > 1 else ""
         return [f"{self.path} contains {strange[0]}{more}, not of a run: kept."] if strange else []
 
     def clear(self) -> None:
         """Delete a run that has not begun, its record last: until then it is seen to be a run."""
-        names = record.files_in(self.path, record.FIRST)
-        record.remove(self.path, sorted(names, key=self.record.name.__eq__))
+        names = files_in(self.path, FIRST)
+        remove(self.path, sorted(names, key=self.record.name.__eq__))
 
     def _occupied(self) -> str:
         found = self.read()
@@ -383,7 +376,7 @@ class RunFolder:
         """All lines of metrics.jsonl, each as it was written."""
         mark = self.read().get("metrics") if self.record.exists() else None
         if mark and not (self.metrics.is_file() and record.matches(self.metrics, mark)):
-            raise DataError(f"{self.metrics} is not as the run wrote it. {record.RESTORE}.")
+            raise DataError(f"{self.metrics} is not as the run wrote it. {RESTORE}.")
         rows = []
         lines = self.metrics.read_bytes().split(b"\n")[:-1] if self.metrics.is_file() else []
         for count, line in enumerate(lines, 1):

@@ -23,7 +23,14 @@ from .untrusted import parse_json
 
 VERSION = 2  # of sealed records; those of version 1 have no seal and are read without one
 SEAL = "seal"
-MACHINE = ("root", "device", "images", "tensorboard")  # settings that may be edited in run.json
+MACHINE = (
+    "root",
+    "device",
+    "images",
+    "tensorboard",
+    "wandb",
+    "mlflow",
+)  # may be edited in run.json
 RESTORE = "Restore it, or train again"
 
 
@@ -53,6 +60,8 @@ FILES = (
     File("predictions/validation.csv", "runs.end", listed=True),
     File("predictions/pool.csv", "runs.end", listed=True),
     File("never_accepted.csv", "runs.end", listed=True),
+    File("suspects.csv", "runs.first_answer", listed=True),
+    File("pictures/suspects.jpg", "runs.first_answer", listed=True),
     File("pictures/doubtful.jpg", "runs.end", listed=True),
     File("pictures/confident_wrong.jpg", "runs.end", listed=True),
     File("pictures/never_accepted.jpg", "runs.end", listed=True),
@@ -156,7 +165,7 @@ FIRST_ANSWER = table(
             table({"labels": listed(whole(1)), "errors": listed(ERROR), "doubled": table(FOUND)})
         ),
     },
-    closed=True,
+    closed=True, suspects=maybe(whole()),
 )  # fmt: skip
 RESULT = table(
     {

@@ -19,8 +19,7 @@ from tamatch.runs.loop import advance
 from tamatch.runs.training import Training
 from tamatch.settings.configure import configure
 from tamatch.settings.inputs import split_plan
-from tamatch.step.engine import WARM_STEPS, Engine
-from tamatch.step.joint_graph import JointGraph
+from tamatch.step.engine import WARM_STEPS, Engine, JointGraph
 from tests.contract.test_contract import assert_equal
 from tests.faults.runs import DOZEN
 from tests.gpu.test_capture import run
