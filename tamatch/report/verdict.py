@@ -285,7 +285,8 @@ def tuned_ladder(run: RunFiles) -> FirstAnswer | None:
     inner = run.shown.baseline
     baseline = None if inner is None else cross_validated(inner)
     remarks = [text(run.tuning.get("reason")), TUNED_CAVEAT]
-    return FirstAnswer(ladder, remarks, cross_validated(run.shown), baseline)
+    suspects = _suspects(run.first) if run.first else None
+    return FirstAnswer(ladder, remarks, cross_validated(run.shown), baseline, suspects)
 
 
 def _rungs(run: RunFiles) -> list[dict[str, object]]:
