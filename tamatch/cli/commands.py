@@ -79,6 +79,11 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
+    "start": Command(
+        "label a folder of images from nothing, with live answers, and train on it",
+        use.add_start,
+        use.run_start,
+    ),
     "check": Command(
         "describe a data set or a folder before training on it", train.add_check, train.run_check
     ),

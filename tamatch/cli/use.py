@@ -1,4 +1,4 @@
-"""The commands that use runs: evaluate, predict, label, pick, review, export, report, history."""
+"""The commands that use runs or label images: from evaluate and predict to start and export."""
 
 from __future__ import annotations
 
@@ -103,6 +103,11 @@ def run_label(arguments: Namespace) -> int:
     return 0
 
 
+def add_look(sub: ArgumentParser) -> None:
+    sub.add_argument("--weights", metavar="NAME|FILE", help="of the net that looks at the images")
+    sub.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu, cuda or cuda:N")
+
+
 def add_pick(sub: ArgumentParser) -> None:
     sub.add_argument("path", metavar="DIR|RUN", type=Path, help="folder of images, or a run on one")
     sub.add_argument(
@@ -112,8 +117,7 @@ def add_pick(sub: ArgumentParser) -> None:
         "--csv", type=Path, metavar="FILE", help="table to write, with a column for the labels"
     )
     sub.add_argument("--labels", type=Path, metavar="FILE", help="CSV of labels given so far")
-    sub.add_argument("--weights", metavar="NAME|FILE", help="of the net that looks at the images")
-    sub.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu, cuda or cuda:N")
+    add_look(sub)
     sub.add_argument("--overwrite", action="store_true", help="replace an existing table")
 
 
@@ -135,19 +139,50 @@ def add_review(sub: ArgumentParser) -> None:
         help="CSV to save the labels in (default: the run's own, or labels.csv)",
     )  # fmt: skip
     add_moved(sub)
+    add_page(sub)
+
+
+def add_page(sub: ArgumentParser) -> None:
     sub.add_argument("--port", type=int, metavar="N", default=0, help="port (default: a free one)")
     sub.add_argument(
         "--no-browser", action="store_true", help="only print the address, open no browser"
     )
 
 
+def port_of(arguments: Namespace) -> int:
+    if not 0 <= arguments.port <= 65_535:
+        raise UsageError(f"--port must lie in 0 … 65535, got {arguments.port}.")
+    return int(arguments.port)
+
+
+def add_start(sub: ArgumentParser) -> None:
+    sub.add_argument("path", metavar="DIR|RUN", type=Path, help="folder of images, or a run on one")
+    add_look(sub)
+    add_page(sub)
+
+
+def run_start(arguments: Namespace) -> int:
+    from ..review.command import start
+
+    wanted = start(
+        arguments.path, weights=arguments.weights, device=arguments.device,
+        port=port_of(arguments), browser=not arguments.no_browser,
+    )  # fmt: skip
+    if wanted is None:
+        return 0
+    from .commands import top_parser
+
+    training, extra = top_parser().parse_known_args(wanted)
+    training.extra = extra
+    status: int = training.run(training)
+    return status
+
+
 def run_review(arguments: Namespace) -> int:
     from ..review.command import review
 
-    if not 0 <= arguments.port <= 65_535:
-        raise UsageError(f"--port must lie in 0 … 65535, got {arguments.port}.")
     review(
-        arguments.path, labels=arguments.labels, port=arguments.port,
+        arguments.path, labels=arguments.labels, port=port_of(arguments),
         browser=not arguments.no_browser, net=arguments.net, data=arguments.data,
     )  # fmt: skip
     return 0

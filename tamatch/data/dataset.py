@@ -22,6 +22,7 @@ NONE: Indices = np.empty(0, np.int64)
 DIGEST = 16  # bytes of an image's SHA-256 that are kept
 SAMPLE = 1000  # images: their mean colour is known to a hundredth of the spread
 LEAST = 1 / 255  # spread of images in one colour: dividing by it must stay harmless
+UNUSED = -1  # the part of an image that is in none of PARTS
 PARTS = ("train", "unlabelled", "validation", "test")  # where the publisher or the user put it
 
 
@@ -33,7 +34,7 @@ class DataSet:
     classes: tuple[str, ...]
     images: Pixels  # (N, H, W, 3), may be a memory map
     labels: Indices  # (N,), UNKNOWN where there is none
-    parts: tuple[Indices, ...]  # indices of the images in each of PARTS
+    parts: tuple[Indices, ...]  # indices of the images in each of PARTS; of no class: in none
     files: Sequence[str]  # (N,) file name relative to the root, or "train/17"
     mean: Colour  # per channel, in 0 … 1
     std: Colour

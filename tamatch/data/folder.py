@@ -16,7 +16,7 @@ from ..errors import DataError, UsageError
 from ..rules.choose import image_size
 from ..storage.folder import SEEDS, RunFolder
 from .bulk import decode_all
-from .dataset import PARTS, UNKNOWN, DataSet, OnProgress, Sizes, mean_std
+from .dataset import PARTS, UNKNOWN, UNUSED, DataSet, OnProgress, Sizes, mean_std
 from .decode import header_size
 from .labels import UNLABELLED
 from .layout import SHOWN, Found, Listing, folders_in, holds_images, list_images, table_of
@@ -51,7 +51,7 @@ def read(
     classes = tuple(sorted(listing.labels))
     number = {label: c for c, label in enumerate(classes)}
     kept: list[Found] = [images[i] for i in decoded.kept]
-    part = np.array([PARTS.index(found.part) for found in kept])
+    part = np.array([UNUSED if found.part is None else PARTS.index(found.part) for found in kept])
     parts = tuple(np.flatnonzero(part == p) for p in range(len(PARTS)))
     seen_in_training = np.concatenate(parts[:2])
     mean, std = mean_std(decoded.images, seen_in_training)

@@ -20,7 +20,7 @@ import numpy as np
 
 from ..errors import DataError, UsageError, perhaps
 from ..storage.spreadsheet import original, printable, restore
-from .dataset import PARTS, DataSet
+from .dataset import PARTS, UNKNOWN, UNUSED, DataSet
 
 TABLES = ("labels.csv", "metadata.csv")
 NAME = "file_name"
@@ -36,6 +36,7 @@ PART_NAMES = {
 PART_OF = {**PART_NAMES, **dict.fromkeys(UNLABELLED, "train")}
 # how programs write that there is nothing; "none" is not among them, a person may mean it
 MISSING = ("nan", "NaN", "None", "null", "NULL", "<NA>")
+NONE_OF_THESE = "none of these"  # a person has looked: the image is of no class
 FORMERLY = {"\\n": "\n", "\\r": "\r", "\\t": "\t"}  # how such characters of a name were written
 NEAR = 3  # names that an error suggests
 
@@ -95,17 +96,20 @@ def class_name(name: str) -> str:
 
 
 def known_class(label: str, classes: Collection[str] = ()) -> str:
-    """The class of a label; empty for one of MISSING, unless a class has that name."""
-    return "" if label in MISSING and label not in classes else class_name(label)
+    """The class of a label; empty for one that names none, unless a class has that name."""
+    nothing = label in (*MISSING, NONE_OF_THESE) and label not in classes
+    return "" if nothing else class_name(label)
 
 
 def notes_on(rows: Iterable[Row], classes: Collection[str] = ()) -> tuple[str, ...]:
     """What the user should know of these labels."""
-    missing = [row.label for row in rows if row.label and not known_class(row.label, classes)]
-    if not missing:
-        return ()
-    said = " or ".join(f'"{label}"' for label in sorted({*missing}))
-    return (f"images with the label {said}, treated as unlabelled: {len(missing):,}",)
+    nothing = [row.label for row in rows if row.label and not known_class(row.label, classes)]
+    marked = nothing.count(NONE_OF_THESE)
+    notes = [f'images with the label "{NONE_OF_THESE}", left out: {marked:,}'] if marked else []
+    if missing := [label for label in nothing if label != NONE_OF_THESE]:
+        said = " or ".join(f'"{label}"' for label in sorted({*missing}))
+        notes.append(f"images with the label {said}, treated as unlabelled: {len(missing):,}")
+    return (*notes,)
 
 
 def _row(path: Path, line: int, name: str, label: str, split: str) -> Row:
@@ -171,10 +175,10 @@ def with_labels(data: DataSet, table: Path, place: Path) -> DataSet:
     """The data, read from `place`, with the labels of a table, which replace the folder's.
 
     An image that gets its first label moves from the unlabelled part to the training part, unless
-    the table says to which. An empty label says nothing: the image stays as it is. A file that
-    cannot be used may be named.
+    the table says to which; one that is none of the classes leaves it. An empty label says nothing:
+    the image stays as it is. A file that cannot be used may be named.
     """
-    labels, part_of = data.labels.copy(), np.empty(len(data.labels), np.int64)
+    labels, part_of = data.labels.copy(), np.full(len(data.labels), UNUSED)
     for p, images in enumerate(data.parts):
         part_of[images] = p
     rows = known_rows(data, table, place)
@@ -184,6 +188,8 @@ def with_labels(data: DataSet, table: Path, place: Path) -> DataSet:
             first_label = part_of[i] == PARTS.index("unlabelled")
             if part := row.part or ("train" if first_label else None):
                 part_of[i] = PARTS.index(part)
+        elif row.label == NONE_OF_THESE:
+            labels[i], part_of[i] = UNKNOWN, UNUSED
     parts = tuple(np.flatnonzero(part_of == p) for p in range(len(PARTS)))
     notes = (*data.notes, *notes_on(rows.values(), data.classes))
     return dataclasses.replace(data, labels=labels, parts=parts, notes=notes)

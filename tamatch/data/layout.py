@@ -18,6 +18,7 @@ from ..storage.spreadsheet import printable
 from .dataset import OnProgress
 from .decode import FOREIGN, NOT_READ, SUFFIXES
 from .labels import (
+    NONE_OF_THESE,
     PART_NAMES,
     PART_OF,
     TABLES,
@@ -43,7 +44,7 @@ class Found(NamedTuple):
     """One image file and what its place says about it."""
 
     path: str
-    part: str  # one of dataset.PARTS
+    part: str | None  # one of dataset.PARTS; None: a person has seen that it is of no class
     label: str | None
 
 
@@ -196,7 +197,9 @@ def _in_words(names: Collection[str]) -> str:
     return printable(", ".join(sorted(names)))[:SHOWN]
 
 
-def _judge(listing: Listing, path: str, is_file: bool, part: str, label: str | None) -> None:
+def _judge(
+    listing: Listing, path: str, is_file: bool, part: str | None, label: str | None
+) -> None:
     """Add a file to the images, or to what is left out."""
     if not _is_image(path):
         if not path.lower().endswith(FOREIGN):
@@ -205,7 +208,7 @@ def _judge(listing: Listing, path: str, is_file: bool, part: str, label: str | N
         reason = NOT_READ
     elif not is_file:
         reason = "not a file" if os.path.exists(path) else "a link to nothing"
-    elif label is None and part != "unlabelled":
+    elif label is None and part not in ("unlabelled", None):
         reason = f"without a label it is of no use in the {part} part"
     else:
         listing.images.append(Found(path, part, label))
@@ -243,7 +246,8 @@ def _from_table(listing: Listing, table: Path, part: str | None, alone: bool = F
         else:
             role = row.part or parts.get(first, part or "train")
             role = "unlabelled" if role == "train" and not label else role
-            _judge(listing, path, os.path.isfile(path), role, label or None)
+            use = None if row.label == NONE_OF_THESE else role
+            _judge(listing, path, os.path.isfile(path), use, label or None)
     if alone:
         _unlisted(listing, _files(listing, folder), named, None)
         return

@@ -61,3 +61,14 @@ def near_duplicates(features: Tensor, alike: float = SAME) -> list[tuple[int, in
         for i, j in (likeness >= alike).nonzero().tolist():
             found.append((first + i, first + j, float(likeness[i, j])))
     return sorted(found, key=lambda pair: -pair[2])
+
+
+def repeats(features: Tensor, alike: float = SAME) -> Tensor:
+    """The first image with nearly the same features as each, itself where there is none, (N,)."""
+    unit = torch.nn.functional.normalize(Scaling.of(features)(features), dim=1)
+    size = max(1, CELLS // max(1, len(unit)))
+    first = []
+    for rows in torch.split(unit, size):
+        same = rows @ unit.T >= alike
+        first.append(torch.where(same.any(1), same.int().argmax(1), len(unit)))
+    return torch.minimum(torch.cat(first), torch.arange(len(unit)))

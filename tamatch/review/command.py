@@ -1,4 +1,4 @@
-"""What `tamatch review RUN` does, from the run folder to the last label."""
+"""What `tamatch review RUN` and `tamatch start DIR` do, up to the last label."""
 
 from __future__ import annotations
 
@@ -9,18 +9,26 @@ from pathlib import Path
 
 import numpy as np
 
-from ..data import DATASETS
+from ..data import DATASETS, own_path
 from ..data.check import counted
+from ..data.dataset import UNKNOWN
+from ..data.labels import TABLES
+from ..data.layout import table_of
 from ..errors import DataError, UsageError
 from ..model.load import load, own_data, own_split
 from ..progress import counting
+from ..runs.pick import looked_at, own_images
 from ..settings.config import Run
 from ..settings.configure import stored_config
+from ..settings.hardware import pick_device
+from ..storage.files import locked
 from ..storage.folder import RunFolder
+from .answers import Answers
 from .picking import survey
 from .server import Server
 from .session import Pictures, Session
-from .store import SKIPPED, LabelFile, opened
+from .start import Labelling, take_over
+from .store import SKIPPED, LabelFile, lock_of, opened
 
 LABELS = Path("labels.csv")
 
@@ -76,6 +84,45 @@ def review(
         serve(server, browser=browser)
 
 
+def start(
+    path: Path,
+    *,
+    weights: str | None = None,
+    device: str = "auto",
+    port: int = 0,
+    browser: bool = True,
+) -> list[str] | None:
+    """Serve the page of a folder of images, or of a run's, until Ctrl-C or until it is enough.
+
+    The labels are in the folder's own table. Where the person wants to train, the arguments of the
+    command that does so are returned.
+    """
+    name, added = own_images(path, "start")
+    place = Path(name)
+    if not place.is_dir():
+        raise UsageError(f"start takes a folder of images, and {place} is none.")
+    server = Server(port)
+    table = table_of(place) or place / TABLES[0]
+    with locked(lock_of(table), str(table)):
+        store = LabelFile(table)
+        data, features = looked_at(own_path(place), added, weights, pick_device(device))
+        take_over(store, data)
+        apart = np.concatenate([data.part("validation"), data.part("test")])
+        images = np.setdiff1d(np.arange(len(data.images)), apart)
+        if (data.labels[images] != UNKNOWN).all():
+            raise DataError(
+                f"all images in {place} already have a label, by its folders or tables: there are "
+                f"none left. Put those without one into {place / 'unlabelled'}."
+            )
+        found = Answers(features[images])
+        words = ["--weights", weights] if weights else []
+        page = Labelling(place, data, images, store, found, words)
+        server.session = page
+        found.begin()
+        serve(server, browser=browser)
+    return page.train_words() if page.over else None
+
+
 def label_file(wanted: Path | None, run: Run) -> Path:
     """The file for the labels: as given, else the run's own, else labels.csv here."""
     return wanted or Path(run.labels or LABELS)
@@ -85,8 +132,7 @@ def serve(server: Server, *, browser: bool) -> None:
     """Print the address, open a browser, serve until Ctrl-C, and print what was labelled."""
     gate, session = server.gate, server.session
     try:
-        pool = counted(len(session.files), "unlabelled image", "unlabelled images")
-        print(f"{pool}. {describe(session.store)}")
+        print(f"{session.told_first()}. {describe(session.store)}")
         print(f"Open {gate.address(gate.token)}")
         print("The address works on this machine only. Every label is saved at once; Ctrl-C quits.")
         sys.stdout.flush()  # a pipe would hold the address back until the end
@@ -98,7 +144,7 @@ def serve(server: Server, *, browser: bool) -> None:
     finally:
         server.server_close()
     print(f"\n{describe(session.store)}")
-    if any(session.store.labels.values()):
+    if any(session.store.labels.values()) and not session.over:
         print(f"Train on them: {session.next_command()}")
 
 

@@ -1,4 +1,4 @@
-"""The server of the review page: on this machine only, with a secret in its address."""
+"""The server of a labelling page: on this machine only, with a secret in its address."""
 
 from __future__ import annotations
 
@@ -20,14 +20,17 @@ from socket import SHUT_RDWR, socket
 from typing import Any
 
 from ..errors import TamatchError, UsageError
-from .session import Session
+from .session import Page, Refused
 
 HOSTS = ("127.0.0.1", "localhost")
 BODY = 1024  # bytes; no request of ours has more
 LIMIT = 30  # seconds for a whole request, from the wait for its first byte to its answer's end
 CONNECTIONS = 64  # at a time; a browser has six
 IMAGE = re.compile(r"/image/([0-9]{1,7})")
-ASSETS = {"/app.js": "text/javascript", "/style.css": "text/css", "/icon.svg": "image/svg+xml"}
+ASSETS = {
+    "/grid.js": "text/javascript", "/review.js": "text/javascript", "/start.js": "text/javascript",
+    "/style.css": "text/css", "/icon.svg": "image/svg+xml",
+}  # fmt: skip
 SECURITY = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -89,20 +92,12 @@ def same(given: str, secret: str) -> bool:
     return hmac.compare_digest(given.encode("utf-8", "replace"), secret.encode())
 
 
-class Refused(Exception):
-    """A request that is answered with an error."""
-
-    def __init__(self, status: HTTPStatus, reason: str) -> None:
-        super().__init__(reason)
-        self.status = status
-
-
 class Server(ThreadingHTTPServer):
-    """Serves one session on 127.0.0.1."""
+    """Serves one page on 127.0.0.1."""
 
     daemon_threads = True
     request_queue_size = CONNECTIONS
-    session: Session
+    session: Page
 
     def __init__(self, port: int) -> None:
         try:
@@ -174,7 +169,7 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True  # the browser has gone
         except Exception:
             traceback.print_exc()
-            self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR, "an error of tamatch review")
+            self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR, "an error of tamatch")
 
     def get(self) -> None:
         path, _, query = self.path.partition("?")
@@ -187,32 +182,20 @@ class Handler(BaseHTTPRequestHandler):
         elif path in ASSETS:
             content = (files("tamatch.review") / "page" / path[1:]).read_bytes()
             self.reply(ASSETS[path], content)
-        elif path == "/state":
-            self.reply_json(session.state())
         elif found := IMAGE.fullmatch(path):
-            kind, content = session.pictures.of(self.position(int(found[1])))
+            kind, content = session.pictures.of(int(found[1]))
             self.reply(kind, content, {"Cache-Control": "private, max-age=86400, immutable"})
-        elif path == "/report" and (session.run / "report.html").is_file():
-            content = (session.run / "report.html").read_bytes()
+        elif path == "/report" and session.report is not None and session.report.is_file():
+            content = session.report.read_bytes()
             self.reply("text/html", content, {"Content-Security-Policy": REPORT})
         else:
-            raise Refused(HTTPStatus.NOT_FOUND, "not found")
+            self.reply_json(session.get(path))
 
     def post(self) -> None:
         self.admit(None, writes=True)
-        wanted = self.body()
-        session = self.server.session
-        if self.path == "/label":
-            image, label = wanted.get("image"), wanted.get("label")
-            if type(image) is not int or type(label) is not int:
-                raise Refused(HTTPStatus.BAD_REQUEST, "image and label must be numbers")
-            if not -1 <= label < len(session.classes):
-                raise Refused(HTTPStatus.BAD_REQUEST, "no such class")
-            self.reply_json(session.decide(self.position(image), label))
-        elif self.path == "/undo":
-            self.reply_json(session.undo())
-        else:
-            raise Refused(HTTPStatus.NOT_FOUND, "not found")
+        self.reply_json(self.server.session.post(self.path, self.body()))
+        if self.server.session.over:  # its answer has been sent
+            threading.Thread(target=self.server.shutdown).start()
 
     def admit(self, query: str | None, *, writes: bool = False) -> None:
         """Refuse a request that has no secret or comes from the page of another site."""
@@ -223,13 +206,8 @@ class Handler(BaseHTTPRequestHandler):
             )
         if not (gate.known(self.headers) if query is None else gate.opens(query)):
             raise Refused(
-                HTTPStatus.FORBIDDEN, "open the address that `tamatch review` printed: it has a key"
+                HTTPStatus.FORBIDDEN, "open the address that `tamatch` printed: it has a key"
             )
-
-    def position(self, image: int) -> int:
-        if not 0 <= image < len(self.server.session.files):
-            raise Refused(HTTPStatus.NOT_FOUND, "no such image")
-        return image
 
     def body(self) -> dict[str, Any]:
         """The JSON object of a request."""

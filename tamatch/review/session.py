@@ -1,4 +1,4 @@
-"""One review: the run, what its model says about the pool, and the labels so far."""
+"""What a labelling page has to offer; and one review: a run, what its model says, the labels."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import os
 import shlex
 from dataclasses import dataclass
 from functools import lru_cache
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from PIL import Image
 
 from ..data import DataSet
+from ..data.check import counted
 from ..data.dataset import Indices
 from ..data.decode import Unreadable, decode
 from ..report.folder import Figures, read_folder
@@ -27,17 +29,59 @@ SIDE = 256  # pixels; more is not shown
 KEPT = 1024  # images that stay in memory
 
 
+class Refused(Exception):
+    """A request that is answered with an error."""
+
+    def __init__(self, status: HTTPStatus, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+def not_found() -> Refused:
+    return Refused(HTTPStatus.NOT_FOUND, "not found")
+
+
+class Page(Protocol):
+    """What the server shows. Images are numbers; every request is checked before it has effect."""
+
+    @property
+    def pictures(self) -> Pictures: ...
+    @property
+    def store(self) -> LabelFile: ...
+    @property
+    def report(self) -> Path | None: ...
+    @property
+    def over(self) -> bool: ...
+    def page(self) -> str: ...
+    def get(self, path: str) -> dict[str, Any]: ...
+    def post(self, path: str, wanted: dict[str, Any]) -> dict[str, Any]: ...
+    def told_first(self) -> str: ...
+    def next_command(self) -> str: ...
+
+
 class Pictures:
-    """The images of a survey, by their position in it: no request ever names a file.
+    """The images of a page, by their position in it: no request ever names a file.
 
     They are read from the person's file where it is larger than what the net sees.
     """
 
     def __init__(self, data: DataSet, images: Indices, place: Path) -> None:
         self.data, self.images, self.place = data, images, place
-        self.of = lru_cache(KEPT)(self._of)
+        self.encoded = lru_cache(KEPT)(self._encoded)
 
-    def _of(self, position: int) -> tuple[str, bytes]:
+    def of(self, position: Any) -> tuple[str, bytes]:
+        """Media type and content."""
+        return self.encoded(self.position(position))
+
+    def position(self, wanted: Any) -> int:
+        """A number from elsewhere, checked."""
+        if type(wanted) is not int:
+            raise Refused(HTTPStatus.BAD_REQUEST, "an image is a number")
+        if not 0 <= wanted < len(self.images):
+            raise Refused(HTTPStatus.NOT_FOUND, "no such image")
+        return wanted
+
+    def _encoded(self, position: int) -> tuple[str, bytes]:
         i = int(self.images[position])
         pixels = self._from_file(i)
         return encoded(self.data.images[i] if pixels is None else pixels)
@@ -75,6 +119,11 @@ class Session:
     pictures: Pictures
     store: LabelFile
     net: str | None = None  # as `--net` names it, where it is code of the user's own
+    over = False
+
+    @property
+    def report(self) -> Path:
+        return self.run / "report.html"
 
     def page(self) -> str:
         """The HTML, with the headline and the curves of the run."""
@@ -84,7 +133,7 @@ class Session:
             run=self.run.name,
             headline=headline(folder.figures, folder.baseline_figures),
             charts=error_charts(error_lines(folder), folder.figures.measured_on),
-            has_report=(self.run / "report.html").is_file(),
+            has_report=self.report.is_file(),
             command=self.next_command(),
             labels=str(self.store.path),
             pool=len(self.files),
@@ -94,6 +143,24 @@ class Session:
         words = ["tamatch", "train", "--data", self.data, "--labels", short(self.store.path)]
         own = ["--net", self.net] if self.net else []
         return shlex.join([*words, "--from", str(self.run), *own])
+
+    def told_first(self) -> str:
+        return counted(len(self.files), "unlabelled image", "unlabelled images")
+
+    def get(self, path: str) -> dict[str, Any]:
+        if path == "/state":
+            return self.state()
+        raise not_found()
+
+    def post(self, path: str, wanted: dict[str, Any]) -> dict[str, Any]:
+        if path == "/label":
+            image, label = self.pictures.position(wanted.get("image")), wanted.get("label")
+            if type(label) is not int or not -1 <= label < len(self.classes):
+                raise Refused(HTTPStatus.BAD_REQUEST, "no such class")
+            return self.decide(image, label)
+        if path == "/undo":
+            return self.undo()
+        raise not_found()
 
     def state(self) -> dict[str, Any]:
         """What the script of the page needs."""
@@ -119,8 +186,8 @@ class Session:
         }
 
     def decide(self, image: int, label: int) -> dict[str, Any]:
-        """Store a label; -1 skips the image. The caller checks both numbers."""
-        self.store.set(self.files[image], self.classes[label] if label >= 0 else SKIPPED)
+        """Store a label; -1 skips the image."""
+        self.store.set({self.files[image]: self.classes[label] if label >= 0 else SKIPPED})
         return {"image": image, "label": label, "undoable": len(self.store.history)}
 
     def undo(self) -> dict[str, Any]:
@@ -128,7 +195,7 @@ class Session:
         undone = self.store.undo()
         if undone is None:
             return {"image": None, "label": None, "undoable": 0}
-        file, before = undone
+        [(file, before)] = undone.items()
         position = {name: i for i, name in enumerate(self.files)}.get(file, -1)
         label = None if before is None else -1
         if before:

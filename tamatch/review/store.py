@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,10 +20,11 @@ from ..data.labels import (
 )
 from ..errors import DataError, UsageError
 from ..storage.files import locked, write_bytes
-from ..storage.spreadsheet import printable, table_bytes
+from ..storage.spreadsheet import printable, read_rows, table_bytes
 
 SKIPPED = ""  # the label of an image that the person has skipped
 COLUMNS = (NAME, LABEL)
+DRAWN = "drawn"  # a third column: "yes" for images that were asked for by lot
 
 
 class LabelFile:
@@ -37,7 +38,8 @@ class LabelFile:
         self.path = path
         self.images = images  # the folder that the names are relative to; None: the file's own
         self.labels: dict[str, str] = {}
-        self.history: list[tuple[str, str | None]] = []  # file, and its label before
+        self.drawn: set[str] = set()  # by lot, so that they are a fair sample
+        self.history: list[dict[str, str | None]] = []  # the labels before each decision
         self.written: bytes | None = None  # None: there is no file yet
         self.guard = threading.Lock()
         if path.exists():
@@ -49,34 +51,34 @@ class LabelFile:
         self.labels = {printable(row.name): class_name(row.label) for row in rows}
         self.written = self.path.read_bytes()
         columns = next(csv.reader(self.written.decode("utf-8-sig").splitlines()), [])
-        extra = [c for c in columns if c.strip().lower() not in COLUMNS]
+        extra = [c for c in columns if c.strip().lower() not in (*COLUMNS, DRAWN)]
         if extra:
             raise UsageError(
-                f"--labels {self.path} has columns that would be lost: {', '.join(extra)[:100]}. "
-                "Give another file, or a new one."
+                f"{self.path} has columns that would be lost: {', '.join(extra)[:100]}. Remove "
+                "them, or use another file."
             )
-        self.history = [(name, None) for name in self.labels]
+        if DRAWN in columns:
+            marked = read_rows(self.path, NAME, DRAWN)
+            self.drawn = {row[NAME] for row in marked if row[DRAWN]}
+        self.history = [{name: None} for name in self.labels]
 
-    def set(self, file: str, label: str) -> None:
-        """Label an image, correct its label, or skip it (`SKIPPED`)."""
+    def set(self, labels: Mapping[str, str]) -> None:
+        """One decision: label images, correct their labels, or skip them (`SKIPPED`)."""
         with self.guard:
-            before = self.labels.get(file)
-            later = {k: v for k, v in self.labels.items() if k != file} | {file: label}
+            before = {file: self.labels.get(file) for file in labels}
+            later = {k: v for k, v in self.labels.items() if k not in labels} | dict(labels)
             self._write(later)
             self.labels = later
-            self.history.append((file, before))
+            self.history.append(before)
 
-    def undo(self) -> tuple[str, str | None] | None:
-        """Take the last decision back; the image and its label before, None if there is none."""
+    def undo(self) -> dict[str, str | None] | None:
+        """Take the last decision back; the labels before it, None if there is no decision."""
         with self.guard:
             if not self.history:
                 return None
-            file, before = self.history[-1]
-            later = dict(self.labels)
-            if before is None:
-                later.pop(file, None)
-            else:
-                later[file] = before
+            before = self.history[-1]
+            kept = {file: label for file, label in self.labels.items() if file not in before}
+            later = kept | {file: label for file, label in before.items() if label is not None}
             self._write(later)
             self.labels = later
             return self.history.pop()
@@ -86,11 +88,18 @@ class LabelFile:
         if now != self.written:
             raise DataError(
                 f"{self.path} was changed by another program. Nothing was written to it; start "
-                "`tamatch review` again."
+                "again."
             )
         content = table_bytes(COLUMNS, labels.items())
+        if self.drawn:
+            rows = ((*row, "yes" if row[0] in self.drawn else "") for row in labels.items())
+            content = table_bytes((*COLUMNS, DRAWN), rows)
         write_bytes(self.path, content)
         self.written = content
+
+
+def lock_of(path: Path) -> Path:
+    return path.with_name(f".{path.name}.lock")
 
 
 @contextmanager
@@ -99,7 +108,7 @@ def opened(path: Path, data: DataSet, place: Path) -> Iterator[LabelFile]:
     refuse_table_inside(path, place)
     if path.is_dir():
         raise UsageError(f"--labels {path} is a folder; give a file.")
-    with locked(path.with_name(f".{path.name}.lock"), str(path)):
+    with locked(lock_of(path), str(path)):
         try:
             if path.exists():
                 known_rows(data, path, place)

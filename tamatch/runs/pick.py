@@ -67,16 +67,9 @@ def pick(
     table = None if csv is None else path_of(csv, "csv takes a CSV file to write")
     if table is not None:
         refuse_existing(table, is_folder=False, overwrite=overwrite)
-    folder = RunFolder(path_of(place, "pick takes a folder of images or a run folder"))
-    added = None if labels is None else path_of(labels, "labels takes a CSV file")
-    name = str(place)
-    if folder.holds_run():
-        run = stored_config(folder)
-        name = run.data if run.data in DATASETS else folder.path_now(run.data)
-        added = added or (Path(folder.path_now(run.labels)) if run.labels else None)
-    if name in DATASETS:
-        raise UsageError(f"{name} is fully labelled: `tamatch pick` is for your own images.")
-    data, rows = looked_at(own_path(name), added, weights, pick_device(device))
+    given = None if labels is None else path_of(labels, "labels takes a CSV file")
+    name, added = own_images(place, "pick")
+    data, rows = looked_at(own_path(name), given or added, weights, pick_device(device))
     here = np.sort(np.concatenate([data.part("train"), data.part("unlabelled")]))
     known = torch.from_numpy(data.labels[here])
     left = int((known == UNKNOWN).sum())
@@ -90,6 +83,19 @@ def pick(
     first = f"save it as {Path(name) / TABLES[0]}"  # which then names the classes
     then = "give it as --labels" if data.classes else first
     return Picked(files, left, len(here) - left, table, then)
+
+
+def own_images(place: str | Path, command: str) -> tuple[str, Path | None]:
+    """Where a folder's or a run's images lie, and the table of the run's added labels."""
+    folder = RunFolder(path_of(place, f"{command} takes a folder of images or a run folder"))
+    name, labels = str(place), None
+    if folder.holds_run():
+        run = stored_config(folder)
+        name = run.data if run.data in DATASETS else folder.path_now(run.data)
+        labels = Path(folder.path_now(run.labels)) if run.labels else None
+    if name in DATASETS:
+        raise UsageError(f"{name} is fully labelled: `tamatch {command}` is for your own images.")
+    return name, labels
 
 
 def looked_at(

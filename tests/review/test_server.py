@@ -88,7 +88,7 @@ def test_the_ticket_works_once(server: Server) -> None:
     assert ask(server, "/?token=", entered=False).status == 403
 
 
-PLACES = ["/", "/state", "/image/0", "/app.js", "/style.css", "/report", "/nothing"]
+PLACES = ["/", "/state", "/image/0", "/grid.js", "/style.css", "/report", "/nothing"]
 
 
 @pytest.mark.parametrize("path", PLACES)
@@ -124,7 +124,7 @@ def test_another_origin_is_refused(server: Server) -> None:
     [
         "/image/../../etc/passwd", "/image/%2e%2e/%2e%2e/etc/passwd", "/image/4", "/image/-1",
         "/image/99999999999", "/image/0/", "/image/0.png", "/image/", "/image/٣", "//etc/passwd",
-        "/../tamatch/review/store.py", "/app.js/../server.py", "/page/app.js", "/index.html.j2",
+        "/../tamatch/review/store.py", "/grid.js/../server.py", "/page/grid.js", "/index.html.j2",
         "/labels.csv", "/run.json", "/%00", "/state/", "/image/0%00", "/..\\..\\etc\\passwd",
     ],
 )  # fmt: skip
@@ -136,7 +136,7 @@ def test_tricks_with_paths_find_nothing(server: Server, path: str) -> None:
 
 
 def test_every_answer_is_armed(server: Server) -> None:
-    for path in ("/", "/app.js", "/style.css", "/state", "/image/1", "/nothing"):
+    for path in ("/", "/grid.js", "/style.css", "/state", "/image/1", "/nothing"):
         headers = ask(server, path).headers
         policy = headers["Content-Security-Policy"]
         assert "default-src 'none'" in policy and "unsafe" not in policy
@@ -146,11 +146,12 @@ def test_every_answer_is_armed(server: Server) -> None:
 
 
 def test_the_page_needs_nothing_from_elsewhere(server: Server) -> None:
-    parts = [ask(server, path).body.decode() for path in ("/", "/app.js", "/style.css")]
+    scripts = ("/grid.js", "/review.js", "/start.js")
+    parts = [ask(server, path).body.decode() for path in ("/", "/style.css", *scripts)]
     for text in parts:
         assert "https://" not in text and "http://" not in text.replace("http://www.w3.org", "")
-    page, script, _ = parts
-    assert "<script>" not in page and " style=" not in page and "innerHTML" not in script
+    assert "<script>" not in parts[0] and " style=" not in parts[0]
+    assert not any("innerHTML" in script for script in parts[2:])
 
 
 def test_names_are_escaped(server: Server, tmp_path: Path) -> None:
@@ -303,7 +304,7 @@ def test_a_fault_of_ours_would_be_seen(server: Server, monkeypatch: pytest.Monke
     monkeypatch.setattr("traceback.print_exc", lambda: None)
     monkeypatch.setattr(type(server.session), "state", lambda self: 1 / 0)
     assert ask(server, "/state").status == 500
-    assert ask(server, "/app.js").status == 200
+    assert ask(server, "/grid.js").status == 200
     assert isinstance(server, ThreadingHTTPServer)
 
 

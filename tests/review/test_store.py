@@ -31,14 +31,14 @@ def test_every_action_is_in_the_file_at_once(tmp_path: Path) -> None:
     path = tmp_path / "labels.csv"
     store = LabelFile(path)
     assert not path.exists()
-    store.set("a.png", "cat")
+    store.set({"a.png": "cat"})
     assert path.read_text() == "file_name,label\na.png,cat\n"
-    store.set("b.png", SKIPPED)
-    store.set("a.png", "dog")
+    store.set({"b.png": SKIPPED})
+    store.set({"a.png": "dog"})
     assert read(path) == [("b.png", ""), ("a.png", "dog")]
-    assert store.undo() == ("a.png", "cat")
+    assert store.undo() == {"a.png": "cat"}
     assert set(read(path)) == {("b.png", ""), ("a.png", "cat")}
-    assert store.undo() == ("b.png", None) and store.undo() == ("a.png", None)
+    assert store.undo() == {"b.png": None} and store.undo() == {"a.png": None}
     assert read(path) == [] and store.undo() is None
 
 
@@ -46,10 +46,10 @@ def test_a_new_process_goes_on_and_can_undo(tmp_path: Path) -> None:
     path = tmp_path / "labels.csv"
     first = LabelFile(path)
     for name, label in (("a.png", "cat"), ("b.png", SKIPPED), ("c.png", "dog")):
-        first.set(name, label)
+        first.set({name: label})
     again = LabelFile(path)
     assert again.labels == first.labels
-    assert again.undo() == ("c.png", None)
+    assert again.undo() == {"c.png": None}
     assert read(path) == [("a.png", "cat"), ("b.png", "")]
 
 
@@ -66,7 +66,7 @@ def test_undo_takes_back_step_by_step(actions: list[tuple[str, str | None]]) -> 
                 store.undo()
                 states = states[:-1] or [{}]
             else:
-                store.set(name, label)
+                store.set({name: label})
                 states.append({**states[-1], name: label})
             assert store.labels == states[-1]
             assert not store.path.exists() or LabelFile(store.path).labels == states[-1]
@@ -74,16 +74,16 @@ def test_undo_takes_back_step_by_step(actions: list[tuple[str, str | None]]) -> 
 
 def test_cells_that_compute_are_neutralised(tmp_path: Path) -> None:
     store = LabelFile(tmp_path / "labels.csv")
-    store.set("=cmd.png", '@"x",\n')
+    store.set({"=cmd.png": '@"x",\n'})
     assert store.path.read_text().splitlines()[1].startswith("'=cmd.png,\"'@")
 
 
 def test_a_file_that_another_program_changed_is_left_alone(tmp_path: Path) -> None:
     store = LabelFile(tmp_path / "labels.csv")
-    store.set("a.png", "cat")
+    store.set({"a.png": "cat"})
     store.path.write_text("file_name,label\na.png,dog\n")
     with pytest.raises(DataError, match="was changed by another program"):
-        store.set("b.png", "cat")
+        store.set({"b.png": "cat"})
     assert store.path.read_text() == "file_name,label\na.png,dog\n"
     assert store.labels == {"a.png": "cat"}
 
@@ -92,7 +92,7 @@ def test_what_cannot_be_written_does_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = LabelFile(tmp_path / "labels.csv")
-    store.set("a.png", "cat")
+    store.set({"a.png": "cat"})
 
     def full(handle: int) -> None:
         raise OSError(28, "No space left on device")
@@ -100,12 +100,12 @@ def test_what_cannot_be_written_does_not_count(
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         with pytest.raises(StorageError, match="No space left"):
-            store.set("b.png", "dog")
+            store.set({"b.png": "dog"})
         with pytest.raises(StorageError):
             store.undo()
     assert read(store.path) == [("a.png", "cat")]
     assert store.labels == {"a.png": "cat"} and len(store.history) == 1
-    store.set("b.png", "dog")
+    store.set({"b.png": "dog"})
     assert len(read(store.path)) == 2
 
 
@@ -176,7 +176,7 @@ from tamatch.review.store import LabelFile
 
 store = LabelFile(Path(sys.argv[1]))
 for i in range(len(store.labels), 100_000):
-    store.set(f"{i}.png", str(i % 7))
+    store.set({f"{i}.png": str(i % 7)})
     print(i, flush=True)
 """
 

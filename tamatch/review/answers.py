@@ -1,0 +1,145 @@
+"""Live answers, computed in a thread of their own: the newest labels win, and nobody waits."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..frozen.live import PAYS, STEP, Answer, Live, gain
+from ..frozen.suspects import repeats, suspects
+from ..runs.first_answer import few_threads
+
+SKIPPED = -3  # in `Given.labels`: asked for no more, guessed like any other
+ASKED = 20  # images to label next that the page knows of
+IDLE = 2.0  # seconds without a new label, before what takes longer is computed
+FAILED = "The answer could not be computed; the terminal says why. Your labels are saved."
+
+
+@dataclass(frozen=True)
+class Given:
+    """The labels at one moment."""
+
+    change: int  # counts the moments
+    classes: tuple[str, ...]
+    labels: Tensor  # (N,) numbers of classes; live.UNKNOWN, live.NONE or SKIPPED
+    drawn: Tensor  # (N,) whether it was asked for by lot
+
+
+class Answers:
+    """What is known after the newest labels that an answer was computed for.
+
+    `shown` is replaced as a whole, part by part: first the guesses and what to ask next, then the
+    estimate, and when nobody has labelled for a while what takes longer.
+    """
+
+    def __init__(self, features: Tensor) -> None:
+        self.features = features
+        self.shown: dict[str, Any] = {"version": 0, "change": -1}
+        self.lots: set[int] = set()  # images that were ever asked for by lot
+        self.news = threading.Condition()
+        self.wanted: Given | None = None  # None once it is being answered
+        self.past: list[Answer] = []  # with up to STEP labels less, and one with fewer
+        self.numbered: tuple[str, ...] = ()  # the classes of these, by their numbers
+        self.same: list[tuple[int, int]] | None = None
+
+    def begin(self) -> None:
+        threading.Thread(target=self.work, daemon=True).start()
+
+    def tell(self, given: Given) -> None:
+        """Have an answer to these labels computed as soon as the present one is done."""
+        with self.news:
+            self.wanted = given
+            self.news.notify_all()
+
+    def work(self) -> None:
+        """Answer for ever."""
+        with few_threads(len(self.features)):
+            self.live = Live(self.features)
+            while True:
+                with self.news:
+                    self.news.wait_for(lambda: self.wanted)
+                    given, self.wanted = self.wanted, None
+                assert given is not None
+                try:
+                    self.answer(given)
+                except Exception:
+                    traceback.print_exc()
+                    self.publish(change=given.change, trouble=FAILED, done=True)
+
+    def answer(self, given: Given) -> None:
+        """All that there is to say to these labels, as long as they are the newest."""
+        live = self.live
+        live.labels, live.drawn = given.labels, given.drawn
+        found = live.answer()
+        asked = live.next(ASKED, found)
+        self.lots.update(image for image, by_lot in asked if by_lot)
+        guesses = {} if found is None else in_percent(found)
+        self.publish(
+            change=given.change, classes=given.classes, guesses=guesses, trouble=None, done=False,
+            next=[image for image, _ in asked], junk=None if found is None else found.junk,
+        )  # fmt: skip
+        if found is None:
+            return self.publish(done=True)
+        if self.outdated():
+            return None
+        estimate = live.estimate()
+        self.publish(
+            judged=estimate.judged, accuracy=estimate.accuracy, interval=estimate.interval,
+            gain=self.gain_of(found, given.classes), step=STEP, pays=PAYS,
+        )  # fmt: skip
+        if self.outdated(IDLE):
+            return None
+        if self.same is None:
+            first = repeats(self.features)
+            again = (first != torch.arange(len(first))).nonzero()[:, 0]
+            self.same = [*zip(again.tolist(), first[again].tolist(), strict=True)]
+        doubtful = contradicted(self.features, given.labels)
+        return self.publish(same=self.same, suspects=doubtful, done=True)
+
+    def publish(self, **news: Any) -> None:
+        with self.news:
+            self.shown = {**self.shown, **news, "version": self.shown["version"] + 1}
+
+    def outdated(self, seconds: float = 0) -> bool:
+        """Whether there are newer labels, or come within these seconds."""
+        with self.news:
+            return self.news.wait_for(lambda: self.wanted is not None, seconds)
+
+    def gain_of(self, now: Answer, classes: tuple[str, ...]) -> float | None:
+        """What STEP more labels may bring; None before there is an answer with STEP labels less."""
+        if classes[: len(self.numbered)] != self.numbered:  # renamed or merged
+            self.past = []
+        self.numbered = classes
+        self.past = [answer for answer in self.past if answer.labels < now.labels]
+        before = [answer for answer in self.past if answer.labels <= now.labels - STEP]
+        self.past = [*before[-1:], *self.past[len(before) :], now]
+        return gain(before[-1], now) if before else None
+
+
+def in_percent(answer: Answer) -> dict[str, list[int]]:
+    """The guess of each image, its confidence, and how far it belongs to a class at all."""
+    shares = {"sure": answer.confidence, "belongs": answer.belongs}
+    rounded = {name: (100 * share).int().tolist() for name, share in shares.items()}
+    return {"guess": answer.guess.tolist(), **rounded}
+
+
+def contradicted(features: Tensor, labels: Tensor) -> list[tuple[int, int, int]]:
+    """(image, the class that it more probably is, in percent), the surest first.
+
+    A label is judged by the others of its class, so that a class with one label has no part in it.
+    """
+    known = (labels >= 0).nonzero()[:, 0]
+    known = known[torch.bincount(labels[known])[labels[known]] > 1]
+    classes, y = torch.unique(labels[known], return_inverse=True)
+    if len(classes) < 2:
+        return []
+    found = suspects(features[known], y, features[labels < 0], len(classes))
+    wrong = slice(found.wrong)
+    images, instead = known[found.order[wrong]], classes[found.instead[wrong]]
+    sure = (100 * found.confidence[wrong]).int()
+    return [*zip(images.tolist(), instead.tolist(), sure.tolist(), strict=True)]
