@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -85,6 +85,7 @@ class RunFiles:
     notes: tuple[str, ...]  # what is missing or broken, in sentences
     baseline: RunFiles | None
     trust: TrustFile  # trust.json, which a run writes when it finishes
+    first: RunFiles | None = None  # the first answer that the net was tuned from
 
     @property
     def config(self) -> dict[str, object]:
@@ -109,7 +110,17 @@ class RunFiles:
     @property
     def first_answer(self) -> dict[str, object]:
         """What the result says of a run whose net is not trained; empty for any other run."""
-        return table(self.result.get("first_answer"))
+        return {} if self.tuning else table(self.result.get("first_answer"))
+
+    @property
+    def tuning(self) -> dict[str, object]:
+        """What the result says of a run whose net was tuned; empty for any other run."""
+        return table(self.result.get("tuning"))
+
+    @property
+    def shown(self) -> RunFiles:
+        """What there is to report: of a run whose tuning was for nothing, the first answer."""
+        return self.first if self.first and self.tuning.get("kept") is False else self
 
     @property
     def net(self) -> str:
@@ -166,7 +177,10 @@ class RunFiles:
         """From result.json where it is there, else from the last logged rows."""
         about, result, data, train = self.about, self.result, self.data, self.metrics.of("train")
         error_last = number(result.get("error_last"))
-        measured_on = next((kind for kind in HELD_OUT if self.metrics.of(kind).rows), "")
+        # labels that have judged a tuned net were learnt afterwards
+        lent = bool(self.tuning) and "validation_per_class" in table(about.get("chosen"))
+        parts = HELD_OUT[:1] if lent else HELD_OUT
+        measured_on = next((kind for kind in parts if self.metrics.of(kind).rows), "")
         if error_last is not None:
             measured_on = "test"
         log = self.metrics.of(measured_on)
@@ -202,13 +216,13 @@ class RunFiles:
             per_class=tuple(per_class),
             utilization=None if labelled_pool else utilization,
             seconds=number(result.get("seconds")),
-            held_out=bool(measured_on) or any(whole(data.get(k)) != 0 for k in HELD_OUT),
+            held_out=bool(measured_on) or any(whole(data.get(k)) != 0 for k in parts),
             labelled_pool=labelled_pool,
         )
 
 
 def read_folder(path: Path) -> RunFiles:
-    """Read a run folder and, where there is one, the supervised baseline inside it."""
+    """Read a run folder and, where they are, its supervised baseline and its first answer."""
     if not path.is_dir():
         raise no_folder(path)
     if not _is_run(path):
@@ -216,8 +230,9 @@ def read_folder(path: Path) -> RunFiles:
             f"{path} is not a run folder: it contains none of {', '.join(_EXPECTED)}. "
             f"{folder_advice(path)}"
         )
-    inner = path / "baseline"
-    return _read(path, _read(inner, None) if _is_run(inner) else None)
+    inner, first = path / "baseline", path / "first"
+    found = _read(path, _read(inner, None) if _is_run(inner) else None)
+    return replace(found, first=read_folder(first)) if _is_run(first) else found
 
 
 def _is_run(path: Path) -> bool:

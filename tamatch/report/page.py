@@ -15,7 +15,7 @@ from .folder import Figures, RunFiles, read_folder, skipped_files
 from .metrics import Log
 from .pool import balance_of, usage_of
 from .svg import Line, line_chart, small_chart
-from .verdict import first_answer_of, verdict_of
+from .verdict import first_answer_of, tuned_ladder, verdict_of
 from .words import UNKNOWN, count, filled, literal, numbers, percent, table, text, whole, write_page
 
 ORACLE = "oracle: chosen on the test set"
@@ -26,7 +26,8 @@ _LISTED = 200  # classes in a model card
 
 def write_report(run: Path, out: Path | None = None) -> Path:
     """Write RUN/report.html or `out`, one self-contained file, from the result files in RUN."""
-    folder = read_folder(run)
+    whole_run = read_folder(run)
+    folder = whole_run.shown
     facts, baseline = folder.figures, folder.baseline_figures
     labels = label_counts(numbers(folder.data.get("labelled_shares")), folder.labelled)
     train, held = folder.metrics.of("train"), folder.trust.held
@@ -38,12 +39,15 @@ def write_report(run: Path, out: Path | None = None) -> Path:
         "report.html.j2",
         out or run / "report.html",
         folder=folder,
+        whole=whole_run,
         run=facts,
         baseline=baseline,
         first=first,
-        notes=[*folder.notes, *(f"Baseline: {note}" for note in baseline_notes)],
+        ladder=tuned_ladder(whole_run) or first,
+        tuned=bool(whole_run.tuning),
+        notes=[*whole_run.notes, *(f"Baseline: {note}" for note in baseline_notes)],
         warnings=_warnings(folder),
-        verdict=verdict_of(folder),
+        verdict=verdict_of(whole_run),
         errors=_error_rows(facts, baseline),
         error_charts=error_charts(error_lines(folder), facts.measured_on),
         accuracies=accuracies,
@@ -68,7 +72,7 @@ def model_card(run: Path) -> str:
 
     Names come from files and folders of anybody, so the template shows them as code spans.
     """
-    folder = read_folder(run)
+    folder = read_folder(run).shown
     facts, held = folder.figures, folder.trust.held
     model = [("Net", folder.net or UNKNOWN), ("Classes", count(len(facts.classes)))]
     options = [(f"Option {literal(name)}", value) for name, value in folder.method_options]
