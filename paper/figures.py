@@ -16,8 +16,8 @@ from statistics import mean
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tamatch.bench import published
-from tamatch.bench.cells import FULL, SEEDS, Cell, Setting, parse_scale
-from tamatch.bench.plans import DIGITS, EUROSAT, LONG_TAIL, STL10, TITLES, one_name
+from tamatch.bench.cells import FULL, SEEDS, Cell, Setting
+from tamatch.bench.plans import DIGITS, EUROSAT, LONG_TAIL, PLANS, STL10, one_name, scale_of
 from tamatch.bench.results import Curve, Result, Store
 from tamatch.errors import DataError, UsageError
 from tamatch.methods import METHODS
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Data = TypeVar("Data")
+
+TITLES = {setting.name: setting.title for plan in PLANS.values() for setting in plan.settings}
 
 COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7")  # also told apart by the colour-blind
 OF_METHOD = {"fixmatch": COLOURS[0], "tamatch": COLOURS[1], "tamatch_no_clipping": COLOURS[2]}
@@ -214,7 +216,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     require()
-    name, scale = arguments.command, parse_scale(arguments.scale)
+    name, scale = arguments.command, scale_of(PLANS["lt"], arguments.scale, None)
     figure = FIGURES[name]
     data = one_name("--data", arguments.data, tuple(figure.benches))
     cells, store = figure.cells(data, scale), Store(arguments.results)

@@ -19,6 +19,7 @@ if sys.platform == "win32":  # files are locked and replaced there by other rule
 if TYPE_CHECKING:
     from .estimators.estimator import SSLClassifier, TaMatchClassifier
     from .estimators.features import FeatureClassifier
+    from .loop import SSLLoss
     from .methods.base import Method
     from .model.evaluate import Evaluation, evaluate
     from .model.export import Exported, export
@@ -26,25 +27,32 @@ if TYPE_CHECKING:
     from .model.model import Model, Predictions
     from .runs.end import Finished
     from .runs.label import Labelled, label
+    from .runs.pick import Picked, pick
     from .runs.run import resume, train
     from .runs.seeds import resume_seeds, train_seeds
+    from .storage.history import History, history
 
 __all__ = [
     "Evaluation",
     "Exported",
     "FeatureClassifier",
     "Finished",
+    "History",
     "Labelled",
     "Method",
     "Model",
+    "Picked",
     "Predictions",
     "SSLClassifier",
+    "SSLLoss",
     "TaMatchClassifier",
     "__version__",
     "evaluate",
     "export",
+    "history",
     "label",
     "load",
+    "pick",
     "resume",
     "resume_seeds",
     "train",
@@ -56,16 +64,21 @@ _HOMES = {
     "Exported": "model.export",
     "FeatureClassifier": "estimators.features",
     "Finished": "runs.end",
+    "History": "storage.history",
     "Labelled": "runs.label",
     "Method": "methods.base",
     "Model": "model.model",
+    "Picked": "runs.pick",
     "Predictions": "model.model",
     "SSLClassifier": "estimators.estimator",
+    "SSLLoss": "loop",
     "TaMatchClassifier": "estimators.estimator",
     "evaluate": "model.evaluate",
     "export": "model.export",
+    "history": "storage.history",
     "label": "runs.label",
     "load": "model.load",
+    "pick": "runs.pick",
     "resume": "runs.run",
     "resume_seeds": "runs.seeds",
     "train": "runs.run",

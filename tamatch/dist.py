@@ -162,10 +162,7 @@ def mine(rows: Tensor, chunk: int | None = None) -> Tensor:
 
 def mean_(x: Tensor) -> Tensor:
     """Average a tensor over all processes, in place."""
-    if not alone():
-        dist.all_reduce(x)
-        x.div_(world())
-    return x
+    return x if alone() else sum_(x).div_(world())
 
 
 def sum_(x: Tensor) -> Tensor:

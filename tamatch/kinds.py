@@ -84,12 +84,20 @@ Epsilon = Annotated[float, POSITIVE, "length of the adversarial perturbation of 
 Xi = Annotated[float, POSITIVE, "length of the probe used to find the adversarial direction"]
 Delay = Annotated[int, AT_LEAST_ZERO, "steps before the memory is used"]
 
-Generate = Annotated[Literal["raw", "rescale"], "how pseudo-labels are made"]
+Strength = Annotated[float, AT_LEAST_ZERO, "strength of the logit adjustment in both losses"]
+TestStrength = Annotated[float, Between(), "strength of the logit adjustment when tested"]
+UsedShares = Annotated[Literal["pool", "accepted"], "whose class shares adjust the unlabelled loss"]
+Heads = Annotated[int, Between(1, 2), "linear heads; a second one helps to make pseudo-labels"]
+StrongViews = Annotated[int, AT_LEAST_ONE, "strong views of each unlabelled image"]
+LabelledViews = Annotated[int, AT_LEAST_ONE, "views of each labelled image, all but one strong"]
+
+Generate = Annotated[Literal["raw", "rescale", "pool"], "how pseudo-labels are made"]
 Select = Annotated[
     Literal["fixed", "all", "relative", "flexmatch", "freematch"], "which pseudo-labels are used"
 ]
 Weigh = Annotated[
-    Literal["even", "class", "gaussian", "class*gaussian"], "how much each pseudo-label counts"
+    Literal["even", "class", "effective", "gaussian", "class*gaussian"],
+    "how much each pseudo-label counts",
 ]
 Clip = Annotated[Literal["literal", "symmetric", "none"], "how the class weights are bounded"]
 Target = Annotated[

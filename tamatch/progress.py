@@ -147,8 +147,8 @@ def counting(what: str) -> Iterator[Callable[[int, int], None]]:
 
     A bar; where there is none, a line now and then.
     """
-    console = Console(stderr=True, highlight=False)
-    if not console.is_terminal or os.environ.get("CI"):
+    screen = Screen()
+    if not screen.live:
         told = time.perf_counter()
 
         def tell(done: int, total: int) -> None:
@@ -156,12 +156,11 @@ def counting(what: str) -> Iterator[Callable[[int, int], None]]:
             if time.perf_counter() - told >= PLAIN_COUNT:
                 told = time.perf_counter()
                 of = f" of {total:,}" if total else ""
-                console.print(f"{what}: {done:,}{of}", markup=False, soft_wrap=True)
+                screen.say(f"{what}: {done:,}{of}")
 
         yield tell
         return
-    with Bar(
-        *Bar.get_default_columns(), MofNCompleteColumn(), console=console, transient=True
-    ) as bar:
+    columns = (*Bar.get_default_columns(), MofNCompleteColumn())
+    with Bar(*columns, console=screen.console, transient=True) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total or None)

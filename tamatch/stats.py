@@ -36,6 +36,13 @@ class Ema(nn.Module):
         self.fresh.zero_()
         return self.value.lerp_(x, rate)
 
+    def update_share_(self, count: Tensor) -> Tensor:
+        """As `update_` by count / Σ count; where nothing was counted, the value stays."""
+        count = count.detach().double()
+        total = count.sum()
+        share = count / torch.where(total > 0, total, 1.0)
+        return self.update_(torch.where(total > 0, share, self.value))
+
 
 def approach_(
     mine: tuple[Tensor, ...], goal: tuple[Tensor, ...], rate: float, skip: Tensor | None
@@ -115,7 +122,9 @@ class Tally(nn.Module):
         self.register_buffer("count", torch.zeros(task.unlabelled, dtype=torch.float64))
 
     def add_(self, ids: Tensor, mask: Tensor) -> None:
-        """Count the images of this step, in all processes."""
+        """Count the images of this step, in all processes; nothing without their ids."""
+        if not isinstance(ids, Tensor):  # a loop of the user's own need not know them
+            return
         self.count.index_add_(0, dist.gather(ids), dist.gather(mask).double())
 
 
@@ -145,6 +154,17 @@ def ratio(target: Tensor, model: Tensor, eps: float = EPS) -> Tensor:
     return (target + eps) / (model + eps)
 
 
+def effective_weights(counts: Tensor) -> Tensor:
+    """1/(1−β^n) with β = 1−1/n̄, divided by its mean over the classes, float64 (C,)."""
+    weights = 1 / (1 - (1 - 1 / counts.mean().clamp(min=1 + EPS)).pow(counts))
+    return weights / weights.mean()
+
+
+def log_shares(shares: Tensor) -> Tensor:
+    """log π, float32 (C,): what logit adjustment adds to the logits of a loss."""
+    return (shares + EPS).log().float()
+
+
 def start_of_target(task: Task, target: Literal["uniform", "labelled", "prior"]) -> Tensor:
     """The class shares p_target begins with."""
     if target == "prior" and task.prior is None:
@@ -165,7 +185,8 @@ class Status(nn.Module):
     p_model ← λm·p_model + (1−λm)·mean(p^w), or the mean of the last `window` batches;
     p_target ← λt·p_target + (1−λt)·(p_model, or the mean labelled prediction).
 
-    With `late`, a step uses what the steps before it left, and adds its own afterwards.
+    With `late`, a step uses what the steps before it left, and adds its own afterwards. With
+    `of="generated"`, which is late as well, p_model is the mean of what pseudo-labels are made of.
     """
 
     def __init__(
@@ -180,9 +201,10 @@ class Status(nn.Module):
         from_first: bool = False,
         eps: float = EPS,
         late: bool = False,
+        of: Literal["raw", "generated"] = "raw",
     ) -> None:
         super().__init__()
-        self.eps, self.late = eps, late
+        self.eps, self.of, self.late = eps, of, late or of == "generated"
         uniform = torch.full((task.classes,), 1 / task.classes, dtype=torch.float64)
         self.model: Ema | Window = (
             Window(window, task.classes)
@@ -214,6 +236,10 @@ class Status(nn.Module):
     def align(self, p: Tensor) -> Tensor:
         """Normalize(p ⊙ r), (N, C): the predictions moved towards p_target."""
         return normalize(p * self.ratio)
+
+    def restore(self, p: Tensor) -> Tensor:
+        """Normalize(p / r), (N, C): predictions that favour p_target moved towards p_model."""
+        return normalize(p / self.ratio)
 
     @property
     def bound(self) -> Tensor:

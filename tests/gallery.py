@@ -10,9 +10,10 @@ from PIL import Image, ImageDraw, ImageFont
 from sklearn.datasets import load_sample_image  # type: ignore[import-untyped]
 from torch import Tensor
 
-from tamatch.augment.ops import BY_NAME, Grid
+from tamatch.augment.ops import Grid
 from tamatch.augment.policy import CUTOUT_FILL, OPERATIONS, RANGES
-from tamatch.augment.randaugment import cutout, cutout_box
+from tamatch.augment.views import cutout, cutout_box
+from tests.augment.oracle import ours
 
 PICTURE = Path(__file__).parents[1] / "docs" / "gallery.png"
 SQUARE = (140, 20, 540, 420)  # the flower in the image of scikit-learn
@@ -47,7 +48,7 @@ def _operation(name: str, image: Tensor) -> tuple[list[str], Tensor]:
     low, high = RANGES[name]
     magnitudes = torch.linspace(low, high, MAGNITUDES if high > low else 1)
     captions = [f"{magnitude:.4g}" if high > low else "" for magnitude in magnitudes.tolist()]
-    return captions, BY_NAME[name](image.expand(len(magnitudes), -1, -1, -1), magnitudes)
+    return captions, ours(name, image.expand(len(magnitudes), -1, -1, -1), magnitudes)
 
 
 def _cutout(image: Tensor) -> tuple[list[str], Tensor]:

@@ -127,11 +127,20 @@ def python(name: str) -> Iterator[str]:
         return
     members = [
         (f"`.{member}{signature(found) if callable(found) else ''}`", text(found).split("\n\n")[0])
-        for member, found in vars(thing).items()
+        for member, found in own_members(thing).items()
         if member[0] != "_" and (callable(found) or isinstance(found, property | classmethod))
     ]
     if members:
         yield table(("member", "meaning"), members)
+
+
+def own_members(kind: type) -> dict[str, Any]:
+    """What a class and those of its base classes define that are ours; the class itself first."""
+    found: dict[str, Any] = {}
+    for owner in kind.__mro__:
+        if owner.__module__.partition(".")[0] == tamatch.__name__:
+            found |= {name: value for name, value in vars(owner).items() if name not in found}
+    return found
 
 
 def signature(thing: Any) -> str:

@@ -18,7 +18,7 @@ LAYERS = [
     {"pseudo", "nets", "augment", "data", "report"},  # siblings never import each other
     {"methods", "frozen", "progress"},
     {"settings"},
-    {"step"},
+    {"step", "loop"},
     {"model"},
     {"runs"},
     {"estimators"},

@@ -19,7 +19,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .curves import LEVELS
+from .ops import LEVELS
 from .policy import CUTOUT_FILL
 from .stream import keys
 
@@ -78,7 +78,7 @@ def _warp(x, scratch, at, inside, source, seen):
 def _curve(x, inside, row, stretch, table):
     """Look each level up; a channel to be stretched chooses the row by its span.
 
-    Rows are of 0 to 521, spans of 1 to 255, and the table has 522 rows (`curves`).
+    Rows are of 0 to 521, spans of 1 to 255, and the table has 522 rows (`ops.curve_table`).
     """
     low = tl.min(tl.where(inside, x, 255.0))
     high = tl.max(tl.where(inside, x, 0.0))

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from ..errors import UsageError
 from ..methods import METHODS, entry
 from ..settings import recipes
 from . import published
@@ -18,7 +17,6 @@ SEEDS = (0, 1, 2)
 MACHINE = ("root", "device", "weights")  # options of the machine that makes a run, not of the run
 FULL = Fraction(1)
 LAMBDA_TARGET = 0.99999  # of TaMatch where the target moves
-LAMBDA_MODEL = 0.999
 INTERVALS = ("log_every", "test_every")  # a checkpoint costs as much in a short run: they stay
 
 
@@ -72,7 +70,8 @@ class Cell:
         """Unique among all runs, and the path of its files."""
         method = self.method_name
         what = method if self.variant is None else f"{method}+{self.variant.name}"
-        return f"{self.setting.name}/{what}.s{self.seed}.{length_name(self.scale)}.r{RECIPE}"
+        length = "full" if self.scale == FULL else str(self.scale).replace("/", "of")
+        return f"{self.setting.name}/{what}.s{self.seed}.{length}.r{RECIPE}"
 
     @property
     def options(self) -> dict[str, Any]:
@@ -87,11 +86,6 @@ class Cell:
         """What makes this run, with the options of MACHINE that were given."""
         options = {**self.options, **machine}
         return " ".join(["tamatch train", *(flag(k, v) for k, v in options.items())])
-
-
-def length_name(scale: Fraction) -> str:
-    """A scale in the name of a file."""
-    return "full" if scale == FULL else str(scale).replace("/", "of")
 
 
 def named_length(text: str) -> Fraction | None:
@@ -149,23 +143,6 @@ class Plan:
             for method, variant in rows
             if (setting.data, method) not in self.absent
         ]
-
-
-def parse_scale(text: str) -> Fraction:
-    """`1/8` or `0.125`: a share of the full length."""
-    try:
-        scale = Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        raise UsageError(f"--scale takes a fraction such as 1/8, got {text!r}.") from None
-    return checked(scale, f"--scale {text}")
-
-
-def checked(scale: Fraction, given: str) -> Fraction:
-    if not 0 < scale <= FULL:
-        raise UsageError(
-            f"{given} is out of range: it must be above 0 and at most the full length of a run."
-        )
-    return scale
 
 
 def full_steps(data: str) -> int:

@@ -4,24 +4,35 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import re
 import sys
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from importlib.util import resolve_name
+from itertools import product
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from .. import methods
 from ..errors import UsageError, unknown_name
 from ..methods import METHODS
 from ..own import usercode
+from ..settings.config import RUN_OPTIONS, method_options
+from ..settings.configure import resolve_method
+from ..settings.options import as_text, flag_of
 from . import published
-from .cells import FULL, Cell, Plan, Setting, Variant, checked, full_steps, parse_scale
+from .cells import FULL, Cell, Plan, Setting, Variant, full_steps
 
 ALL = "all"
+OWN = "own"  # the bench whose data the user names
+NOT_SET = {  # options of `train` that a bench sets in another way
+    "data": "--settings", "method": "--methods", "seed": "--seeds", "steps": "--steps",
+    "root": "--root", "device": "--device", "weights": "--weights", "baseline": "--methods",
+}  # fmt: skip
 CHECKSUM = 12  # digits of the checksum of a method's code
 
 
@@ -38,18 +49,32 @@ def long_tail(labelled: int, unlabelled: int, gamma: int) -> Setting:
     return Setting(f"lt-{labelled}-{unlabelled}-{gamma}", title, "cifar10-lt", options)
 
 
+def other_pool(setting: Setting, shape: str, **options: Any) -> Setting:
+    """The same labels with a pool of other class shares."""
+    return replace(
+        setting,
+        name=f"{setting.name}-{shape}",
+        title=f"{setting.title}, {shape} pool",
+        options={**setting.options, **options},
+    )
+
+
 CIFAR100 = tuple(few_labels("cifar100", "CIFAR-100", 100, n) for n in (2, 4))
 STL10 = tuple(few_labels("stl10", "STL-10", 10, n) for n in (4, 10))
 EUROSAT = tuple(few_labels("eurosat", "EuroSAT", 10, n) for n in (2, 4))
 LONG_TAIL = tuple(
     long_tail(*heads, gamma) for heads in ((1500, 3000), (500, 4000)) for gamma in (100, 150)
 )
+OTHER_POOLS = (  # as in the literature on pools whose class shares are unknown
+    other_pool(LONG_TAIL[2], "uniform", gamma_unlabelled=1.0),
+    other_pool(LONG_TAIL[2], "reversed", gamma_unlabelled=-100.0),
+    other_pool(LONG_TAIL[2], "middle", pool_shape="middle"),
+)
 DIGITS = few_labels("digits", "embedded digits", 10, 4)
 STAND_IN = tuple(
     replace(s, name=f"{s.name}-tiny", options={**s.options, "net": "vit_tiny_p2_32"})
     for s in EUROSAT
 )
-TITLES = {s.name: s.title for s in (*CIFAR100, *STL10, *EUROSAT, *LONG_TAIL, *STAND_IN, DIGITS)}
 CAUSES = (  # candidates for what moves TaMatch's error: one option differs
     Variant("pool", "labelled images also in the pool", {"labelled_in_pool": "yes"}),
     Variant("replacement", "sampling with replacement", {"replacement": True}),
@@ -69,7 +94,22 @@ STAND_IN_METHODS = (
     "supervised", "fixmatch", "flexmatch", "freematch", "softmatch",
     "tamatch_no_rescaling", "tamatch_no_weighting", "tamatch",
 )  # fmt: skip
-CAUSE_METHODS, CAUSE_SETTING = ("tamatch", "tamatch_no_clipping"), LONG_TAIL[2]
+TAILS = tuple(  # TaMatch-LT with one option changed
+    Variant(name, title, options, "tamatch_lt")
+    for name, title, options in (
+        ("strength-1", "κ = 1 in both losses", {"strength": 1.0}),
+        ("strength-3", "κ = 3 in both losses", {"strength": 3.0}),
+        ("freematch", "FreeMatch's thresholds", {"select": "freematch"}),
+        ("accepted", "r of the accepted labels in the unlabelled loss", {"used": "accepted"}),
+        ("one-head", "no second head", {"heads": 1}),
+        ("two-views", "two strong views", {"strong_views": 2}),
+        ("strong-labels", "labelled images also as strong views", {"labelled_views": 2}),
+        ("class-weights", "TaMatch's class weights on top", {"weigh": "class"}),
+    )
+)
+TAIL_METHODS = (
+    "fixmatch", "freematch", "tamatch", "saw", "abc", "acr", "cdmad", "simpro", "tamatch_lt",
+)  # fmt: skip
 ORACLE = "The paper's baselines are scored at their best test, so compare them with `best`."
 
 PLANS: dict[str, Plan] = {
@@ -91,10 +131,7 @@ PLANS: dict[str, Plan] = {
     ),
     "ablation-usb": Plan(
         "Table 4: ablations, error (%) on CIFAR-100",
-        (
-            "fixmatch", "tamatch_no_rescaling", "tamatch_no_weighting", "tamatch_no_clipping",
-            "tamatch",
-        ),
+        ("fixmatch", *ABLATIONS[:3], "tamatch"),
         CIFAR100,
         published.TABLE_4,
         (ORACLE, "The paper has no row without clipping here. λ_target is 1 in all rows."),
@@ -104,11 +141,11 @@ PLANS: dict[str, Plan] = {
         "EuroSAT from ViT-Tiny, which stands in for ViT-S-P2-32: error (%)",
         STAND_IN_METHODS,
         STAND_IN,
-        published.part(
-            published.TABLE_1,
-            STAND_IN_METHODS,
-            {new.name: old.name for new, old in zip(STAND_IN, EUROSAT, strict=True)},
-        ),
+        {
+            m: {f"{s.name}-tiny": published.TABLE_1[m][s.name] for s in EUROSAT}
+            for m in STAND_IN_METHODS
+            if m in published.TABLE_1
+        },
         (
             ORACLE,
             "The paper's errors are those of a larger net, whose weights were made for images of "
@@ -125,11 +162,9 @@ PLANS: dict[str, Plan] = {
     ),
     "causes": Plan(
         "What affects TaMatch's error: one option at a time, error (%) on CIFAR-10-LT",
-        CAUSE_METHODS,
-        (CAUSE_SETTING,),
-        published.part(
-            published.TABLE_5, CAUSE_METHODS, {CAUSE_SETTING.name: CAUSE_SETTING.name}
-        ),
+        ("tamatch", "tamatch_no_clipping"),
+        (LONG_TAIL[2],),
+        published.TABLE_5,
         (
             "`Δ` is the error minus TaMatch's, at the last step and at the best test: the mean "
             "over the seeds that both have. The deviation of TaMatch's own row shows the effect "
@@ -138,6 +173,19 @@ PLANS: dict[str, Plan] = {
         ),
         variants=CAUSES,
         against="tamatch",
+    ),
+    "tails": Plan(
+        "Long tails beyond the paper: error (%) on CIFAR-10-LT, with TaMatch-LT's variants",
+        TAIL_METHODS,
+        (*LONG_TAIL, *OTHER_POOLS),
+        notes=("`Δ` is the error minus TaMatch-LT's, at the last step and at the best test.",),
+        variants=TAILS,
+        against="tamatch_lt",
+    ),
+    OWN: Plan(
+        "Your own images: error (%)",
+        ("supervised", "fixmatch", "freematch", "softmatch", "tamatch"),
+        (),
     ),
     "digits": Plan(
         "All methods: error (%) on the embedded digits with 40 labels", tuple(METHODS), (DIGITS,)
@@ -172,27 +220,115 @@ def share(text: str | None, cells: list[Cell]) -> list[Cell]:
     return cells[int(job) - 1 :: int(jobs)]
 
 
+def option_values(words: Sequence[str], sets: Sequence[str]) -> dict[str, list[str]]:
+    """The values of each option, from `--name value` and from `--set name=v1,v2`."""
+    found: dict[str, list[str]] = {}
+    at = 0
+    while at < len(words):
+        name, equals, value = words[at].partition("=")
+        if not name.startswith("--"):
+            raise UsageError(f"{words[at]} is not an option.")
+        follows = at + 1 < len(words) and not words[at + 1].startswith("--")
+        if not equals:
+            value = words[at + 1] if follows else "no" if name.startswith("--no-") else "yes"
+        at += 2 if follows and not equals else 1
+        found[name.removeprefix("--").removeprefix("no-").replace("-", "_")] = [value]
+    for text in sets:
+        name, equals, value = text.partition("=")
+        if not (name and value):
+            raise UsageError(f"--set takes NAME=VALUE or NAME=V1,V2, got {text!r}.")
+        found[name.strip().lstrip("-").replace("-", "_")] = [v.strip() for v in value.split(",")]
+    return found
+
+
+def with_options(plan: Plan, values: Mapping[str, Sequence[str]]) -> Plan:
+    """The plan with these options in each row that has them; several values make a row each."""
+    for name in values:
+        if name in NOT_SET:
+            raise UsageError(f"{flag_of(name)} is set by {NOT_SET[name]} here.")
+    rows: list[tuple[str, str, dict[str, Any]]] = [
+        *((method, plan.rows[method], {}) for method in plan.methods),
+        *((variant.method, variant.title, variant.options) for variant in plan.variants),
+    ]
+    known = {method: {**RUN_OPTIONS, **method_options(method)} for method, _, _ in rows}
+    for name in values:
+        if rows and not any(name in options for options in known.values()):
+            resolve_method(
+                rows[0][0], {name: values[name][0]}, None, {}
+            )  # which says what is wrong
+    if not values:
+        return plan
+    variants, kept = list[Variant](), list[str]()
+    for method, title, fixed in rows:
+        own = [name for name in values if name in known[method]]
+        if not own and not fixed:
+            kept.append(method)
+            continue
+        for chosen in product(*(values[name] for name in own)):
+            options = {n: known[method][n].parse(v) for n, v in zip(own, chosen, strict=True)}
+            typed = {name: as_text(value) for name, value in options.items()}
+            told = ", ".join([title, *(f"{name} {value}" for name, value in typed.items())])
+            start = method.rpartition(":")[2] + (f"-{title}" if fixed else "")
+            name = row_name(start, typed)
+            variants.append(Variant(name, told, {**fixed, **options}, method))
+    return replace(plan, methods=tuple(kept), variants=tuple(variants), against="")
+
+
+def row_name(start: str, options: Mapping[str, str]) -> str:
+    """A name for files, the same for the same options: code of the user's own by its content."""
+    parts = [start]
+    for name, value in options.items():
+        file = Path(value.rpartition(":")[0])
+        own = hashlib.sha256(file.read_bytes()).hexdigest()[:CHECKSUM] if file.is_file() else ""
+        parts.append(f"{name}={Path(value).name}{'@' * bool(own)}{own}")
+    return re.sub(r"[^\w=@+-]", "_", "-".join(parts))
+
+
+def own_setting(folder: str, steps: int) -> Setting:
+    """A person's own images as a column of a table."""
+    path = Path(folder).resolve()
+    if not path.exists():
+        raise UsageError(f"--data {folder} does not exist.")
+    place = hashlib.sha256(str(path).encode()).hexdigest()[:CHECKSUM]
+    return Setting(f"own-{place}-{steps}", f"{folder}, {steps} steps", str(path), {"steps": steps})
+
+
 def scale_of(plan: Plan, scale: str | None, steps: int | None) -> Fraction:
-    """The share of the full length; `--steps N` is the share that makes N steps."""
+    """The share of the full length, such as 1/8 or 0.125; `--steps N` is the one for N steps."""
     if scale is not None and steps is not None:
         raise UsageError("--scale and --steps both set the length of a run: give only one.")
-    if steps is None:
-        return FULL if scale is None else parse_scale(scale)
-    return checked(Fraction(steps, full_steps(plan.settings[0].data)), f"--steps {steps}")
+    if steps is not None:
+        share, given = Fraction(steps, full_steps(plan.settings[0].data)), f"--steps {steps}"
+    else:
+        try:
+            share, given = FULL if scale is None else Fraction(scale), f"--scale {scale}"
+        except (ValueError, ZeroDivisionError):
+            raise UsageError(f"--scale takes a fraction such as 1/8, got {scale!r}.") from None
+    if not 0 < share <= FULL:
+        raise UsageError(
+            f"{given} is out of range: it must be above 0 and at most the full length of a run."
+        )
+    return share
 
 
 def selected_plan(arguments: Namespace) -> Plan:
     """The bench's plan with the rows and columns that were asked for."""
     plan = PLANS[arguments.bench]
-    known = {setting.name: setting for setting in plan.settings}
-    wanted = names("--settings", arguments.settings, tuple(known))
-    settings = tuple(known[name] for name in wanted)
+    if arguments.bench == OWN:
+        if arguments.steps is None:
+            raise UsageError("bench own needs --steps, so that all methods train equally long.")
+        setting = own_setting(arguments.data, RUN_OPTIONS["steps"].parse(arguments.steps))
+        arguments.steps = None  # which is no share of any recipe's
+        return replace(with_rows(plan, arguments.methods), settings=(setting,))
+    wanted = names("--settings", arguments.settings, tuple(s.name for s in plan.settings))
+    settings = tuple(setting for setting in plan.settings if setting.name in wanted)
     return replace(with_rows(plan, arguments.methods), settings=settings)
 
 
 def with_rows(plan: Plan, listed: str | None) -> Plan:
     """The plan with the rows that `--methods` lists, among them methods of the user's own."""
-    codes = own_methods(listed)
+    words = [word.strip() for word in (listed or "").split(",")]
+    codes = {word: code_of(word) for word in words if ".py" in word}
     rows = names("--methods", listed, (*plan.rows, *codes))
     return replace(
         plan,
@@ -200,12 +336,6 @@ def with_rows(plan: Plan, listed: str | None) -> Plan:
         variants=tuple(variant for variant in plan.variants if variant.name in rows),
         codes=codes,
     )
-
-
-def own_methods(text: str | None) -> dict[str, str]:
-    """What `--methods` lists as FILE.py:CLASS, each with the checksum of its code."""
-    words = [word.strip() for word in (text or "").split(",")]
-    return {word: code_of(word) for word in words if ".py" in word}
 
 
 def code_of(name: str) -> str:

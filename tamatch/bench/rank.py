@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
+from typing import NamedTuple
 
+from ..errors import UsageError, one_line
 from ..methods import METHODS
 from .cells import SEEDS, Cell, Plan, Setting
 from .plans import PLANS, one_name, scale_of, with_rows
@@ -20,6 +22,7 @@ Errors = Mapping[str, Mapping[str, float]]  # by method, then by setting
 BySeed = Mapping[str, Mapping[str, Mapping[int, float]]]  # and by seed
 
 UNRANKED = ("supervised", "fully_supervised")  # for reference only, as in the paper
+KINDS = ("Friedman rank", "mean error")  # what Table 2 has
 RULE = (
     "In each setting the methods are ranked from the lowest error, 1; equal errors share the mean "
     "of their ranks. Where a method has no value (N/A), the others are ranked without it, and its "
@@ -28,8 +31,7 @@ RULE = (
 )
 
 
-@dataclass(frozen=True)
-class Standing:
+class Standing(NamedTuple):
     """A method's place among the others."""
 
     rank: float
@@ -40,16 +42,14 @@ class Standing:
 def standings(errors: Errors) -> dict[str, Standing]:
     """Mean rank and mean error of each method that has a value, the best rank first."""
     columns = {setting for row in errors.values() for setting in row}
-    found = {}
-    for method, row in errors.items():
-        if not row:
-            continue
-        ranks = [
-            rank(row[c], [other[c] for other in errors.values() if c in other])
-            for c in columns
-            if c in row
-        ]
-        found[method] = Standing(mean(ranks), mean(row.values()), len(row))
+    values = {c: [row[c] for row in errors.values() if c in row] for c in columns}
+    found = {
+        method: Standing(
+            mean(rank(row[c], values[c]) for c in columns if c in row), mean(row.values()), len(row)
+        )
+        for method, row in errors.items()
+        if row
+    }
     return dict(sorted(found.items(), key=lambda item: item[1].rank))
 
 
@@ -71,27 +71,24 @@ def disagreements(found: Mapping[str, Standing]) -> list[str]:
     """The values of the printed Table 2 that the printed Table 1 does not yield."""
     lines = []
     for method, printed in TABLE_2.items():
-        ours = (found[method].rank, found[method].error)
-        for what, own, theirs in zip(("Friedman rank", "mean error"), ours, printed, strict=True):
+        for what, own, theirs in zip(KINDS, found[method][:2], printed, strict=True):
             if abs(own - theirs) > 0.005 + 1e-9:  # more than rounding
-                title = METHODS[method].title
-                lines.append(
-                    f"{title}'s {what}: Table 1 yields {own:.2f}, Table 2 prints {theirs:.2f}."
-                )
+                told = f"Table 1 yields {own:.2f}, Table 2 prints {theirs:.2f}."
+                lines.append(f"{METHODS[method].title}'s {what}: {told}")
     return lines
 
 
 def grid(
     title: str, found: Mapping[str, Standing], titles: Mapping[str, str], *, beside: bool = True
 ) -> Grid:
-    """The standings, `beside` the paper's where they are of the same settings."""
+    """The table of standings; with `beside`, next to the paper's, of the same settings."""
     header = ("method", "rank", "paper's rank", "mean error", "paper's mean", "settings")
     rows = []
     for method, own in found.items():
         printed = TABLE_2.get(method, ()) if beside else ()
-        theirs = tuple(f"{v:.2f}" for v in printed) or ("", "")
-        ours = (f"{own.rank:.2f}", f"{own.error:.2f}")
-        rows.append((titles[method], ours[0], theirs[0], ours[1], theirs[1], str(own.settings)))
+        rank_there, error_there = (f"{v:.2f}" for v in printed) if printed else ("", "")
+        ranks, errors = (f"{own.rank:.2f}", rank_there), (f"{own.error:.2f}", error_there)
+        rows.append((titles[method], *ranks, *errors, str(own.settings)))
     return Grid(title, header, rows)
 
 
@@ -116,7 +113,7 @@ def shared_seeds(errors: BySeed, setting: str) -> list[int]:
 
 
 def own_errors(errors: BySeed) -> Errors:
-    """Our errors, each the mean over the seeds that it is compared in."""
+    """The mean error of each method in each setting, over the seeds that all methods have there."""
     shared = {s: shared_seeds(errors, s) for row in errors.values() for s in row}
     return {
         method: {s: mean(row[s][seed] for seed in shared[s]) for s in row if shared[s]}
@@ -125,7 +122,7 @@ def own_errors(errors: BySeed) -> Errors:
 
 
 def fewer_seeds(plan: Plan, errors: BySeed, skipped: Iterable[str]) -> list[str]:
-    """In which settings some results are not counted, and why, in words."""
+    """Notes on settings where some results are not counted, as not all methods have their seed."""
     notes = []
     for setting in (s for s in plan.settings if s.name not in skipped):
         shared = shared_seeds(errors, setting.name)
@@ -142,36 +139,61 @@ def lacking(plan: Plan, errors: Errors) -> dict[Setting, list[str]]:
 
     A method without any result is not ranked at all, and holds up no setting.
     """
-    holes = {
-        setting: [
-            method
-            for method, row in errors.items()
-            if setting.name not in row and (setting.data, method) not in plan.absent
-        ]
-        for setting in plan.settings
-    }
-    return {setting: methods for setting, methods in holes.items() if methods}
+    holes: dict[Setting, list[str]] = {}
+    for setting in plan.settings:
+        for method, row in errors.items():
+            if setting.name not in row and (setting.data, method) not in plan.absent:
+                holes.setdefault(setting, []).append(method)
+    return holes
 
 
 def left_out(plan: Plan, errors: Errors, holes: Mapping[Setting, list[str]]) -> list[str]:
-    """What the ranks are not of, in words."""
+    """Notes on the methods and settings that the ranks leave out."""
 
     def titles(methods: Iterable[str]) -> str:
         return ", ".join(plan.rows[method] for method in methods)
 
     without = [m for m in plan.methods if m not in errors and m not in UNRANKED]
-    return [
-        *([f"Not ranked, for lack of results: {titles(without)}."] if without else []),
-        *(
-            f"{setting.title} is left out: "
-            + (
-                f"no result of {titles(methods)}."
-                if len(methods) < len(errors)
-                else "there is no seed that all methods have."
-            )
-            for setting, methods in holes.items()
-        ),
+    notes = [f"Not ranked, for lack of results: {titles(without)}."] if without else []
+    for setting, methods in holes.items():
+        why = f"no result of {titles(methods)}"
+        if len(methods) == len(errors):
+            why = "there is no seed that all methods have"
+        notes.append(f"{setting.title} is left out: {why}.")
+    return notes
+
+
+def read_errors(path: Path) -> dict[str, dict[str, float]]:
+    """A table of the user's own: a method a line, its error in each setting a column."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            head, *lines = csv.reader(file)
+        found = {
+            line[0]: {s: float(e) for s, e in zip(head[1:], line[1:], strict=True) if e.strip()}
+            for line in lines if line
+        }  # fmt: skip
+    except (OSError, UnicodeDecodeError, ValueError, csv.Error) as error:
+        raise UsageError(
+            f"--table {path} cannot be read: {one_line(error)}. It has a method a line, and its "
+            "error in each setting in a column; the first line names the settings."
+        ) from None
+    if not any(found.values()):
+        raise UsageError(f"--table {path} has no errors.")
+    return found
+
+
+def own_page(path: Path) -> Page:
+    """The ranks of a table of the user's own."""
+    errors = read_errors(path)
+    header = ("method", "rank", "mean error", "settings")
+    rows = [
+        (method, f"{own.rank:.2f}", f"{own.error:.2f}", str(own.settings))
+        for method, own in standings(errors).items()
     ]
+    holes = [method for method, row in errors.items() if len(row) < max(map(len, errors.values()))]
+    notes = [f"Without a value in some setting: {', '.join(holes)}."] if holes else []
+    rule = RULE.partition(" Our own")[0]
+    return Page("Friedman rank and mean error (%)", [Grid(path.name, header, rows)], [*notes, rule])
 
 
 def page(arguments: Namespace) -> Page:
@@ -204,7 +226,7 @@ def page(arguments: Namespace) -> Page:
 
 def one_table(text: str) -> str:
     """`--of BENCH`: a bench with a table of methods."""
-    tables = tuple(name for name, plan in PLANS.items() if not plan.variants)
+    tables = tuple(name for name, plan in PLANS.items() if plan.settings and not plan.variants)
     return one_name("--of", text, tables)
 
 
@@ -220,6 +242,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--score", choices=SCORES, default="error_best", help="error to rank by (default: best)"
     )
+    parser.add_argument(
+        "--table", type=Path, metavar="FILE.csv",
+        help="rank a table of your own: a method a line, a setting a column",
+    )  # fmt: skip
     parser.add_argument("--scale", help="rank shortened runs, e.g. 1/8")
     parser.add_argument("--steps", type=int, help="rank runs of this many steps")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of results")
@@ -227,5 +253,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    sys.stdout.write(FORMATS[arguments.format](page(arguments)))
+    shown = page(arguments) if arguments.table is None else own_page(arguments.table)
+    sys.stdout.write(FORMATS[arguments.format](shown))
     return 0

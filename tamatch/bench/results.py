@@ -145,7 +145,7 @@ class Store:
         return result
 
     def _content(self, path: Path) -> Result:
-        """What a file holds; a page asks for it many times, so it is read when it is new."""
+        """The parsed content of a file; it is read again only if the file has changed."""
         there = path.stat()
         version = (there.st_ino, there.st_mtime_ns, there.st_size)
         if path not in self._known or self._known[path][0] != version:
@@ -165,7 +165,7 @@ class Store:
         return found - {self.path(cell) for cell in cells}
 
     def other_scales(self, cells: Sequence[Cell]) -> dict[Fraction, int]:
-        """How many of these cells are in with runs of another length, by their scale."""
+        """How many of these cells have a result of another length, by its scale."""
         folders = {self.path(cell).parent for cell in cells}
         names = {path.name for folder in folders for path in folder.glob(f"*.*.r{RECIPE}.json")}
         lengths = (named_length(name.split(".")[-3]) for name in names)
@@ -228,7 +228,7 @@ def thinned(points: Sequence[Point], most: int | None) -> Sequence[Point]:
 
 
 def course(rows: Sequence[dict[str, Any]], classes: int, eps: float = RATIO_EPS) -> dict[str, Any]:
-    """How the learning status, the weights and the accuracy of each class went, where logged."""
+    """The curves of the learning status, the weights and each class's accuracy, where logged."""
     trained = [row for row in rows if row["kind"] == "train"]
     tests = [(row["step"], row["per_class"]) for row in rows if row["kind"] == "test"]
     pairs = [

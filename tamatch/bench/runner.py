@@ -6,7 +6,6 @@ import dataclasses
 import math
 import shutil
 import sys
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -17,22 +16,21 @@ from typing import Any
 
 from ..errors import DeviceError, NumericError, Stopped, StorageError, UsageError
 from ..machine.gpu import gpu_failure
-from ..machine.launch import StopSignals, ask_to_stop
+from ..machine.launch import StopSignals
 from ..methods import is_user_code
 from ..progress import Progress, Screen
+from ..runs.decide import decide
 from ..runs.end import Finished
 from ..runs.jobs import SWITCHES, complete_all
 from ..runs.record import begin
 from ..runs.start import Job
 from ..settings.config import Run
-from ..settings.configure import configure, stored_config
+from ..settings.configure import ask, configure, stored_config
+from ..settings.recipes import PROTOCOLS
 from ..storage.files import Locked, locked
 from ..storage.folder import RunFolder, removing_empty_folders
 from .cells import MACHINE, Cell
 from .results import Store, record, start
-
-TICK = 0.2  # seconds between two requests to stop, while no training listens yet
-LONGEST = threading.TIMEOUT_MAX  # centuries
 
 
 @dataclass(frozen=True)
@@ -51,23 +49,23 @@ class Runner:
         Returns an exit code. A run whose values become infinite or NaN is reported, and the next
         one begins. Stopped by a signal or by the budget, the same call goes on later.
         """
-        status, begun, stop = 0, 0, StopSignals()
+        end = math.inf if minutes is None else time.monotonic() + 60 * minutes
+        status, begun, stop = 0, 0, StopSignals(end)
         missing = [cell for cell in cells if not self.store.has(cell)]
-        with Budget(minutes) as budget:
-            for group in grouped(missing, self.abreast):
-                if budget.spent:
-                    break
-                for cell in group:
-                    begun += 1
-                    say(f"[{begun}/{len(missing)}] {cell.name}")
-                try:
-                    status = max(status, self.make(group, stop))
-                except Stopped as stopped:
-                    if not budget.spent:
-                        more = f" and {len(group) - 1} more" if len(group) > 1 else ""
-                        told = f"stopped in {group[0].name}{more}; all is saved, the same command"
-                        raise Stopped(stopped.signal, f"{told} continues.") from None
-        if budget.spent:
+        for group in grouped(missing, self.abreast):
+            if stop.time_is_up:
+                break
+            for cell in group:
+                begun += 1
+                say(f"[{begun}/{len(missing)}] {cell.name}")
+            try:
+                status = max(status, self.make(group, stop))
+            except Stopped as stopped:
+                if not stop.time_is_up:
+                    more = f" and {len(group) - 1} more" if len(group) > 1 else ""
+                    told = f"stopped in {group[0].name}{more}; all is saved, the same command"
+                    raise Stopped(stopped.signal, f"{told} continues.") from None
+        if stop.time_is_up:
             left = sum(not self.store.has(cell) for cell in cells)
             say(
                 f"The time is up: {left} of {len(cells)} runs are left. The same command continues."
@@ -106,7 +104,12 @@ class Runner:
     def job(self, cell: Cell, screen: Screen, held: ExitStack, *, named: bool) -> Job:
         """A run that has begun, or begins now."""
         folder = RunFolder(self.runs / cell.name)
-        wanted = configure({**cell.options, **self.machine})
+        given = {**cell.options, **self.machine}
+        own = cell.setting.data not in PROTOCOLS  # much is chosen for these images and this machine
+        if own and folder.record.exists():
+            wanted = stored_config(folder, cell.method if is_user_code(cell.method) else None)
+        else:
+            wanted = decide(ask(given)).run if own else configure(given)
         if not folder.record.exists():
             held.enter_context(folder.taken(overwrite=False))
             begin(wanted, folder)
@@ -185,28 +188,3 @@ def begun_like(folder: RunFolder, wanted: Run) -> Run:
 
 def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
-
-
-class Budget:
-    """While active, asks a training to save itself and stop once the time is up."""
-
-    def __init__(self, minutes: float | None) -> None:
-        self.end = math.inf if minutes is None else time.monotonic() + 60 * minutes
-        self._over = threading.Event()
-        self._watch = threading.Thread(target=self._wait, daemon=True)
-
-    @property
-    def spent(self) -> bool:
-        return time.monotonic() >= self.end
-
-    def _wait(self) -> None:
-        while not self._over.wait(min(max(self.end - time.monotonic(), TICK), LONGEST)):
-            ask_to_stop()
-
-    def __enter__(self) -> Budget:
-        if self.end < math.inf:
-            self._watch.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._over.set()

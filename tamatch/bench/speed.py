@@ -13,21 +13,21 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
+from torch.profiler import ProfilerActivity, profile
 
-from ..data import DataSet, Split
-from ..data.dataset import Pixels
+from ..data.dataset import DataSet, Pixels, Split
 from ..errors import UsageError, unknown_name
 from ..methods import METHODS
+from ..runs.build import engine_of
 from ..settings.config import RUN_OPTIONS
 from ..settings.configure import configure
 from ..step.cost import timed, wait
+from ..step.engine import Engine
 from ..storage.files import write_json
-
-if TYPE_CHECKING:
-    from ..step.engine import Engine
 
 
 @dataclass(frozen=True)
@@ -134,8 +134,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def write_figures(path: Path, switches: dict[str, Any], **figures: Any) -> None:
     """As JSON, with what they were measured on."""
-    import torch
-
     name = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.processor()
     facts = {"machine": name, "torch": torch.__version__, "switches": switches}
     write_json(path, {**facts, **figures})
@@ -154,10 +152,6 @@ def line(speed: Speed) -> str:
 
 def measure(name: str, method: str, steps: int, switches: dict[str, Any]) -> Speed:
     """Time one work; the images are random, their number and shape those of the real data."""
-    import torch
-
-    from ..runs.build import engine_of
-
     work = WORKS[name]
     config = configure({**work.options, **switches, "method": method})
     data, split = random_images(work)
@@ -185,8 +179,6 @@ def measure(name: str, method: str, steps: int, switches: dict[str, Any]) -> Spe
 
 def ms_of_kernels(engine: Engine, steps: int) -> float:
     """Milliseconds of a step in which at least one kernel runs."""
-    from torch.profiler import ProfilerActivity, profile
-
     with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as seen:
         timed(engine, steps)
     spans = [e.time_range for e in seen.events() if e.device_type.name == "CUDA"]
@@ -204,8 +196,6 @@ def covered(spans: Iterable[tuple[float, float]]) -> float:
 
 def augment_alone(engine: Engine, repeats: int) -> float:
     """Milliseconds of making one batch, captured by itself where the step is captured."""
-    import torch
-
     make: Any = partial(engine.batch, engine.device_step)
     if engine.graph is not None:
         graph = torch.cuda.CUDAGraph()
@@ -258,7 +248,7 @@ def reference_ms(checkout: Path, work: str, root: Path, steps: int) -> float:
 
 
 def program_of(checkout: Path) -> Path:
-    """What trains there; an error, if nothing does."""
+    """The checkout's training program; an error if there is none."""
     program = checkout / "train.py"
     if not program.is_file():
         raise UsageError(
@@ -269,7 +259,7 @@ def program_of(checkout: Path) -> Path:
 
 
 def seconds(program: Path, work: str, root: Path, steps: int) -> float:
-    """How long its program takes for this many steps, all else included."""
+    """Seconds that the program takes for this many steps, with its start and end."""
     with tempfile.TemporaryDirectory() as folder:
         options = {
             **REFERENCE_WORKS[work], "algorithm": "fixmatch", "data_dir": root.resolve(),

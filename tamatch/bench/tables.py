@@ -84,13 +84,22 @@ def table(plan: Plan, cells: Sequence[Cell], store: Store) -> Page:
 
 
 def about(plan: Plan, cells: Sequence[Cell], results: Mapping[Cell, Result]) -> list[str]:
-    """What runs these are: how long, from which start, and made by whom."""
-    return [
-        *(explain(cells) if common_scale(cells) != FULL else []),
-        *few_tests(results.values()),
-        *(started(results.values()) if plan.pretrained else []),
-        *made_by(results.values()),
-    ]
+    """What runs these are: their length, tests and start, and which code and machines made them."""
+    notes = [] if common_scale(cells) == FULL else explain(cells)
+    found = results.values()
+    if not found:
+        return notes
+    if (least := min(len(result.error.step) for result in found)) < LAST:
+        notes.append(
+            f"Tests in a run: {least}; the median is over all of them, including early ones."
+        )
+    if plan.pretrained:
+        counts = Counter(start(result.config.get("weights")) for result in found)
+        told = ", ".join(f"{name} ({count} runs)" for name, count in sorted(counts.items()))
+        notes.append(f"Started from: {told}.")
+    code = sorted({short(r.made["commit"]) for r in found})
+    machines = sorted({r.made["gpu"] or r.made["device"] for r in found})
+    return [*notes, f"Made by {', '.join(code)} on {', '.join(machines)}."]
 
 
 def common_scale(cells: Sequence[Cell]) -> Fraction:
@@ -102,7 +111,7 @@ def length(scale: Fraction) -> str:
 
 
 def titled(title: str, scale: Fraction) -> str:
-    """A table's title, which goes where its notes may not: what is shortened says so."""
+    """A table's title, which may be copied without the notes: it says if runs are shortened."""
     return title if scale == FULL else f"{title}, {length(scale)}"
 
 
@@ -113,7 +122,7 @@ def grid(
     results: Mapping[Cell, Result],
     compared: Mapping[Cell, Result],
 ) -> Grid:
-    """One setting; `compared` has the results that the others' differences are to, shown or not."""
+    """The table of one setting; `compared` also has results that are not shown, for differences."""
     scale = common_scale(cells)
     paper = ("paper" if scale == FULL else "paper (full length)",) if plan.printed else ()
     moves = {"error_last": "Δ last", "error_best": "Δ best"} if plan.against else {}
@@ -121,7 +130,8 @@ def grid(
     rows: list[Row] = []
     for name, title in plan.rows.items():
         own = [cell for cell in cells if (cell.setting, cell.row) == (setting, name)]
-        scored = [row_scores([results[c] for c in own if c in results], s) for s in SCORES]
+        done = [results[c] for c in own if c in results]
+        scored = [[v for r in done if (v := getattr(r, s)) is not None] for s in SCORES]
         ours = map(spread, scored) if own else ["–"] * len(SCORES)
         count = f"{len(scored[0])}/{len(own)}" if own else "–"
         printed = (plan.printed or {}).get(name, {}).get(setting.name)
@@ -141,18 +151,6 @@ def difference(row: str, other: str, results: Mapping[tuple[str, int], Result], 
     ]
     known = [mine - theirs for mine, theirs in pairs if None not in (mine, theirs)]
     return "" if row == other or not known else f"{mean(known):+.2f}"
-
-
-def row_scores(results: Iterable[Result], name: str) -> list[float]:
-    values = (getattr(result, name) for result in results)
-    return [value for value in values if value is not None]
-
-
-def few_tests(results: Iterable[Result]) -> list[str]:
-    least = min((len(result.error.step) for result in results), default=LAST)
-    if least >= LAST:
-        return []
-    return [f"Tests in a run: {least}; the median is over all of them, including early ones."]
 
 
 def unequal_seeds(results: Iterable[Cell]) -> list[str]:
@@ -177,23 +175,6 @@ def refuse_two_starts(results: Mapping[Cell, Result], store: Store) -> None:
                 "cannot mix them. Keep the results of different weights in separate folders "
                 "(--results)."
             )
-
-
-def started(results: Iterable[Result]) -> list[str]:
-    """From which weights the nets of these runs started."""
-    counts = Counter(start(result.config.get("weights")) for result in results)
-    told = ", ".join(f"{name} ({count} runs)" for name, count in sorted(counts.items()))
-    return [f"Started from: {told}."] if told else []
-
-
-def made_by(results: Iterable[Result]) -> list[str]:
-    """Which code and which machines the numbers come from."""
-    results = list(results)
-    if not results:
-        return []
-    code = sorted({short(r.made["commit"]) for r in results})
-    machines = sorted({r.made["gpu"] or r.made["device"] for r in results})
-    return [f"Made by {', '.join(code)} on {', '.join(machines)}."]
 
 
 def other_lengths(cells: Sequence[Cell], store: Store) -> list[str]:

@@ -91,6 +91,9 @@ COMMANDS = {
     "label": Command(
         "write labels for a run's unlabelled pool to a CSV", use.add_label, use.run_label
     ),
+    "pick": Command(
+        "list the images of a folder that are most worth a label", use.add_pick, use.run_pick
+    ),
     "review": Command(
         "label the most useful images in the browser", use.add_review, use.run_review
     ),
@@ -100,6 +103,7 @@ COMMANDS = {
     "report": Command(
         "write report.html for a run, or compare several", use.add_report, use.run_report
     ),
+    "history": Command("write the curves of a run as CSV", use.add_history, use.run_history),
     "bench": Command(
         "make the runs of a table, rank methods, measure speed", bench.add_arguments, bench.run
     ),

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import DataError, UsageError
 from ..methods import is_user_code
 from ..rules.pace import parse_time
-from ..settings.config import RUN_OPTIONS
-from ..settings.config_file import dump
+from ..settings.config import RUN_OPTIONS, dump
 from ..settings.configure import ask, configure, filled_in
 from ..settings.options import read_seeds
 from ..settings.recipes import PROTOCOLS
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 SPLIT_OPTIONS = (
     "labels_per_class", "head_labelled", "head_unlabelled", "gamma", "gamma_unlabelled",
-    "validation_per_class", "fold", "labelled_in_pool", "seed",
+    "pool_shape", "validation_per_class", "fold", "labelled_in_pool", "seed",
 )  # fmt: skip
 COMMON_OPTIONS = (
     "data", "root", "labels", "flips", "from_", "method", "net", "labels_per_class", "steps",

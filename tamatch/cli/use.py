@@ -1,4 +1,4 @@
-"""The commands that use trained runs: evaluate, predict, label, review, export, report."""
+"""The commands that use runs: evaluate, predict, label, pick, review, export, report, history."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from ..errors import UsageError
+from ..storage.files import refuse_existing, write_bytes
 from ..storage.seedfolder import runs_in
 from .parser import add_json, add_net
 
@@ -102,6 +103,31 @@ def run_label(arguments: Namespace) -> int:
     return 0
 
 
+def add_pick(sub: ArgumentParser) -> None:
+    sub.add_argument("path", metavar="DIR|RUN", type=Path, help="folder of images, or a run on one")
+    sub.add_argument(
+        "--count", type=int, metavar="N", default=50, help="how many images (default: 50)"
+    )
+    sub.add_argument(
+        "--csv", type=Path, metavar="FILE", help="table to write, with a column for the labels"
+    )
+    sub.add_argument("--labels", type=Path, metavar="FILE", help="CSV of labels given so far")
+    sub.add_argument("--weights", metavar="NAME|FILE", help="of the net that looks at the images")
+    sub.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu, cuda or cuda:N")
+    sub.add_argument("--overwrite", action="store_true", help="replace an existing table")
+
+
+def run_pick(arguments: Namespace) -> int:
+    from ..runs.pick import pick
+
+    picked = pick(
+        arguments.path, arguments.count, arguments.csv, labels=arguments.labels,
+        weights=arguments.weights, device=arguments.device, overwrite=arguments.overwrite,
+    )  # fmt: skip
+    print("\n".join(picked.lines()))
+    return 0
+
+
 def add_review(sub: ArgumentParser) -> None:
     add_run(sub)
     sub.add_argument(
@@ -174,4 +200,27 @@ def run_report(arguments: Namespace) -> int:
         print(write_report(paths[0], arguments.out))
     else:
         print(write_comparison(paths, arguments.out or Path("comparison.html")))
+    return 0
+
+
+def add_history(sub: ArgumentParser) -> None:
+    sub.add_argument("path", metavar="RUN", type=Path, help="run folder")
+    sub.add_argument(
+        "--rows", choices=("train", "validation", "test"), default="train",
+        help="lines of training, or tests on these images (default: train)",
+    )  # fmt: skip
+    sub.add_argument("--csv", type=Path, metavar="FILE", help="file to write (default: stdout)")
+    sub.add_argument("--overwrite", action="store_true", help="replace an existing file")
+
+
+def run_history(arguments: Namespace) -> int:
+    from ..storage.history import history
+
+    text = history(arguments.path).csv(arguments.rows)
+    if arguments.csv is None:
+        print(text, end="")
+        return 0
+    refuse_existing(arguments.csv, is_folder=False, overwrite=arguments.overwrite)
+    write_bytes(arguments.csv, text.encode())
+    print(f"{arguments.csv}: {text.count(chr(10)) - 1:,} {arguments.rows} rows.")
     return 0

@@ -6,8 +6,8 @@ import hashlib
 import os
 import shlex
 import tarfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import IO
@@ -27,6 +27,8 @@ class Archive:
     page: str
     file: str
     md5: str
+    folder: str = ""  # that it unpacks to
+    files: Mapping[str, str] = field(default_factory=dict)  # in it, by name: MD5, "" if unpublished
 
     @property
     def url(self) -> str:
@@ -41,31 +43,20 @@ class Archive:
 
 
 CIFAR_PAGE = "https://www.cs.toronto.edu/~kriz/"
+STL10_PAGE = "http://ai.stanford.edu/~acoates/stl10/"
+EUROSAT_PAGE = "https://zenodo.org/records/7711810/files/"
 CIFAR10 = Archive(
     "cifar10", CIFAR_PAGE, "cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a"
 )
 CIFAR100 = Archive(
     "cifar100", CIFAR_PAGE, "cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85"
 )
-STL10 = Archive(
-    "stl10",
-    "http://ai.stanford.edu/~acoates/stl10/",
-    "stl10_binary.tar.gz",
-    "91f7769df0f17e558f3565bffb0c7dfb",
-)
-EUROSAT = Archive(
-    "eurosat",
-    "https://zenodo.org/records/7711810/files/",
-    "EuroSAT_RGB.zip",
-    "f46e308c4d50d4bf32fedad2d3d62f3b",
-)
+STL10 = Archive("stl10", STL10_PAGE, "stl10_binary.tar.gz", "91f7769df0f17e558f3565bffb0c7dfb")
+EUROSAT = Archive("eurosat", EUROSAT_PAGE, "EuroSAT_RGB.zip", "f46e308c4d50d4bf32fedad2d3d62f3b")
 ARCHIVES = {
-    "cifar10": CIFAR10,
-    "cifar10-lt": CIFAR10,
-    "cifar100": CIFAR100,
-    "stl10": STL10,
+    "cifar10": CIFAR10, "cifar10-lt": CIFAR10, "cifar100": CIFAR100, "stl10": STL10,
     "eurosat": EUROSAT,
-}
+}  # fmt: skip
 
 
 def data_root(root: Path | None) -> Path:

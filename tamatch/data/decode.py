@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import IO
 
 import numpy as np
-import numpy.typing as npt
 from PIL import Image, UnidentifiedImageError
 
 from ..errors import one_line
@@ -174,20 +173,16 @@ def _rgb(image: Image.Image) -> Image.Image:
     if image.mode.startswith("I;16"):
         return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8)).convert("RGB")
     if image.mode in ("I", "F"):
-        return _stretched(np.asarray(image, np.float64)).convert("RGB")
+        # these have no fixed range: the least value becomes black, the greatest white
+        values = np.nan_to_num(np.asarray(image, np.float64), posinf=0, neginf=0)
+        low, high = values.min(), values.max()
+        grey = (values - low) * (255 / (high - low) if high > low else 0)
+        return Image.fromarray(np.rint(grey).astype(np.uint8)).convert("RGB")
     if image.has_transparency_data:
         image = image.convert("RGBA")
         white = Image.new("RGBA", image.size, "white")
         return Image.alpha_composite(white, image).convert("RGB")
     return image.convert("RGB")
-
-
-def _stretched(values: npt.NDArray[np.float64]) -> Image.Image:
-    """32-bit values have no fixed range: the least becomes black, the greatest white."""
-    values = np.nan_to_num(values, posinf=0, neginf=0)
-    low, high = values.min(), values.max()
-    grey = (values - low) * (255 / (high - low) if high > low else 0)
-    return Image.fromarray(np.rint(grey).astype(np.uint8))
 
 
 def _unidentified(file: File) -> str:

@@ -37,26 +37,32 @@ def features_of(
 
     `compute` makes them of up to PART images at once; `progress` is told of images.
     """
-    folder = _entry(key)
-    names = [row.tobytes() for row in digests]
-    found: Floats | None = None
+    folder, count = _entry(key), len(digests)
+    found: Floats = np.empty((0, 0), np.float32)
     places: dict[bytes, list[int]] = {}  # of the images that are still to come
-    for place, name in enumerate(names):
-        places.setdefault(name, []).append(place)
-    for known, rows in _parts(folder):
-        found = _room(found, len(names), rows)
-        _put(found, places, known, rows)
-    missing = [at[0] for at in places.values()]
-    done = len(names) - sum(map(len, places.values()))
+    for place, name in enumerate(digests):
+        places.setdefault(name.tobytes(), []).append(place)
+
+    def fill_in(known: Digests, rows: Floats) -> int:
+        """The rows of the images with these digests; how many there are."""
+        nonlocal found
+        if not len(found):
+            found = np.empty((count, rows.shape[1]), np.float32)
+        at = [places.pop(name.tobytes(), []) for name in known]
+        for own, row in zip(at, rows, strict=True):
+            found[own] = row
+        return sum(map(len, at))
+
+    done = sum(fill_in(*part) for part in _parts(folder))
+    missing = np.array([at[0] for at in places.values()], np.int64)
     for first in range(0, len(missing), PART):
-        chosen = np.array(missing[first : first + PART])
+        chosen = missing[first : first + PART]
         rows = np.ascontiguousarray(compute(take(images, chosen)), np.float32)
         _write(folder, digests[chosen], rows)
-        found = _room(found, len(names), rows)
-        done += _put(found, places, digests[chosen], rows)
+        done += fill_in(digests[chosen], rows)
         if progress is not None:
-            progress(done, len(names))
-    return np.empty((0, 0), np.float32) if found is None else found
+            progress(done, count)
+    return found
 
 
 def missing(digests: Digests, key: str) -> int:
@@ -71,27 +77,16 @@ def _entry(key: str) -> Path:
     return cache_folder() / f"features-{key[:32]}"
 
 
-def _room(found: Floats | None, count: int, rows: Floats) -> Floats:
-    return np.empty((count, rows.shape[1]), np.float32) if found is None else found
-
-
-def _put(found: Floats, places: dict[bytes, list[int]], known: Digests, rows: Floats) -> int:
-    """Fill in the rows of the images with these digests; how many there are."""
-    filled = 0
-    for name, row in zip(known, rows, strict=True):
-        for place in places.pop(name.tobytes(), ()):
-            found[place] = row
-            filled += 1
-    return filled
-
-
 def _parts(folder: Path) -> Iterator[tuple[Digests, Floats]]:
     """The digests and features of every sound part; a damaged one is removed."""
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         with suppress(OSError):
             content = path.read_bytes()
             if hashlib.sha256(content).hexdigest() == path.stem:
-                yield _unpacked(content)
+                count = int.from_bytes(content[:8], "little")
+                middle = 8 + count * DIGEST
+                digests = np.frombuffer(content[8:middle], np.uint8).reshape(count, DIGEST)
+                yield digests, np.frombuffer(content[middle:], "<f4").reshape(count, -1)
             else:
                 path.unlink()
 
@@ -106,10 +101,3 @@ def _write(folder: Path, digests: Digests, rows: Floats) -> None:
             f"the features cannot be kept: {error} Free some space, or set TAMATCH_CACHE to "
             "another folder."
         ) from error
-
-
-def _unpacked(content: bytes) -> tuple[Digests, Floats]:
-    count = int.from_bytes(content[:8], "little")
-    middle = 8 + count * DIGEST
-    digests = np.frombuffer(content[8:middle], np.uint8).reshape(count, DIGEST)
-    return digests, np.frombuffer(content[middle:], "<f4").reshape(count, -1)

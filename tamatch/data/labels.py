@@ -90,12 +90,12 @@ def read_table(path: Path, folder: str | None = None) -> list[Row]:
 
 
 def class_name(name: str) -> str:
-    """A class as it is written; an "ä" that some systems store as two characters is one."""
+    """The printable name of a class, in which an "ä" is one character, not two."""
     return printable(unicodedata.normalize("NFC", name))
 
 
 def known_class(label: str, classes: Collection[str] = ()) -> str:
-    """The class of a label; empty if a program wrote that there is none, unless a class is so."""
+    """The class of a label; empty for one of MISSING, unless a class has that name."""
     return "" if label in MISSING and label not in classes else class_name(label)
 
 
@@ -221,9 +221,19 @@ def known_rows(data: DataSet, table: Path, place: Path) -> dict[int, Row]:
         if name in unusable:
             continue
         if name not in images:
-            raise DataError(f"{table}, line {row.line}: {_no_image(data, name)}")
+            base = posixpath.basename(name)  # the likeliest mistake is a name without its folder
+            same = [file for file in data.files if posixpath.basename(file) == base][:NEAR]
+            hint = f" Perhaps you meant {' or '.join(same)}." if same else ""
+            raise DataError(
+                f"{table}, line {row.line}: {data.name} has no image {name}.{hint} File names are "
+                f"relative to {data.name}."
+            )
         if label and label not in data.classes:
-            raise DataError(f"{table}, line {row.line}: {_no_class(data, label)}")
+            raise DataError(
+                f'{table}, line {row.line}: "{label}" is not a class of {data.name}.'
+                f"{perhaps(label, data.classes, NEAR)} A new class needs its own folder; known "
+                f"classes: {', '.join(data.classes)[:200]}."
+            )
         refuse_contradiction(table, found.setdefault(images[name], row), row)
     return found
 
@@ -231,17 +241,3 @@ def known_rows(data: DataSet, table: Path, place: Path) -> dict[int, Row]:
 def folder_of(place: Path) -> str:
     """What the names of the images are relative to."""
     return os.fspath(place if place.is_dir() else place.parent)
-
-
-def _no_image(data: DataSet, name: str) -> str:
-    """The likeliest mistake is a name without its folder."""
-    alike = [file for file in data.files if posixpath.basename(file) == posixpath.basename(name)]
-    hint = f" Perhaps you meant {' or '.join(alike[:NEAR])}." if alike else ""
-    return f"{data.name} has no image {name}.{hint} File names are relative to {data.name}."
-
-
-def _no_class(data: DataSet, label: str) -> str:
-    return (
-        f'"{label}" is not a class of {data.name}.{perhaps(label, data.classes, NEAR)} '
-        f"A new class needs its own folder; known classes: {', '.join(data.classes)[:200]}."
-    )

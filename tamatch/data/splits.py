@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,8 @@ class SplitPlan:
 
     Balanced: `labels_per_class`. Long-tailed: `head_labelled` images of the largest class and
     `gamma` times fewer of the smallest; the pool likewise, with `head_unlabelled` and its own
-    `gamma_unlabelled` (None: as `gamma`; negative: the last class is the largest).
+    `gamma_unlabelled` (None: as `gamma`; negative: the last class is the largest). With
+    `pool_shape="middle"`, the middle class of the pool is the largest.
     """
 
     labels_per_class: int | None = None
@@ -31,6 +33,7 @@ class SplitPlan:
     head_unlabelled: int | None = None
     gamma: float = 1.0
     gamma_unlabelled: float | None = None
+    pool_shape: Literal["tail", "middle"] = "tail"
     validation_per_class: int = 0  # taken out of the labelled images, never out of the test part
     fold: tuple[int, int] | None = None  # (k, n): every n-th labelled image is held out as well
 
@@ -43,6 +46,8 @@ class SplitPlan:
             raise UsageError("--gamma needs --head-labelled, the size of the largest class.")
         if self.gamma_unlabelled is not None and self.head_unlabelled is None:
             raise UsageError("--gamma-unlabelled needs --head-unlabelled.")
+        if self.pool_shape != "tail" and self.head_unlabelled is None:
+            raise UsageError("--pool-shape needs --head-unlabelled.")
         if self.fold is not None and not (self.fold[1] >= 2 and 1 <= self.fold[0] <= self.fold[1]):
             k, n = self.fold
             raise UsageError(f"--fold takes K/N with 1 ≤ K ≤ N and N ≥ 2, got {k}/{n}.")
@@ -214,6 +219,8 @@ def _counts(data: DataSet, plan: SplitPlan) -> tuple[list[int | None], list[int 
             )
         own = plan.gamma if plan.gamma_unlabelled is None else plan.gamma_unlabelled
         pool = _tail(data, "gamma-unlabelled", plan.head_unlabelled, own)
+        if plan.pool_shape == "middle":
+            pool = [*pool[::2][::-1], *pool[1::2]]
     return labelled, pool
 
 
@@ -228,7 +235,7 @@ def _tail(data: DataSet, option: str, head: int, gamma: float) -> list[int | Non
 
 
 def _check_classes(data: DataSet) -> None:
-    """There must be something to tell apart."""
+    """Refuse data with fewer than two classes."""
     if not data.classes:
         raise DataError(
             f"{data.name} has no labelled images. Label a few of each class: in one folder per "

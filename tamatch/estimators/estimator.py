@@ -24,16 +24,14 @@ from ..kinds import AT_LEAST_ONE
 from ..machine.precision import restoring_threads
 from ..rules import choose, finetune, pace
 from ..runs.decide import start_of
-from ..settings.config import RUN_OPTIONS, Run
+from ..settings.config import RUN_OPTIONS, Run, target_follows
 from ..settings.configure import configure
 from ..settings.hardware import pick_device
 from ..settings.options import Option
-from ..settings.target import target_follows
 from .base import Classifier
-from .learners import ImageLearner, Learner, VectorLearner
+from .learners import LEARNERS, ImageLearner, VectorLearner
 
 HIDDEN = Option("hidden", int, default=None, bounds=AT_LEAST_ONE)  # no option of a run
-LEARNERS: dict[str, type[Learner]] = {"images": ImageLearner, "vectors": VectorLearner}
 FIT_LOCK = threading.RLock()  # threads share torch's generator, which the draws of a fit come from
 PARAMETERS = (  # of a classifier that are settings of a run
     "net", "weights", "size", "flips", "steps", "batch", "unlabelled", "optimizer", "lr",
@@ -92,7 +90,7 @@ class SSLClassifier(Classifier):
     """
 
     history_: list[dict[str, Any]]
-    learner_: Learner
+    learner_: ImageLearner | VectorLearner
 
     def __init__(
         self,

@@ -63,26 +63,32 @@ class Solution:
 
 
 def solve(
-    features: Tensor, labels: Tensor, pool: Tensor, classes: int, prior: Tensor | None = None
-) -> Solution:
-    """Learn from labelled features (L, D) and a pool (U, D), which may be empty."""
+    features: Tensor, labels: Tensor, pool: Tensor, classes: int, prior: Tensor | None = None,
+    belongs: Tensor | None = None,
+) -> Solution:  # fmt: skip
+    """Learn from labelled features (L, D) and a pool (U, D), which may be empty.
+
+    `belongs` (U,), 0 … 1, says how likely each image of the pool is of one of the classes at all.
+    What is not counts less: in the scaling, in p_model and π, among the accepted, in the fit.
+    """
     count = len(labels)
     both = torch.cat([features, pool])
-    scaling = Scaling.of(both)
+    belongs = pool.new_ones(len(pool)) if belongs is None else belongs.to(both)
+    amounts = torch.cat([belongs.new_ones(count), belongs])
+    scaling = Scaling.of(both, amounts)
     truth = one_hot(labels, classes).to(both.dtype)
     if not len(pool):
-        even = weights(labels, labels[:0], classes, 1.0).to(both.dtype)
-        return Solution(
-            scaling.undo(fit(scaling(both), labels, even, classes)), truth[:0], truth.mean(0)
-        )
+        even = weights(labels, labels[:0], belongs, classes, 1.0)
+        head = fit(scaling(both), labels, even, classes)
+        return Solution(scaling.undo(head), truth[:0], truth.mean(0))
 
     guess = nearest(scaling(both), labels, classes)
     for _ in range(CENTRINGS):
-        centre = class_means(both, torch.cat([labels, guess]), classes).mean(0)
+        centre = class_means(both, torch.cat([labels, guess]), classes, amounts).mean(0)
         scaling = replace(scaling, mean=centre)
         guess = nearest(scaling(both), labels, classes)
     if prior is None:
-        target = estimated_target(guess, labels, classes).to(both)
+        target = estimated_target(counted(guess, classes, belongs), labels)
     else:
         prior = prior.to(both)
         target = (prior + 1 / classes) / 2
@@ -95,39 +101,43 @@ def solve(
     own = LABEL_WEIGHT + SKEW_WEIGHT * float(kl(target, torch.full_like(target, 1 / classes)))
     head = None
     for share in ACCEPTED:
-        confidence, guess = rescaled(p[count:], target).max(1)
-        surest = confidence.topk(max(1, round(share * len(pool)))).indices
+        confidence, guess = rescaled(p[count:], target, belongs).max(1)
+        number = max(1, round(share * float(belongs.sum())))
+        surest = (confidence * belongs).topk(number).indices
         accepted = torch.cat([torch.arange(count, device=rows.device), count + surest])
         answers = torch.cat([labels, guess[surest]])
-        weight = weights(labels, guess[surest], classes, own).to(rows.dtype)
+        weight = weights(labels, guess[surest], belongs[surest], classes, own)
         head = fit(directions[accepted], answers, weight, classes, start=head)
         p = torch.cat([truth, logits(directions[count:], head).softmax(1)])
         p = graph.smoothed(p, *SMOOTHING)
     head = fit(rows[accepted], answers, weight, classes, start=head)
-    q = rescaled(p[count:], target if prior is None else prior)
-    shares = counted(q.argmax(1), classes).to(both) if prior is None else prior
+    q = rescaled(p[count:], target if prior is None else prior, belongs)
+    shares = counted(q.argmax(1), classes, belongs) if prior is None else prior
     return Solution(scaling.undo(head), q, shares)
 
 
-def estimated_target(guess: Tensor, labels: Tensor, classes: int) -> Tensor:
+def estimated_target(h: Tensor, labels: Tensor) -> Tensor:
     """t = u + s·(h − u), h the shares of the guesses; s = 1 − noise / KL[h ‖ u], at least 0.
 
     So a balanced pool is taken as balanced. The noise is that of the means of the labels, ∝ 1/n.
     """
-    h = counted(guess, classes)
-    uniform = torch.full_like(h, 1 / classes)
-    noise = NOISE * (1 / torch.bincount(labels, minlength=classes).clamp(min=1)).mean()
+    uniform = torch.full_like(h, 1 / len(h))
+    noise = NOISE * (1 / torch.bincount(labels, minlength=len(h)).clamp(min=1)).mean()
     return uniform + (1 - noise / kl(h, uniform).clamp(min=EPS)).clamp(min=0) * (h - uniform)
 
 
-def counted(guess: Tensor, classes: int) -> Tensor:
+def counted(guess: Tensor, classes: int, amounts: Tensor) -> Tensor:
     """The share of each class among guesses; one more guess of each keeps it above zero."""
-    return normalize(torch.bincount(guess, minlength=classes).double() + 1)
+    return normalize(torch.bincount(guess, amounts, minlength=classes).to(amounts) + 1)
 
 
-def class_means(rows: Tensor, labels: Tensor, classes: int) -> Tensor:
-    """The mean row of each class, (C, D); zero for a class without rows."""
-    return normalize(one_hot(labels, classes).to(rows.dtype).T) @ rows
+def class_means(
+    rows: Tensor, labels: Tensor, classes: int, amounts: Tensor | None = None
+) -> Tensor:
+    """The mean row of each class, (C, D), of rows that count `amounts`; zero without rows."""
+    members = one_hot(labels, classes).to(rows.dtype)
+    members = members if amounts is None else members * amounts[:, None]
+    return normalize(members.T) @ rows
 
 
 def nearest(rows: Tensor, labels: Tensor, classes: int) -> Tensor:
@@ -136,22 +146,23 @@ def nearest(rows: Tensor, labels: Tensor, classes: int) -> Tensor:
     return (rows[len(labels) :] @ F.normalize(means, dim=1).T).argmax(1)
 
 
-def rescaled(p: Tensor, target: Tensor) -> Tensor:
+def rescaled(p: Tensor, target: Tensor, belongs: Tensor | None = None) -> Tensor:
     """Normalize(p ⊙ target / p_model), SWEEPS times, with the mean over the whole pool."""
     for _ in range(SWEEPS):
-        p = normalize(p * ratio(target, p.mean(0)))
+        mean = p.mean(0) if belongs is None else belongs @ p / belongs.sum()
+        p = normalize(p * ratio(target, mean))
     return p
 
 
-def weights(labels: Tensor, guess: Tensor, classes: int, own: float) -> Tensor:
+def weights(labels: Tensor, guess: Tensor, amounts: Tensor, classes: int, own: float) -> Tensor:
     """Of labels, then of pseudo-labels: all classes together weigh 1, and each the same.
 
-    In each class the labels together count as much as `own` times the average class's
-    pseudo-labels, so that in a rare class wrong ones do not outvote them. The paper's bound of the
-    weights is left out: it keeps single steps of training stable, and here, where the shares are
-    exact, it makes long-tailed pools worse.
+    Pseudo-labels count `amounts`; in each class the labels together as much as `own` times the
+    average class's pseudo-labels, so that in a rare class wrong ones do not outvote them. The
+    paper's bound of the weights is left out: it keeps single steps of training stable, and here,
+    where the shares are exact, it makes long-tailed pools worse.
     """
-    known = own * max(len(guess), 1) / classes
-    total = known + torch.bincount(guess, minlength=classes)
+    known = own * (amounts.sum() if len(guess) else 1) / classes
+    total = known + torch.bincount(guess, amounts, minlength=classes).to(amounts)
     of_labels = known / torch.bincount(labels, minlength=classes)[labels] / total[labels]
-    return normalize(torch.cat([of_labels, 1 / total[guess]]))
+    return normalize(torch.cat([of_labels, amounts / total[guess]]))

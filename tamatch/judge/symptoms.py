@@ -164,10 +164,7 @@ def two_sample_test(first: Pixels, second: Pixels) -> TwoSampleTest | None:
     """Compare images (N, H, W, 3); None where one of the sets is too small to tell."""
     if min(len(first), len(second)) < FEWEST_IMAGES:
         return None
-    a, b = (
-        statistics(first[evenly_spread(len(first))]),
-        statistics(second[evenly_spread(len(second))]),
-    )
+    a, b = statistics(first), statistics(second)
     both = np.concatenate([a, b])
     scale = both.std(0)
     divisor = np.where(scale > 1e-9, scale, 1)

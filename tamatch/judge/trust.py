@@ -107,44 +107,31 @@ def uncalibrated(p: Floats, labels: Labels, reason: str, fitted_on: int = 0) -> 
     return Calibration(reliability(p, labels), None, None, fitted_on, reason)
 
 
-def why_no_temperature(p: Floats, labels: Labels) -> str:
-    """What keeps a temperature from being fitted on these images; empty if nothing does."""
-    if len(labels) < FEWEST_TO_FIT:
-        return f"{len(labels)} validation images are fewer than the {FEWEST_TO_FIT} required"
-    if (p.argmax(-1) == labels).all():
-        return "no validation image is wrong, so nothing limits the confidence"
-    return ""
-
-
-def calibrate(p: Floats, labels: Labels, p_val: Floats, y_val: Labels) -> Calibration:
-    """Fit a temperature on validation images and measure what it does on others."""
-    if reason := why_no_temperature(p_val, y_val):
-        return uncalibrated(p, labels, reason, len(y_val))
-    t = fit_temperature(p_val, y_val)
-    after = reliability(tempered(p, t), labels)
-    return Calibration(reliability(p, labels), after, t, len(y_val), "")
-
-
-def calibrate_on_itself(p: Floats, labels: Labels) -> Calibration:
-    """Fit and measure on the same validation images, by cross-validation."""
-    if reason := why_no_temperature(p, labels):
-        return uncalibrated(p, labels, reason, len(labels))
-    fold, crossed = np.arange(len(labels)) % FOLDS, np.empty(p.shape)
-    for i in range(FOLDS):
-        here = fold == i
-        crossed[here] = tempered(p[here], fit_temperature(p[~here], labels[~here]))
-    how = f"measured by {FOLDS}-fold cross-validation"
-    before, after = reliability(p, labels), reliability(crossed, labels)
-    return Calibration(before, after, fit_temperature(p, labels), len(labels), how)
-
-
 def calibration_of(p: Mapping[str, Floats], labels: Mapping[str, Labels]) -> Calibration:
-    """The temperature by the validation images, judged by the test images where there are any."""
+    """The temperature by the validation images, judged by the test images where there are any.
+
+    Without test images it is judged by cross-validation.
+    """
+    part = "test" if "test" in p else "validation"
     if "validation" not in p:
-        return uncalibrated(p["test"], labels["test"], NOT_FITTED)
-    if "test" not in p:
-        return calibrate_on_itself(p["validation"], labels["validation"])
-    return calibrate(p["test"], labels["test"], p["validation"], labels["validation"])
+        return uncalibrated(p[part], labels[part], NOT_FITTED)
+    p_val, y_val = p["validation"], labels["validation"]
+    if len(y_val) < FEWEST_TO_FIT:
+        why = f"{len(y_val)} validation images are fewer than the {FEWEST_TO_FIT} required"
+        return uncalibrated(p[part], labels[part], why, len(y_val))
+    if (p_val.argmax(-1) == y_val).all():
+        why = "no validation image is wrong, so nothing limits the confidence"
+        return uncalibrated(p[part], labels[part], why, len(y_val))
+    t, how = fit_temperature(p_val, y_val), ""
+    if part == "test":
+        after = reliability(tempered(p["test"], t), labels["test"])
+    else:
+        fold, crossed = np.arange(len(y_val)) % FOLDS, np.empty(p_val.shape)
+        for i in range(FOLDS):
+            here = fold == i
+            crossed[here] = tempered(p_val[here], fit_temperature(p_val[~here], y_val[~here]))
+        after, how = reliability(crossed, y_val), f"measured by {FOLDS}-fold cross-validation"
+    return Calibration(reliability(p[part], labels[part]), after, t, len(y_val), how)
 
 
 @dataclass(frozen=True)

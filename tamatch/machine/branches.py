@@ -173,7 +173,7 @@ class Beside:
         return min(MOST_HELD, torch.cuda.get_device_properties(device).total_memory // SHARE_HELD)
 
     def join(self, *results: Tensor) -> None:
-        """Let everything from here on come after what was done beside, and read what came of it."""
+        """Wait for the second stream, whose results may be read from here on."""
         if self.stream is None:
             return
         here = torch.cuda.current_stream()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import shlex
 import signal
 import sys
 import threading
+import time
 from types import FrameType
-from typing import Any, ClassVar
+from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -59,16 +61,25 @@ class StopSignals:
 
     In one of several processes a second signal changes nothing: torchrun forwards signals that the
     processes may also get directly, and kills those that do not stop.
+
+    When `time.monotonic()` reaches `end`, that counts as a first SIGTERM.
     """
 
-    active: ClassVar[list[StopSignals]] = []
-
-    def __init__(self) -> None:
-        self.received = 0
+    def __init__(self, end: float = math.inf) -> None:
+        self.end, self._signal, self._active = end, 0, False
         self._before: dict[int, Any] = {}
 
+    @property
+    def time_is_up(self) -> bool:
+        return time.monotonic() >= self.end
+
+    @property
+    def received(self) -> int:
+        """The signal that asks to stop; 0 if there is none."""
+        return self._signal or (signal.SIGTERM if self._active and self.time_is_up else 0)
+
     def __enter__(self) -> StopSignals:
-        self.active.append(self)
+        self._active = True
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
                 if signal.getsignal(number) == signal.SIG_IGN:
@@ -77,17 +88,11 @@ class StopSignals:
         return self
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.received and number != signal.SIGHUP and processes() == 1:
+        if self._signal and number != signal.SIGHUP and processes() == 1:
             os._exit(128 + number)
-        self.received = number
+        self._signal = number
 
     def __exit__(self, *error: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
-        self.active.remove(self)
-
-
-def ask_to_stop() -> None:
-    """What a first SIGTERM would do to the training under way; nothing if there is none."""
-    for listener in [*StopSignals.active]:  # which ends in another thread
-        listener.received = listener.received or signal.SIGTERM
+        self._active = False

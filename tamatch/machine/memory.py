@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -112,21 +112,14 @@ def _limits() -> Iterator[float]:
         return
     for line in lines:
         _, controllers, group = line.split(":", 2)
-        if not controllers:
-            yield from _upwards(GROUPS, group, "memory.max")
-        elif "memory" in controllers.split(","):
-            yield from _upwards(GROUPS / "memory", group, "memory.limit_in_bytes")
-
-
-def _upwards(top: Path, group: str, file: str) -> Iterator[float]:
-    """From a group up to `top`, which in a container is all that there is to see of its group."""
-    place = top / group.lstrip("/")
-    for folder in (place, *place.parents):
-        if not folder.is_relative_to(top):
-            return
-        try:
-            text = (folder / file).read_text().strip()
-        except OSError:
+        if controllers and "memory" not in controllers.split(","):
             continue
-        if text.isdecimal():  # not "max"
-            yield int(text)
+        top = GROUPS / "memory" if controllers else GROUPS
+        place = top / group.lstrip("/")
+        # up to `top`, which in a container is all that there is to see of its group
+        for folder in (f for f in (place, *place.parents) if f.is_relative_to(top)):
+            with suppress(OSError):
+                file = folder / ("memory.limit_in_bytes" if controllers else "memory.max")
+                text = file.read_text().strip()
+                if text.isdecimal():  # not "max"
+                    yield int(text)

@@ -125,9 +125,25 @@ METHODS: dict[str, MethodEntry] = {
     "defixmatch": MethodEntry(
         "DeFixMatch", "defixmatch:DeFixMatch", "FixMatch minus the same loss on labelled images"
     ),
+    "saw": MethodEntry(
+        "SAW", "saw:SAW", "FixMatch with weights by the effective number of images of a class"
+    ),
+    "abc": MethodEntry("ABC", "abc:ABC", "FixMatch beside a head that sees balanced classes"),
+    "acr": MethodEntry(
+        "ACR", "acr:ACR", "two heads, and an adjustment that follows the pool's class shares"
+    ),
+    "cdmad": MethodEntry(
+        "CDMAD", "cdmad:CDMAD", "logits minus those of a blank image, in pseudo-labels and tests"
+    ),
+    "simpro": MethodEntry(
+        "SimPro", "simpro:SimPro", "logits adjusted by class shares that EM estimates"
+    ),
     "tamatch": MethodEntry(
         "TaMatch", "tamatch:TaMatch", "debiased generation and utilization of pseudo-labels",
         presets=TAMATCH_PRESETS,
+    ),
+    "tamatch_lt": MethodEntry(
+        "TaMatch-LT", "tamatch_lt:TaMatchLT", "TaMatch for long tails: r corrects both losses",
     ),
     "tamatch_no_rescaling": MethodEntry(
         "TaMatch w/o Rescaling", "tamatch:TaMatch", "ablation: raw predictions",

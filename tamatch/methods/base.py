@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from .. import dist
 from ..errors import UsageError
 from ..kinds import Parity, WeightMomentum
 from ..machine.branches import Branch, Result, branch_of
+from ..machine.precision import without_autocast
 from ..modules import norms_of, tracking
 from ..stats import approach_, by_type
 from ..types import Batch, Loss, Out, Task, Views
@@ -26,8 +27,9 @@ class Method(nn.Module):
     move and checkpoint without anybody else knowing of them.
     """
 
-    views: ClassVar[Views] = Views()
+    views: Views = Views()
     compiles: ClassVar[bool] = False  # whether this class's `forward` is fit for torch.compile
+    alters_inputs: ClassVar[bool] = False  # whether it mixes, turns or perturbs them by itself
     skipped: Tensor | None = None  # 1.0, on the device, while the engine finds a step bad
 
     def __init__(
@@ -63,12 +65,20 @@ class Method(nn.Module):
                 seen = beside(torch.no_grad()(lambda: Out(*self.net(view))))
                 others = self.predict(*images[:constant], *images[constant + 1 :])
             return *others[:constant], seen, *others[constant:]
+        if not all(map(torch.is_tensor, images)) or len({x.shape[1:] for x in images}) > 1:
+            # Dictionaries, or texts of several lengths, in a loop of the user's own.
+            return tuple(self._alone(view, i == constant) for i, view in enumerate(images))
         sizes = [len(x) for x in images]
         parts = (t.split(sizes) for t in self.net(torch.cat(images)))
         outs = [Out(*part) for part in zip(*parts, strict=True)]
         if constant is not None:
             outs[constant] = Out(*(t.detach() for t in outs[constant]))
         return tuple(outs)
+
+    def _alone(self, view: Tensor, constant: bool) -> Out:
+        """A pass over one view by itself."""
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not constant):
+            return Out(*self.net(view))
 
     @torch.no_grad()
     def after_step(self) -> None:
@@ -93,6 +103,23 @@ class Method(nn.Module):
         A method may return it as a `Shifted`, which adds a constant to each class's logit.
         """
         return self.net if self.average is None else self.average
+
+
+class Head(nn.Linear):
+    """A second linear layer on a net's features; its logits are float32, as the net's are."""
+
+    def __init__(self, net: nn.Module, task: Task) -> None:
+        super().__init__(cast(int, net.width), task.classes)
+
+    def forward(self, out: Out) -> Tensor:  # type: ignore[override]
+        with without_autocast(out.features.device):
+            return super().forward(out.features)
+
+
+def quarter_turned(images: Tensor, turns: int) -> Tensor:
+    """Images turned counter-clockwise; what is no square image has no way up and stays as it is."""
+    square = images.ndim == 4 and images.shape[-1] == images.shape[-2]
+    return images.rot90(turns, (-2, -1)) if square else images
 
 
 def gradient_of(value: Tensor, images: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from ..losses import each_ce
 from ..pseudo import compose
 from ..stats import Status
 from ..types import Batch, Loss, Task
-from .base import Method
+from .base import Method, quarter_turned
 
 
 class CRMatch(Method):
@@ -26,6 +26,8 @@ class CRMatch(Method):
     The published code draws the images to turn from a loader of their own; `parity="usb"` does
     not bring that back and changes nothing.
     """
+
+    alters_inputs = True
 
     def __init__(
         self,
@@ -49,7 +51,7 @@ class CRMatch(Method):
     def forward(self, batch: Batch) -> Loss:
         first = dist.gather(batch.u[0])[: dist.world() * len(batch.y)]
         upright = dist.mine(first)
-        turned_images = torch.cat([upright.rot90(k, (-2, -1)) for k in range(4)])
+        turned_images = torch.cat([quarter_turned(upright, k) for k in range(4)])
         turn = torch.arange(4, device=upright.device).repeat_interleave(len(upright))
         x, weak, strong, turned = self.predict(*batch.x, *batch.u, turned_images)
         pseudo = self.labeler(weak.logits.detach(), x.logits.detach(), batch.id_u)

@@ -38,7 +38,7 @@ class MeanTeacher(Method):
     def forward(self, batch: Batch) -> Loss:
         (x,) = self.predict(*batch.x)
         teacher, first, second = self.final, *batch.u
-        with frozen_norm(self.net), constant_branch(first, teacher) as aside:
+        with frozen_norm(self.net), constant_branch(batch.y, teacher) as aside:
             q = aside(lambda: teacher(first).logits.softmax(-1))
             p = q if self.parity == "usb" else self.net(second).logits.softmax(-1)
         sup = each_ce(x.logits, batch.y).mean()

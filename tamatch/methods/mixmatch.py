@@ -23,6 +23,7 @@ class MixMatch(Method):
     """
 
     views = Views(u=("weak", "weak"))
+    alters_inputs = True
 
     def __init__(
         self,

@@ -34,7 +34,7 @@ class PiModel(Method):
     def forward(self, batch: Batch) -> Loss:
         (x,) = self.predict(*batch.x)
         first, second = batch.u
-        with frozen_norm(self.net), constant_branch(first, self.net) as aside:
+        with frozen_norm(self.net), constant_branch(batch.y, self.net) as aside:
             q = aside(lambda: self.net(first).logits.softmax(-1))
             p = self.net(second).logits.softmax(-1)
         sup = each_ce(x.logits, batch.y).mean()

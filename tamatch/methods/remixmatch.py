@@ -21,7 +21,7 @@ from ..kinds import (
 from ..losses import each_ce, one_hot, ramp, sharpen
 from ..stats import Status
 from ..types import Batch, Loss, Task, Views
-from .base import Method, constant_branch, frozen_norm
+from .base import Method, constant_branch, frozen_norm, quarter_turned
 from .mixmatch import mixed_logits
 
 
@@ -42,6 +42,7 @@ class ReMixMatch(Method):
     """
 
     views = Views(u=("weak", "strong", "strong"))
+    alters_inputs = True
 
     def __init__(
         self,
@@ -94,5 +95,5 @@ class ReMixMatch(Method):
 
 def turned_by(images: Tensor, turn: Tensor) -> Tensor:
     """Each image turned counter-clockwise by its own number of quarter turns."""
-    turns = torch.stack([images.rot90(k, (-2, -1)) for k in range(4)])
+    turns = torch.stack([quarter_turned(images, k) for k in range(4)])
     return turns[turn, torch.arange(len(turn), device=turn.device)]

@@ -22,7 +22,8 @@ def direction_draw(images: Tensor) -> Tensor:
 
 def unit(directions: Tensor) -> Tensor:
     """Each image's direction at length one."""
-    length: Tensor = torch.linalg.vector_norm(directions, dim=(1, 2, 3), keepdim=True)
+    axes = tuple(range(1, directions.ndim))
+    length: Tensor = torch.linalg.vector_norm(directions, dim=axes, keepdim=True)
     return directions / (length + 1e-16)
 
 
@@ -37,6 +38,7 @@ class VAT(Method):
     """
 
     views = Views(u=("weak",))
+    alters_inputs = True
 
     def __init__(
         self,

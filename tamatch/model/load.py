@@ -13,8 +13,8 @@ from ..errors import DataError, UsageError
 from ..settings.config import Run
 from ..settings.configure import stored_config
 from ..settings.inputs import data_of, split_plan
+from ..storage.files import path_of
 from ..storage.folder import RunFolder, folder_advice
-from ..storage.paths import path_of
 from .model import Model
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What a pre-trained net that is not trained any further says about images."""
+"""Pre-trained nets as they are, or tuned from there: features, and a linear head on them."""
 
 from __future__ import annotations
 
@@ -10,22 +10,91 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from ..machine.precision import native_bf16
 from ..rules import finetune
-from . import FROZEN, build, is_timm
-from .base import uncompiled
-from .frozen_net import FrozenNet
+from ..types import Out
+from . import FROZEN, body_of, is_timm, size_in_name
+from . import build as build_net
+from .base import Net, uncompiled
 from .pretrained import locate
 from .recognise import colours_of, recognise
-from .weights import load_weights
+from .weights import load_weights, zero_head
 
 VERSION = 2  # to be raised whenever the features of the same net, image and size change
 PLACES = {"cpu": 1024, "cuda": 65536}  # tokens in a batch: few fit caches, many fill a GPU
 PLACE = 16  # pixels of a place in a net that has no tokens
 
 Floats = npt.NDArray[np.float32]
+
+
+def build(name: str, classes: int, size: int) -> FrozenNet:
+    """Build `frozen/NAME` or `tuned/NAME` for images of `size`; a transformer's name has one."""
+    body = body_of(name)
+    side = size_in_name(body) or size
+    return FrozenNet(build_net(body, 1, side), classes, side)
+
+
+class FrozenNet(Net):
+    """Images of any size are resized to the body's own, without smoothing: they are not larger.
+
+    The features are those of an image and of its mirror image, averaged; in training those of the
+    image alone, which augmentation mirrors or not.
+    """
+
+    channels_last = False
+
+    def __init__(self, body: Net, classes: int, size: int) -> None:
+        width = body.frozen_width
+        super().__init__(classes=classes, width=width, map_width=width)
+        self.body, self.size, self.headless = body, size, body.headless
+        self.head = nn.Linear(width, classes)
+        self.independent, self.has_cuda_code = body.independent, body.has_cuda_code
+        zero_head(body)  # it is never read, and must not make two files of one model differ
+        body.head.requires_grad_(False)
+
+    def set_head(self, solved: Tensor) -> None:
+        """Take a linear classifier of the features, (C, D + 1) with the intercepts last."""
+        self.classes = len(solved)
+        self.head = nn.Linear(self.width, self.classes, device=solved.device)
+        with torch.no_grad():
+            self.head.weight.copy_(solved[:, :-1])
+            self.head.bias.copy_(solved[:, -1])
+
+    def forward(self, images: Tensor) -> Out:
+        """Classify (N, 3, H, W) images."""
+        features = self.frozen_features(images)
+        return self.finish(features, features)
+
+    def frozen_features(self, images: Tensor) -> Tensor:
+        """The body's features of an image and, but in training, its mirror image, averaged."""
+        if images.shape[-2:] != (self.size, self.size):
+            images = F.interpolate(images, (self.size, self.size), mode="bicubic")
+        if self.training:
+            return self.body.frozen_features(images)
+        one, other = (self.body.frozen_features(view) for view in (images, images.flip(-1)))
+        return (one + other) / 2
+
+    def accelerate(self, *, compiling: bool = True, kernels: bool = True) -> None:
+        """Use the body's own kernels; its features are not compiled."""
+        self.body.accelerate(compiling=False, kernels=kernels)
+        self.rehearsable = self.body.rehearsable
+
+    def depth_of(self, parameter: str) -> tuple[int, int]:
+        """That of the body; both heads come last."""
+        if parameter.startswith("body."):
+            return self.body.depth_of(parameter.removeprefix("body."))
+        return self.body.depth_of("head.weight")
+
+    def loadable(self) -> nn.Module:
+        """Weight files are those of the body."""
+        return self.body.loadable()
+
+    def converted(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Converted as the body's own library does it."""
+        return self.body.converted(tensors)
 
 
 @dataclass(frozen=True)
@@ -69,7 +138,7 @@ class Frozen:
             return torch.cat([self._batch(part) for part in torch.split(images, batch)])
 
     def __call__(self, images: npt.NDArray[np.uint8]) -> Floats:
-        """The same for arrays."""
+        """As `features`, from an array to an array."""
         found: Floats = self.features(
             torch.from_numpy(np.require(images, requirements=["C", "W"]))
         ).numpy()
@@ -102,10 +171,10 @@ def frozen(weights: str, size: int, device: torch.device, net: str | None = None
         size = max(1, round(size / made.patch)) * made.patch
         net = made.at(size, made.patch)
     if is_timm(net):
-        from .timm_net import published
+        from .foreign import published
 
         colours = published(net).normalise
-    model = build(FROZEN + net, 1, size)
+    model = build_net(FROZEN + net, 1, size)
     assert isinstance(model, FrozenNet)
     load_weights(model, found.path)
     colours = colours or colours_of(net)

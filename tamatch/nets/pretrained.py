@@ -171,7 +171,7 @@ def _fetch(repo: str, file: str | None, revision: str | None, size: str) -> tupl
 
 
 def _download(repo: str, file: str, revision: str | None) -> tuple[Path, str]:
-    """From the cache without asking anybody, else from the hub."""
+    """The file from the hub's cache, without a request, or else from the hub."""
     from huggingface_hub import (
         get_hf_file_metadata,
         hf_hub_download,
@@ -193,7 +193,7 @@ def _download(repo: str, file: str, revision: str | None) -> tuple[Path, str]:
 
 
 def _check(path: Path, repo: str) -> None:
-    """The cache names a large file by the SHA-256 that the hub has told: compare."""
+    """Compare a large file with its SHA-256, which is its name in the hub's cache."""
     content = path.resolve()
     if SHA256.fullmatch(content.name) is None:
         return

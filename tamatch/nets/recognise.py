@@ -14,8 +14,7 @@ from torch import Tensor
 from ..errors import UsageError
 from . import build, find, is_transformer
 from .vit import HEAD, SHAPES, STYLES
-from .weight_names import to_timm_names
-from .weights import fit, plain_name, read_tensors
+from .weights import fit, plain_name, read_tensors, to_timm_names
 
 ADVICE = (
     "Specify the net: --net NAME (`tamatch nets` lists them; timm/NAME is any net of the timm "
@@ -57,7 +56,7 @@ class Recognised:
 
 
 def colours_of(net: str) -> str:
-    """How colours are normalised for published weights of a net of ours, as far as it tells."""
+    """How images are normalised for published weights of this net."""
     return STYLES[net.partition("_")[0]].normalise if is_transformer(net) else "imagenet"
 
 

@@ -14,8 +14,7 @@ from .. import dist
 from ..errors import UsageError
 from ..machine.gpu import own_kernels
 from ..types import Out
-from .base import Net
-from .layers import Recomputing
+from .base import Net, Recomputing
 
 SHAPES = {"tiny": (192, 12, 3), "small": (384, 12, 6), "base": (768, 12, 12)}
 HEAD = 64  # numbers of a head in all of these, and in others named WIDTHxDEPTH
@@ -114,7 +113,7 @@ class ViT(Net):
 
     @property
     def frozen_width(self) -> int:
-        """That of two tokens."""
+        """The length of two tokens."""
         return 2 * self.width
 
     def frozen_features(self, images: Tensor) -> Tensor:

@@ -15,8 +15,7 @@ from .. import dist
 from ..errors import UsageError
 from ..machine.gpu import own_kernels
 from ..types import Out
-from .base import Net
-from .layers import BatchNorm2d, Recomputing
+from .base import BatchNorm2d, Net, Recomputing
 
 STAGES = 3
 DEEPEST, WIDEST = 1000, 64  # beyond these there is a mistake

@@ -20,9 +20,9 @@ from ..errors import UsageError
 from ..machine.memory import OutOfMemory, detecting_out_of_memory
 from ..modules import Shifted, restoring, unshifted
 from ..types import Batch, Loss, Views
+from .net import CopyDetector, SyncDetector
 from .state import check_resume, refuse_loose_weights
 from .usercode import blaming
-from .waits import CopyDetector, SyncDetector
 
 RESERVED = {"step", "kind", "total", "lr", "time", "count"}  # names in the log and the meter
 NETS = ("net", "average")  # parts of a method that are tried as nets
@@ -41,7 +41,11 @@ def try_method(engine: Any, what: str, fresh: Callable[[], Any]) -> str | None:
     def step(method: Any, number: int) -> Tensor:
         torch.manual_seed(number)
         engine.source.prepare(number)
-        batch = whole_batch(engine.batch(engine.device_step + number), processes)
+        # as many rows as all processes have together: what is gathered has its later shape
+        batch: Batch = pytree.tree_map(
+            lambda t: torch.cat([t] * processes) if t.ndim else t,
+            engine.batch(engine.device_step + number),
+        )
         with engine.precision(), ExitStack() as noting:
             noting.enter_context(waits)
             if engine.device.type == "cpu":
@@ -87,12 +91,6 @@ def check_average(method: Any, what: str) -> None:
         )
 
 
-def whole_batch(batch: Batch, processes: int) -> Batch:
-    """As many rows as all processes have together: what is gathered has the shape it will have."""
-    joined: Batch = pytree.tree_map(lambda t: torch.cat([t] * processes) if t.ndim else t, batch)
-    return joined
-
-
 def check_constructor(cls: type, what: str) -> None:
     """Refuse a constructor that does not take what every method is given."""
     parameters = inspect.signature(cls).parameters
@@ -107,7 +105,7 @@ def check_constructor(cls: type, what: str) -> None:
 def check_built(
     method: Any, what: str, tensors: Collection[str], known_views: Collection[str]
 ) -> None:
-    """Refuse what no engine can be made of, or what would be lost; the net had these tensors."""
+    """Refuse a method that cannot be trained, saved or exported; its net has these tensors."""
     if not isinstance(method.views, Views):
         raise UsageError(
             f"{what}: views must be tamatch.types.Views(x=(…), u=(…)), not "

@@ -1,24 +1,35 @@
-"""Tries a net of the user's own on two images, and finds the layer that makes its features."""
+"""Tries a net of the user's own on two images: its features, its state, and where it waits.
+
+Where code makes the host wait for the device, no CUDA graph can capture it.
+"""
 
 from __future__ import annotations
 
 import copy
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..errors import UsageError
 from ..machine.precision import without_autocast
 from ..modules import make_buffers_contiguous
 from ..types import Out
 from .state import check_resume
-from .usercode import blaming
-from .waits import first_sync
+from .usercode import blaming, innermost_user_line
 
 IMAGES = 2
+aten = torch.ops.aten
+SYNCHRONISING = {
+    aten._local_scalar_dense, aten.is_nonzero, aten.equal, aten.nonzero, aten.masked_select,
+    aten.bincount, aten._unique2, aten.unique_dim,
+}  # fmt: skip
+COPIES = {Tensor.tolist, Tensor.numpy, Tensor.__array__, Tensor.cpu}
 
 
 class Tried(NamedTuple):
@@ -80,16 +91,18 @@ def try_net(model: nn.Module, what: str, classes: int, size: int) -> Tried:
                 f"{what}: its output has no gradient, so nothing in it can be trained."
             )
         with torch.no_grad():
-            sync_point = first_sync(other, images)
-            return Tried(head_name, shown, accepts_channels_last(other, images), sync_point)
+            with SyncDetector() as waits:
+                other(images)
+            return Tried(head_name, shown, accepts_channels_last(other, images), waits.place)
 
 
 def as_out(found: Tensor | Out, model: nn.Module, head_name: str | None) -> Out:
     """What the module returned; without a linear head, the logits are the features, too."""
     if isinstance(found, Out):
         return found
-    logits = found if found.dtype.itemsize > 2 else found.float()
-    features = logits if head_name is None else take_features(model, head_name)
+    logits = features = found if found.dtype.itemsize > 2 else found.float()
+    if head_name is not None:
+        features = take_features(model, head_name)
     return Out(logits, features, features)
 
 
@@ -143,8 +156,8 @@ def accepts_channels_last(trial: nn.Module, images: Tensor) -> bool:
 def check(found: Any, what: str, classes: int, size: int, when: str = "") -> None:
     """Refuse what no method can train on."""
     tensors = tuple(found) if isinstance(found, Out) else (found,)
-    tables = all(map(has_rows, tensors)) and all(table.ndim == 2 for table in tensors[:2])
-    if not tables or tensors[0].shape[1] != classes:
+    fits = all(has_rows(tensor) for tensor in tensors) and all(t.ndim == 2 for t in tensors[:2])
+    if not fits or tensors[0].shape[1] != classes:
         shown = " and ".join(map(described, tensors))
         raise UsageError(
             f"{what} returns {shown} for {IMAGES} images of 3 × {size} × {size}{when}; expected "
@@ -179,3 +192,40 @@ def check_state(model: nn.Module, what: str) -> None:
                 f"{what}: {name} in its state_dict is a {type(value).__name__}, but only tensors "
                 "can be saved. Make it a buffer."
             )
+
+
+class SyncDetector(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """While active, notes the first place that reads a value or makes a shape from values."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.place: str | None = None
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        packet = func.overloadpacket
+        if packet in SYNCHRONISING or (packet is aten.index and masked(args[1])):
+            self.note()
+        return func(*args, **(kwargs or {}))
+
+    def note(self) -> None:
+        """Keep the line that is being executed, if it is the first."""
+        if self.place is None:
+            self.place = innermost_user_line(traceback.extract_stack()) or "in a layer of its own"
+
+
+class CopyDetector(TorchFunctionMode):
+    """While active, also notes copies to the host, which are no operation on a CPU."""
+
+    def __init__(self, found: SyncDetector) -> None:
+        super().__init__()
+        self.found = found
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in COPIES:
+            self.found.note()
+        return func(*args, **(kwargs or {}))
+
+
+def masked(indices: Any) -> bool:
+    """As in `x[x > 0]`: how many there are is not known before it is computed."""
+    return any(i is not None and i.dtype in (torch.bool, torch.uint8) for i in indices)

@@ -34,7 +34,7 @@ def check_resume(
     what: str,
     besides: tuple[str, ...] = (),
 ) -> M:
-    """Refuse a module whose second step goes otherwise in a fresh one with the state of the first.
+    """Refuse a module whose second step differs when a fresh one repeats it from saved state.
 
     `step` does the step of a number and returns its result. Attributes of the parts that
     `besides` names are not compared. Returns the fresh module, which is of no further use.
@@ -93,11 +93,12 @@ def not_saved(
 
 
 def unsaved(module: nn.Module, besides: tuple[str, ...] = ()) -> Snapshot:
-    """All that a module and its parts have and `state_dict` lacks, copied."""
+    """A copy of what a module and its parts have beside their `state_dict`."""
     saved, registered = module.state_dict().keys(), registered_in(module)
-    things = {name: buffer for name, buffer in module.named_buffers() if name not in saved}
     found: Snapshot = {
-        name: ("buffer", [buffer.detach().clone()]) for name, buffer in things.items()
+        name: ("buffer", [buffer.detach().clone()])
+        for name, buffer in module.named_buffers()
+        if name not in saved
     }
     for name, value in unregistered(module, besides).items():
         leaves, structure = pytree.tree_flatten(value)

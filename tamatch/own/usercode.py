@@ -25,11 +25,6 @@ _imported: dict[Path, tuple[bytes, ModuleType]] = {}  # with the text that was r
 _under_way: list[Path] = []  # files that are being imported
 
 
-def name_of(thing: Any) -> str:
-    """What a run calls an object of the user's: FILE.py:NAME if it can be imported by that."""
-    return importable_name(thing) or OBJECT_PREFIX + display_name(thing)
-
-
 def is_object(name: str) -> bool:
     """Whether it names an object that was given in Python and is in no file."""
     return name.startswith(OBJECT_PREFIX)
@@ -41,14 +36,15 @@ def display_name(thing: Any) -> str:
     return str(named.__qualname__).rpartition(".")[2]
 
 
-def importable_name(thing: Any) -> str | None:
-    """FILE.py:NAME of a class or function that can be imported by it."""
+def name_of(thing: Any) -> str:
+    """What a run calls an object of the user's: FILE.py:NAME if it can be imported by that."""
     name = getattr(thing, "__qualname__", "")
     module = sys.modules.get(getattr(thing, "__module__", ""))
-    if module is None or getattr(module, name, None) is not thing:
-        return None
-    file = Path(getattr(module, "__file__", None) or "")
-    return f"{file.resolve()}:{name}" if file.suffix == ".py" and file.is_file() else None
+    if module is not None and getattr(module, name, None) is thing:
+        file = Path(getattr(module, "__file__", None) or "")
+        if file.suffix == ".py" and file.is_file():
+            return f"{file.resolve()}:{name}"
+    return OBJECT_PREFIX + display_name(thing)
 
 
 class UserObjects:
@@ -149,17 +145,12 @@ def blaming(what: str, doing: str) -> Iterator[None]:
     except TamatchError:
         raise
     except (Exception, SystemExit) as error:
-        place = where(error)
+        place = innermost_user_line(traceback.extract_tb(error.__traceback__))
+        if isinstance(error, SyntaxError) and error.filename:
+            place = f"{Path(error.filename).name}, line {error.lineno}"
         told = " ".join(str(error).split())[:REASON_LENGTH].rstrip(".")
         reason = f"{place + ': ' if place else ''}{type(error).__name__}: {told}"
         raise UsageError(f"{what}: {doing} failed ({reason}).") from error
-
-
-def where(error: BaseException) -> str:
-    """File and line of the innermost code that is neither ours nor that of an installed package."""
-    if isinstance(error, SyntaxError) and error.filename:
-        return f"{Path(error.filename).name}, line {error.lineno}"
-    return innermost_user_line(traceback.extract_tb(error.__traceback__))
 
 
 def innermost_user_line(frames: traceback.StackSummary) -> str:

@@ -12,6 +12,7 @@ from .guess import Guess, Part, Pseudo, PseudoLabeler
 from .parts import (
     ByClass,
     Curriculum,
+    Effective,
     Gaussian,
     Product,
     Relative,
@@ -19,13 +20,15 @@ from .parts import (
     Threshold,
     evenly,
     everything,
+    pool,
     raw,
     rescale,
 )  # fmt: skip
 
 __all__ = [
-    "ByClass", "Curriculum", "Gaussian", "Guess", "Part", "Product", "Pseudo", "PseudoLabeler",
-    "Relative", "SelfAdaptive", "Threshold", "compose", "evenly", "everything", "raw", "rescale",
+    "ByClass", "Curriculum", "Effective", "Gaussian", "Guess", "Part", "Product", "Pseudo",
+    "PseudoLabeler", "Relative", "SelfAdaptive", "Threshold", "compose", "evenly", "everything",
+    "pool", "raw", "rescale",
 ]  # fmt: skip
 
 Catalogue = Mapping[str, Callable[[Task, float], Part]]  # each part by name, from the task and τ
@@ -33,6 +36,7 @@ Catalogue = Mapping[str, Callable[[Task, float], Part]]  # each part by name, fr
 GENERATE: Catalogue = {
     "raw": lambda task, tau: raw,
     "rescale": lambda task, tau: rescale,
+    "pool": lambda task, tau: pool,
 }
 SELECT: Catalogue = {
     "fixed": lambda task, tau: Threshold(tau),
@@ -44,6 +48,7 @@ SELECT: Catalogue = {
 WEIGH: Catalogue = {
     "even": lambda task, tau: evenly,
     "class": lambda task, tau: ByClass(),
+    "effective": lambda task, tau: Effective(task),
     "gaussian": lambda task, tau: Gaussian(task),
 }
 

@@ -89,7 +89,7 @@ class PseudoLabeler(nn.Module):
         if learn:
             self.tally.add_(ids, pseudo.mask)
         if learn and self.status.late:
-            self.status.observe_(p_w, p_x)
+            self.status.observe_(p_w if self.status.of == "raw" else guess.p, p_x)
         return pseudo
 
     def report(self, pseudo: Pseudo) -> dict[str, Tensor]:

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from .. import dist
-from ..stats import Ema, last_position, write_by_id_
+from ..losses import one_hot
+from ..stats import Ema, effective_weights, last_position, write_by_id_
 from ..types import Task
 from .guess import Guess, Part
 
@@ -23,6 +24,11 @@ def raw(guess: Guess) -> Tensor:
 def rescale(guess: Guess) -> Tensor:
     """RE(p^w) = Normalize(p^w ⊙ r)."""
     return guess.status.align(guess.p_w)
+
+
+def pool(guess: Guess) -> Tensor:
+    """Normalize(p^w / r): of a net whose logits are trained for p_target, what the pool holds."""
+    return guess.status.restore(guess.p_w)
 
 
 def everything(guess: Guess) -> Tensor:
@@ -142,6 +148,26 @@ class ByClass:
             r_min = 1 / r_max if self.clip == "symmetric" else torch.ones_like(r_max)
             r = r.minimum(r_max).maximum(r_min)
         return r[guess.label]
+
+
+class Effective(nn.Module):
+    """SAW: w ∝ 1/(1−β^n_ŷ), with mean 1 over the classes and β = 1−1/n̄.
+
+    n_c = max(1, N·h_c) for N images in the pool, h the running share of each label; starts at 1/C.
+    """
+
+    def __init__(self, task: Task, momentum: float = 0.999) -> None:
+        super().__init__()
+        self.images = task.unlabelled
+        even = torch.full((task.classes,), 1 / task.classes, dtype=torch.float64)
+        self.shares = Ema(even, momentum)
+
+    def forward(self, guess: Guess) -> Tensor:
+        if guess.learn:
+            labels = one_hot(guess.label, guess.p.shape[-1]).double()
+            self.shares.update_(dist.mean_(labels.mean(0)))
+        counts = (self.images * self.shares.value).clamp(min=1)
+        return effective_weights(counts).float()[guess.label]
 
 
 class Gaussian(nn.Module):

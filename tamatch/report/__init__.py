@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from .card import model_card
 from .comparison import verdict_between, write_comparison
-from .page import write_report
+from .page import model_card, write_report
 from .verdict import outlook_on, summary_table, verdict_on
 
 __all__ = [

@@ -7,14 +7,11 @@ from collections.abc import Sequence
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-from markupsafe import Markup
+from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError
 from ..storage.spreadsheet import read_rows
 from .trust import Picture
-from .words import percent, shortened
 
 if TYPE_CHECKING:  # a report is drawn without NumPy
     import numpy as np
@@ -43,42 +40,18 @@ def sheet(images: npt.NDArray[np.uint8]) -> bytes:
     return file.getvalue()
 
 
-def album(name: str, pictures: Sequence[Picture], run: Path) -> Markup:
-    """The sheet RUN/pictures/NAME.jpg cut into these pictures, with a line below each.
+def album(name: str, pictures: Sequence[Picture], run: Path) -> dict[str, Any] | None:
+    """The sheet RUN/pictures/NAME.jpg and the place of each picture on it, for the template.
 
-    Empty where the run has no such sheet.
+    None where the run has no such sheet.
     """
-    address = data_url(run / "pictures" / f"{name}.jpg")
-    shown = pictures[:MOST]
+    address, shown = data_url(run / "pictures" / f"{name}.jpg"), pictures[:MOST]
     if address is None or not shown:
-        return Markup("")
+        return None
     rows = -(-len(shown) // COLUMNS)
-    sheet = Markup(
-        '<svg class="sheet" width="0" height="0" aria-hidden="true"><defs><image id="sheet-{}" '
-        'width="{}" height="{}" href="{}"/></defs></svg>'
-    ).format(name, COLUMNS * TILE, rows * TILE, address)
-    items = Markup("").join(_item(name, place, one) for place, one in enumerate(shown))
-    return Markup('{}<ul class="album">{}</ul>').format(sheet, items)
-
-
-def _item(name: str, place: int, picture: Picture) -> Markup:
-    said = [picture.predicted]
-    if picture.label and picture.label != picture.predicted:
-        said = [shortened(picture.label), f"→ {shortened(picture.predicted)}"]
-    lines = Markup("").join(Markup('<span class="name">{}</span>').format(line) for line in said)
-    return Markup(
-        '<li><svg viewBox="{} {} {size} {size}" role="img" aria-label="{}"><title>{}</title>'
-        '<use href="#sheet-{}"/></svg>{}<b>{}</b></li>'
-    ).format(
-        place % COLUMNS * TILE,
-        place // COLUMNS * TILE,
-        f"{picture.image}: {' '.join(said)}",
-        picture.image,
-        name,
-        lines,
-        percent(100 * picture.confidence, 0),
-        size=TILE,
-    )
+    places = [(i % COLUMNS * TILE, i // COLUMNS * TILE, one) for i, one in enumerate(shown)]
+    size = {"width": COLUMNS * TILE, "height": rows * TILE, "tile": TILE}
+    return {"name": name, "address": address, **size, "pictures": places}
 
 
 def first_rows(path: Path) -> list[Picture]:

@@ -13,8 +13,8 @@ from markupsafe import Markup
 from .album import album
 from .folder import Figures
 from .svg import Across, Line, bar, line_chart
-from .trust import Held, ReliabilityCurve
-from .words import UNKNOWN, count, decimal, percent, points
+from .trust import Held
+from .words import UNKNOWN, count, percent, points
 
 MANY = 12  # beyond this many classes, only the ends of a ranking are shown at first
 ENDS = 5
@@ -80,9 +80,7 @@ def accuracy_table(
     scores = held.classes if held is not None else []
     counted = ["found", "precision", "correct"] if scores else []
     columns = ["labels", "recall", *counted, *(["baseline", "gain"] if baseline else [])]
-    other = {}
-    if baseline is not None:
-        other = dict(zip(baseline.classes, baseline.per_class, strict=False))
+    other = {} if baseline is None else baseline.by_class
     scored = list(zip(run.classes, run.per_class, strict=False))
     rows = []
     for index in rank(range(len(scored)), key=lambda index: scored[index][1]).everything:
@@ -110,29 +108,20 @@ def label_counts(shares: Sequence[float], labelled: int | None) -> list[int]:
     return [round(value * labelled) for value in shares]
 
 
-def mistakes_of(held: Held | None, names: Sequence[str], run: Path) -> dict[str, Any] | None:
-    """What the template shows of the mistakes; None where no label was held out."""
-    if held is None:
-        return None
-    wrong = album("confident_wrong", held.confident_wrong, run)
-    doubtful = album("doubtful", held.doubtful, run)
+def mistakes_of(held: Held, names: Sequence[str], run: Path) -> dict[str, Any]:
+    """What the template shows of the mistakes, besides the scores in `held`."""
     return {
-        "images": held.images,
         "matrix": confusion_rows(held.pairs, names),
         "long_names": max(map(len, names), default=0) > 3,  # too long for narrow columns
-        "frequent": frequent(held.pairs, names, FREQUENT),
-        "calibration": _calibration(held.before, held.after),
-        "temperature": _temperature(held),
+        "frequent": frequent(held.pairs, names),
         "reliability_chart": _reliability_chart(held),
-        "albums": [
-            {"title": "Wrong with the highest confidence", "figure": wrong},
-            {"title": "Least confident", "figure": doubtful},
-        ],
+        "wrong": album("confident_wrong", held.confident_wrong, run),
+        "doubtful": album("doubtful", held.doubtful, run),
     }
 
 
 @dataclass(frozen=True)
-class Cell:
+class MatrixCell:
     """Images of one true class predicted as one class; `shade` in [0, 1] is for the background."""
 
     images: int
@@ -140,7 +129,7 @@ class Cell:
     right: bool
 
 
-def confusion_rows(pairs: Confused, names: Sequence[str]) -> list[tuple[str, list[Cell]]]:
+def confusion_rows(pairs: Confused, names: Sequence[str]) -> list[tuple[str, list[MatrixCell]]]:
     """The confusion matrix, one row per true class; empty for many classes."""
     if len(names) > LARGEST or not pairs:
         return []
@@ -150,40 +139,21 @@ def confusion_rows(pairs: Confused, names: Sequence[str]) -> list[tuple[str, lis
         total = sum(counts) or 1
         # The square root lifts rare mistakes, which a linear shade would leave invisible.
         cells = [
-            Cell(n, math.sqrt(n / total), true == predicted) for predicted, n in enumerate(counts)
+            MatrixCell(n, math.sqrt(n / total), true == predicted)
+            for predicted, n in enumerate(counts)
         ]
         rows.append((name, cells))
     return rows
 
 
-def frequent(pairs: Confused, names: Sequence[str], most: int) -> list[tuple[str, str, int]]:
+def frequent(pairs: Confused, names: Sequence[str]) -> list[tuple[str, str, int]]:
     """The most frequent (true, predicted, images) with true != predicted, if made twice."""
     wrong = [
         (names[true], names[predicted], n)
         for (true, predicted), n in pairs.items()
         if true != predicted and n > 1 and max(true, predicted) < len(names)
     ]
-    return sorted(wrong, key=lambda one: (-one[2], one[:2]))[:most]
-
-
-def _calibration(before: ReliabilityCurve, after: ReliabilityCurve | None) -> list[tuple[str, ...]]:
-    columns = {"uncalibrated": before} | ({"with the temperature": after} if after else {})
-    return [
-        ("", *columns),
-        ("mean confidence", *(percent(one.confidence) for one in columns.values())),
-        ("expected calibration error", *(percent(one.error) for one in columns.values())),
-    ]
-
-
-def _temperature(held: Held) -> str:
-    """Where the temperature comes from, or why there is none."""
-    if held.temperature is None:
-        return f"No temperature was fitted: {held.reason or UNKNOWN}."
-    how = f" ({held.reason})" if held.reason else ""
-    return (
-        f"A temperature of {decimal(held.temperature)} was fitted on {held.fitted_on} validation "
-        f"images{how}; predict, label and exported models use it."
-    )
+    return sorted(wrong, key=lambda one: (-one[2], one[:2]))[:FREQUENT]
 
 
 def _reliability_chart(held: Held) -> Markup:

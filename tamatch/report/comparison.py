@@ -11,15 +11,15 @@ from typing import Any
 
 from ..errors import UsageError
 from .folder import Figures, RunFiles, read_folder
-from .page import ORACLE, error_charts, write_page
+from .page import ORACLE, error_charts
 from .svg import COLOURS, Line
-from .verdict import UNMEASURED, Verdict, compared
-from .words import UNKNOWN, count, duration, percent, share, shortened, text
+from .verdict import UNMEASURED, Conclusion, compared
+from .words import UNKNOWN, count, duration, percent, share, shortened, text, write_page
 
 # Settings that say where and how a run was made, not what was trained.
 _IRRELEVANT = {
     "seed", "out", "overwrite", "config", "baseline", "device", "threads", "root", "images",
-    "tensorboard",
+    "tensorboard", "wandb", "mlflow",
 }  # fmt: skip
 _UNSET = "not set"
 _FAIR = ("net", "weights", "size", "labels", "labels_per_class", "steps")  # the same, or unfair
@@ -92,7 +92,7 @@ def _settings(folder: RunFiles) -> dict[str, str]:
 def _differences(own: dict[str, str], others: Sequence[dict[str, str]]) -> list[str]:
     """Settings in which groups differ.
 
-    One that only some know counts if there is no other: a later version may have brought it.
+    Settings that only some of them have, as after an update, count only if there are no others.
     """
     names = dict.fromkeys([*own, *(name for other in others for name in other)])
     differ = [
@@ -112,59 +112,58 @@ def verdict_between(runs: Sequence[Path]) -> str:
     return "" if found is None else str(found)
 
 
-def winner(groups: Sequence[Group]) -> Verdict | None:
+def winner(groups: Sequence[Group]) -> Conclusion | None:
     """Which group has the lowest error, and whether that is sure; None where there is only one."""
     if len(groups) < 2:
         return None
     measured = [group for group in groups if group.errors]
     if not any(group.finished for group in groups):
-        return Verdict("Not yet known", "No run has finished.")
+        return Conclusion("Not yet known", "No run has finished.")
     if not measured:
-        return Verdict("Not measured", UNMEASURED)
+        return Conclusion("Not measured", UNMEASURED)
     if len(measured) == 1:
         told = f"Only {measured[0].name} has an error: there is nothing to compare it with."
-        return Verdict("Not measured", told)
+        return Conclusion("Not measured", told)
     kinds = {member.figures.measured_on for group in measured for member in group.finished} - {""}
     if len(kinds) > 1:
         told = "Some errors were measured on a test set, others on a validation part."
-        return Verdict("Not comparable", told)
+        return Conclusion("Not comparable", told)
     first, second, *_ = sorted(measured, key=lambda group: fmean(group.errors))
     return _judge(first, second, next(iter(kinds)), rivals=len(measured))
 
 
-def _judge(first: Group, second: Group, kind: str, *, rivals: int) -> Verdict:
+def _judge(first: Group, second: Group, kind: str, *, rivals: int) -> Conclusion:
     lowest = "" if rivals == 2 else "The two lowest: "
     several = len(first.errors) + len(second.errors) > 2
     what = f"{'mean ' if several else ''}{kind} error"
     own, other = (mean_and_spread(group.errors) for group in (first, second))
     both = f"{lowest}{what} is {own} with {first.name}, {other} with {second.name}"
     both = both[0].upper() + both[1:]
-    found = _by_runs(first, second, both) if several else _by_images(first, second, kind, both)
+    if not several:
+        found = _by_images(first, second, kind, both)
+    elif max(first.errors) < min(second.errors):  # which shows what the seed alone can change
+        told = f"{both}; every run of the first is below every run of the second."
+        found = Conclusion(f"{first.name} is better", told, "good")
+    else:
+        told = f"{both}; the errors of single runs overlap."
+        found = Conclusion("No clear difference", told)
     if also := _unfair(first.members[0], second.members[0]):
         told = f"{found.reason} They also differ in {' and '.join(also)}."
         return replace(found, reason=told)
     return found
 
 
-def _by_runs(first: Group, second: Group, both: str) -> Verdict:
-    """By the errors of single runs, which show what the seed alone can change."""
-    if max(first.errors) < min(second.errors):
-        told = f"{both}; every run of the first is below every run of the second."
-        return Verdict(f"{first.name} is better", told, "good")
-    return Verdict("No clear difference", f"{both}; the errors of single runs overlap.")
-
-
-def _by_images(first: Group, second: Group, kind: str, both: str) -> Verdict:
+def _by_images(first: Group, second: Group, kind: str, both: str) -> Conclusion:
     """By the images that one of the two runs has right and the other has not."""
     pairs = compared(first.finished[0].path, second.finished[0].path, kind)
     if pairs is None:
         told = f"{both}; their predictions do not show whether these are the same images."
-        return Verdict("Not known", told)
+        return Conclusion("Not known", told)
     if pairs.low > 0:
         between = f"95 % confidence interval {pairs.low:.1f} to {pairs.high:.1f}"
         told = f"{both}: {pairs.gap:.1f} points lower ({between})."
-        return Verdict(f"{first.name} is better", told, "good")
-    return Verdict("No clear difference", f"{both}. {pairs.undecided}")
+        return Conclusion(f"{first.name} is better", told, "good")
+    return Conclusion("No clear difference", f"{both}. {pairs.undecided}")
 
 
 def _unfair(first: RunFiles, second: RunFiles) -> list[str]:
@@ -235,22 +234,12 @@ def _contest(data: str, groups: Sequence[Group]) -> dict[str, Any]:
     return {
         "data": data,
         "winner": winner(groups),
-        "note": _note(kind, several=several) if kind else "",  # how to read the tables
+        "kind": kind,
+        "oracle": ORACLE,
         "means": _without_empty_columns(means) if several else [],
         "runs": _without_empty_columns([heading, *rows]),
         "charts": error_charts(lines, kind) if any(len(line.points) > 1 for line in lines) else [],
     }
-
-
-def _note(kind: str, *, several: bool) -> str:
-    spread = (
-        "Mean ± sample standard deviation (ddof = 1) over the finished runs of a group, which "
-        "differ only in their seed."
-        if several
-        else "One run each: the effect of the seed is unknown."
-    )
-    unfair = f" The best error is not a fair measure ({ORACLE})." if kind == "test" else ""
-    return spread + unfair
 
 
 def _without_empty_columns(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:

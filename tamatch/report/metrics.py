@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, TypeVar
 
 from ..storage.untrusted import parse_json
 from .words import number, numbers, table, whole
@@ -15,12 +15,11 @@ from .words import number, numbers, table, whole
 KEEP = 250  # rows of one kind that are held; a curve is a few hundred pixels wide
 _KIND = re.compile(rb'"kind"\s*:\s*"(\w+)"')
 
-Item = TypeVar("Item")
 Points = list[tuple[float, float]]
 
 
 @dataclass(frozen=True)
-class Row:
+class LogRow:
     """One log line: its step, its scalars, and its per-class vectors."""
 
     step: int
@@ -32,7 +31,7 @@ class Row:
 class Log:
     """The rows of one kind that were held, out of `total`."""
 
-    rows: list[Row] = field(default_factory=list)
+    rows: list[LogRow] = field(default_factory=list)
     total: int = 0
     stride: int = 1
 
@@ -67,51 +66,41 @@ class Metrics:
         return self.logs.get(kind, Log())
 
 
-class Thinned(Generic[Item]):
-    """Holds fewer than `2 * keep` items: every `stride`-th seen so far, and always the last.
-
-    When full it forgets every other item and doubles its stride, so the items stay evenly spaced
-    and a stream of any length costs the same memory.
-    """
-
-    def __init__(self, keep: int) -> None:
-        self.keep = keep
-        self.stride = 1
-        self.seen = 0
-        self._kept: list[Item] = []
-        self._last: list[Item] = []
-
-    def add(self, item: Item) -> None:
-        """Show one more item of the stream."""
-        if self.seen % self.stride == 0:
-            self._kept.append(item)
-            if len(self._kept) == 2 * self.keep:
-                del self._kept[1::2]
-                self.stride *= 2
-        self._last = [] if self.seen % self.stride == 0 else [item]
-        self.seen += 1
-
-    def items(self) -> list[Item]:
-        """What is held, in the order of the stream."""
-        return self._kept + self._last
-
-
 def read_metrics(path: Path) -> Metrics:
-    """Stream the file; only the lines that are held are parsed. A torn last line is passed over."""
-    streams: dict[str, Thinned[bytes]] = {}
-    unreadable = 0
+    """Read the file twice: to count the lines of each kind, and to parse those that are held.
+
+    Of each kind these are every `stride`-th and the last. A torn last line is passed over.
+    """
+    totals = Counter(map(_kind, _whole_lines(path)))
+    unreadable = totals.pop("", 0)
+    logs = {kind: Log(total=total, stride=stride_for(total)) for kind, total in totals.items()}
+    seen: Counter[str] = Counter()
     for line in _whole_lines(path):
-        kind = _KIND.search(line)
-        if kind is None:
-            unreadable += 1
+        if (log := logs.get(kind := _kind(line))) is None:
             continue
-        streams.setdefault(kind[1].decode(), Thinned(KEEP)).add(line)
-    logs = {}
-    for name, stream in streams.items():
-        rows = [row for line in stream.items() if (row := _parse(line)) is not None]
-        unreadable += len(stream.items()) - len(rows)
-        logs[name] = Log(_forward_only(rows), stream.seen, stream.stride)
+        if seen[kind] % log.stride == 0 or seen[kind] == log.total - 1:
+            row = _parse(line)
+            unreadable += row is None
+            # Where a run was taken up again from an earlier step, the later lines count.
+            while row and log.rows and log.rows[-1].step >= row.step:
+                log.rows.pop()
+            log.rows.extend([row] if row else [])
+        seen[kind] += 1
     return Metrics(logs, unreadable)
+
+
+def stride_for(total: int) -> int:
+    """The power of two that leaves fewer than `2 * KEEP` lines, and at least `KEEP` of many."""
+    stride = 1
+    while -(-total // stride) >= 2 * KEEP:
+        stride *= 2
+    return stride
+
+
+def _kind(line: bytes) -> str:
+    """The kind of a line, empty if it names none."""
+    found = _KIND.search(line)
+    return found[1].decode() if found else ""
 
 
 def _whole_lines(path: Path) -> Iterator[bytes]:
@@ -122,7 +111,7 @@ def _whole_lines(path: Path) -> Iterator[bytes]:
                 yield line
 
 
-def _parse(line: bytes) -> Row | None:
+def _parse(line: bytes) -> LogRow | None:
     try:
         fields = table(parse_json(line))
     except (ValueError, RecursionError):
@@ -132,14 +121,4 @@ def _parse(line: bytes) -> Row | None:
         return None
     scalars = {name: one for name, v in fields.items() if (one := number(v)) is not None}
     vectors = {name: many for name, v in fields.items() if (many := numbers(v))}
-    return Row(step, scalars, vectors)
-
-
-def _forward_only(rows: list[Row]) -> list[Row]:
-    """Where a run was taken up again from an earlier step, the later lines count."""
-    kept: list[Row] = []
-    for row in rows:
-        while kept and kept[-1].step >= row.step:
-            kept.pop()
-        kept.append(row)
-    return kept
+    return LogRow(step, scalars, vectors)

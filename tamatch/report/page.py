@@ -1,138 +1,95 @@
-"""Pages from templates; and the report of one run, with everything its template shows."""
+"""The report of one run and its model card: what their templates show."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import replace
+from itertools import islice, zip_longest
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
-from ..storage.files import write_bytes
 from .album import data_url
-from .balance import balance_of
 from .classes import accuracy_table, label_counts, mistakes_of
-from .first_answer import FirstAnswer, first_answer_of
-from .folder import (
-    Figures,
-    RunFiles,
-    circumstances,
-    configuration,
-    data_facts,
-    method_options,
-    read_folder,
-    skipped_files,
-)
+from .folder import Figures, RunFiles, read_folder, skipped_files
 from .metrics import Log
+from .pool import balance_of, usage_of
 from .svg import Line, line_chart, small_chart
-from .trust import Held
-from .usage import usage_of
-from .verdict import verdict_of
-from .words import UNKNOWN, count, duration, numbers, percent, share, table, text, whole
+from .verdict import first_answer_of, tuned_ladder, verdict_of
+from .words import UNKNOWN, count, filled, literal, numbers, percent, table, text, whole, write_page
 
 ORACLE = "oracle: chosen on the test set"
 OTHERS = 60  # further quantities that are drawn, at most
 _DRAWN_ELSEWHERE = {"total", "sup", "unsup", "lr", "used", "weight", "max_weight"}
-_OPTION = re.compile(r"--[a-z][a-z-]*")  # browsers break a line after each hyphen
-
-
-@cache
-def environment(package: str, folder: str = "templates") -> Environment:
-    """What fills the templates in a folder of a package; a name or value cannot become HTML."""
-    made = Environment(
-        loader=PackageLoader(package, folder),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.filters |= {"count": count, "percent": percent, "share": share, "tidy": _tidy}
-    return made
-
-
-def _tidy(text: str) -> Markup:
-    """Keep a number and its percent sign on one line, and so the parts of an option's name."""
-    safe = str(escape(text)).replace(" %", "\u00a0%")
-    return Markup(_OPTION.sub(r'<span class="word">\g<0></span>', safe))
-
-
-def write_page(template: str, out: Path, **values: object) -> Path:
-    """Write the page whole or not at all, so that a reader never sees half of it."""
-    page = environment("tamatch.report").get_template(template).render(**values)
-    # A file name may hold bytes that are no text; "replace" writes them as question marks.
-    write_bytes(out, page.encode("utf-8", "replace"))
-    return out
+_LISTED = 200  # classes in a model card
 
 
 def write_report(run: Path, out: Path | None = None) -> Path:
     """Write RUN/report.html or `out`, one self-contained file, from the result files in RUN."""
-    folder = read_folder(run)
+    whole_run = read_folder(run)
+    folder = whole_run.shown
     facts, baseline = folder.figures, folder.baseline_figures
     labels = label_counts(numbers(folder.data.get("labelled_shares")), folder.labelled)
     train, held = folder.metrics.of("train"), folder.trust.held
     accuracy_columns, accuracies = accuracy_table(facts, baseline, labels, held)
     first = first_answer_of(folder)
+    others = [name for name in train.scalar_names() if name not in _DRAWN_ELSEWHERE][:OTHERS]
+    baseline_notes = () if folder.baseline is None else folder.baseline.notes
     return write_page(
         "report.html.j2",
         out or run / "report.html",
+        folder=folder,
+        whole=whole_run,
         run=facts,
         baseline=baseline,
         first=first,
-        summary=_summary(folder),
-        notes=_notes(folder),
+        ladder=tuned_ladder(whole_run) or first,
+        tuned=bool(whole_run.tuning),
+        notes=[*whole_run.notes, *(f"Baseline: {note}" for note in baseline_notes)],
         warnings=_warnings(folder),
-        verdict=verdict_of(folder),
-        tiles=tiles(facts, baseline, folder.labelled, held, first),
+        verdict=verdict_of(whole_run),
         errors=_error_rows(facts, baseline),
         error_charts=error_charts(error_lines(folder), facts.measured_on),
         accuracies=accuracies,
         accuracy_columns=accuracy_columns,
-        mistakes=mistakes_of(held, facts.classes, run),
-        seen=_seen(folder),
-        not_measured=folder.trust.reason,
+        held=held,
+        mistakes=mistakes_of(held, facts.classes, run) if held else None,
+        seen=whole(table(folder.about.get("seen")).get(facts.measured_on)),
         balance=balance_of(folder),
+        pool=folder.trust.pool,
         usage=usage_of(train, facts.classes, folder.trust.pool, run),
         loss_charts=_loss_charts(train),
-        other_charts=_other_charts(train),
+        other_charts=[small_chart(name, [Line(name, train.curve(name))]) for name in others],
         views=data_url(run / "batch.png"),
-        data=data_facts(folder),
         split_stored=(run / "split.csv").is_file(),
         skipped=skipped_files(run / "skipped.csv"),
-        configuration=configuration(folder),
-        options=[] if first else method_options(folder),
-        circumstances=circumstances(folder),
-        command=text(folder.about.get("command")),
         train=train,
     )
 
 
-def _summary(folder: RunFiles) -> list[str]:
-    """The line under the title."""
-    facts, device = folder.figures, text(folder.about.get("device"))
-    facts_in_words = [
-        text(folder.about.get("status"), "status unknown"),
-        f"seed {facts.seed}",
-        f"{count(facts.steps)} steps" if facts.steps and not folder.first_answer else "",
-        folder.net,
-        f"{duration(facts.seconds)} on {device or 'an unknown device'}"
-        if facts.seconds is not None
-        else device,
-    ]
-    return [fact for fact in facts_in_words if fact]
+def model_card(run: Path) -> str:
+    """What a stranger must know before using the model of a finished run, as Markdown.
 
-
-def _seen(folder: RunFiles) -> str:
-    """How many held-out images were also trained on; empty if the run did not record that."""
-    seen = whole(table(folder.about.get("seen")).get(folder.figures.measured_on))
-    if seen is None:
-        return ""
-    if not seen:
-        return ", none of which is a labelled training image"
-    return (
-        f", {count(seen)} of which are also labelled training images, so the figures look too good"
+    Names come from files and folders of anybody, so the template shows them as code spans.
+    """
+    folder = read_folder(run).shown
+    facts, held = folder.figures, folder.trust.held
+    model = [("Net", folder.net or UNKNOWN), ("Classes", count(len(facts.classes)))]
+    options = [(f"Option {literal(name)}", value) for name, value in folder.method_options]
+    method = [("Name", facts.method), ("Steps", count(facts.steps)), ("Seed", facts.seed)]
+    precisions = [one.precision for one in held.classes] if held else []
+    classes = zip_longest(facts.classes, facts.per_class, precisions)
+    return filled(
+        "card.md.j2",
+        run=facts,
+        held=held,
+        baseline=folder.baseline_figures,
+        model=[*model, *folder.circumstances],
+        data=folder.data_facts,
+        method=[*method, *options],
+        classes=islice(classes, min(len(facts.classes), _LISTED)),
+        more=len(facts.classes) - _LISTED,
+        own_net=":" in folder.net,
     )
 
 
@@ -145,80 +102,6 @@ def _warnings(folder: RunFiles) -> list[dict[str, str]]:
         if what := parts["what"]:
             found.append({**parts, "what": what[0].upper() + what[1:]})
     return found
-
-
-def _notes(folder: RunFiles) -> list[str]:
-    """What is missing, of the run and of its baseline."""
-    inner = () if folder.baseline is None else folder.baseline.notes
-    return [*folder.notes, *(f"Baseline: {note}" for note in inner)]
-
-
-@dataclass(frozen=True)
-class Tile:
-    """One large figure with what it is above it and what qualifies it below."""
-
-    label: str
-    value: str
-    detail: str = ""
-    name: str = ""  # a class name, which users choose, so it is set apart
-
-
-def tiles(
-    run: Figures, baseline: Figures | None, labelled: int | None, held: Held | None = None,
-    first: FirstAnswer | None = None,
-) -> list[Tile]:  # fmt: skip
-    """Error, accuracy, baseline, worst class and use of the unlabelled images."""
-    shown = [] if first and first.error and run.error_last is None else [_error_tile(run, first)]
-    if first is not None:
-        shown += _held_out_tiles(first)
-    if run.error_last is not None:
-        shown.append(_accuracy_tile(run, held))
-    if baseline is not None and baseline.error_last is not None:
-        labels = "the same labels" if labelled is None else f"the same {count(labelled)} labels"
-        detail = f"error of training on {labels} only"
-        shown.append(Tile("Supervised baseline", percent(baseline.error_last), detail))
-    if run.worst is not None:
-        name, accuracy = run.worst
-        others = {}
-        if baseline is not None:
-            others = dict(zip(baseline.classes, baseline.per_class, strict=False))
-        detail = f"{percent(others[name])} in the baseline" if name in others else ""
-        shown.append(Tile("Worst class", percent(accuracy), detail, name))
-    if run.utilization is not None:
-        last = "log interval" if first is None else "round"
-        detail = f"accepted as pseudo-labels in the last {last}"
-        shown.append(Tile("Unlabelled images used", share(run.utilization), detail))
-    return shown
-
-
-def _held_out_tiles(first: FirstAnswer) -> list[Tile]:
-    """The error on held-out labels, with the unlabelled images and without them."""
-    kinds = {"Error on held-out labels": first.error, "The same with labels alone": first.baseline}
-    return [
-        Tile(name, percent(found.error), f"95 % confidence interval {found.low:.1f} to "
-             f"{percent(found.high)}; each of {count(found.labels)} labels held out once")
-        for name, found in kinds.items() if found is not None
-    ]  # fmt: skip
-
-
-def _error_tile(run: Figures, first: FirstAnswer | None) -> Tile:
-    if run.error_last is None:
-        told = "no test so far" if run.held_out else "no test set, no validation part"
-        return Tile("Error", "not measured", told)
-    if first is not None:
-        return Tile(f"{run.measured_on.capitalize()} error", percent(run.error_last))
-    detail = "at the last step" if run.finished else "at the last evaluation so far"
-    if run.error_median is not None:
-        detail += f"; median of the last 20 tests {percent(run.error_median)}"
-    return Tile(f"{run.measured_on.capitalize()} error", percent(run.error_last), detail)
-
-
-def _accuracy_tile(run: Figures, held: Held | None) -> Tile:
-    balanced = run.balanced_accuracy
-    details = [] if balanced is None else [f"mean over classes {percent(balanced)}"]
-    if held is not None:
-        details.insert(0, f"95 % confidence interval {held.low:.1f} to {percent(held.high)}")
-    return Tile("Accuracy", percent(run.accuracy), "; ".join(details))
 
 
 def _error_rows(run: Figures, baseline: Figures | None) -> list[tuple[str, ...]]:
@@ -276,9 +159,3 @@ def _loss_charts(log: Log) -> list[Markup]:
         line_chart("Learning rate", [Line("learning rate", log.curve("lr"))]),
     ]
     return [chart for chart in charts if chart]
-
-
-def _other_charts(log: Log) -> list[Markup]:
-    """Whatever else the method logs."""
-    names = [name for name in log.scalar_names() if name not in _DRAWN_ELSEWHERE]
-    return [small_chart(name, [Line(name, log.curve(name))]) for name in names[:OTHERS]]

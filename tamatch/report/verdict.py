@@ -1,16 +1,19 @@
-"""Did the unlabelled images help? One plain sentence; and the table that `train` ends with."""
+"""Did the unlabelled images help? One plain sentence; the table that `train` ends with; and what
+the first answer of a frozen net says: what labels alone reach, what the pool adds, what to expect.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ..errors import DataError
 from ..judge.differences import Paired, chance_gap, paired
 from ..storage.spreadsheet import read_rows
-from .first_answer import cross_validated, doubling
+from .album import album, first_rows
 from .folder import Figures, RunFiles, read_folder
-from .words import UNKNOWN, percent, share
+from .words import UNKNOWN, count, duration, number, numbers, percent, share, table, text, whole
 
 LABELS_ONLY = ("supervised", "fully_supervised")  # methods that use no unlabelled image
 NOT_ASKED = "Not applicable"  # to a run on labels alone
@@ -28,10 +31,20 @@ BASELINE_TO_COME = (
     "The supervised baseline, to compare with, has not been tested yet: it follows the run itself. "
     "tamatch resume trains what is missing."
 )
+CAVEAT = (
+    "Held-out labels: each label was guessed without being seen, by cross-validation. The error is "
+    "that of images like the labelled ones, and rather too high, since fewer labels were learnt."
+)
+
+TUNED_CAVEAT = (
+    "Held-out labels: in the first two rows, each label was guessed once without being seen, by "
+    "cross-validation; in the last, only those that were kept from tuning. They were learnt after "
+    "that. The first two times are with the features, which all share."
+)
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Conclusion:
     """`answer` is a word or two, `reason` the sentence behind it; `tone` picks the colour."""
 
     answer: str
@@ -42,14 +55,20 @@ class Verdict:
         return f"{self.answer}. {self.reason}"
 
 
-def verdict_of(folder: RunFiles) -> Verdict:
-    """The verdict on a run folder, image by image where both have their predictions."""
+def verdict_of(folder: RunFiles) -> Conclusion:
+    """The verdict on a run folder, image by image where both have their predictions.
+
+    Of a tuned net: on the first answer, whose baseline has the same features.
+    """
+    if folder.first is not None:
+        told = verdict_of(folder.first)
+        return replace(told, reason=f"{told.reason} {_on_tuning(folder)}".strip())
     run, baseline = folder.figures, folder.baseline_figures
     if run.labelled_pool and run.method not in LABELS_ONLY:
-        return Verdict("There were none", NO_POOL)
+        return Conclusion("There were none", NO_POOL)
     planned = folder.config.get("baseline") == "supervised"
     if planned and run.error_last is not None and (baseline is None or baseline.error_last is None):
-        return Verdict("Not yet known", BASELINE_TO_COME)
+        return Conclusion("Not yet known", BASELINE_TO_COME)
     if not run.held_out and (error := cross_validated(folder)) is not None:
         other = None if folder.baseline is None else cross_validated(folder.baseline)
         run = replace(run, error_last=error.error, measured_on=HELD_OUT, images=error.labels)
@@ -62,22 +81,35 @@ def verdict_of(folder: RunFiles) -> Verdict:
     return verdict(run, baseline, folder.labelled, pairs)
 
 
+def _on_tuning(folder: RunFiles) -> str:
+    last, held_out = folder.figures.error_last, cross_validated(folder)
+    if not folder.tuning:
+        return ""
+    if folder.tuning.get("kept") is False:
+        return "The net was tuned, but the first answer is kept."
+    if last is not None:
+        return f"Tuned from there, the net has {percent(last)}."
+    if held_out is None:
+        return "The net was tuned from there."
+    return f"Tuned from there, the net has {held_out} on {held_out.labels} labels kept from it."
+
+
 def verdict(
     run: Figures, baseline: Figures | None, labelled: int | None, pairs: Paired | None = None
-) -> Verdict:
+) -> Conclusion:
     """Compare the run with the supervised baseline, and admit what the test set cannot tell."""
     if run.method in LABELS_ONLY:
-        return Verdict(NOT_ASKED, "This run uses labelled images only.")
+        return Conclusion(NOT_ASKED, "This run uses labelled images only.")
     if run.error_last is None and run.held_out:
-        return Verdict("Not yet known", "No test has been run so far.")
+        return Conclusion("Not yet known", "No test has been run so far.")
     if run.error_last is None:
-        return Verdict("Not measured", UNMEASURED)
+        return Conclusion("Not measured", UNMEASURED)
     if baseline is None or baseline.error_last is None:
-        return Verdict("Not measured", NO_BASELINE)
+        return Conclusion("Not measured", NO_BASELINE)
     if not (run.finished and baseline.finished):
-        return Verdict("Not yet known", "Both runs must finish first.")
+        return Conclusion("Not yet known", "Both runs must finish first.")
     if run.measured_on != baseline.measured_on:
-        return Verdict("Not measured", "Run and baseline were measured on different images.")
+        return Conclusion("Not measured", "Run and baseline were measured on different images.")
     labels = "the labels" if labelled is None else f"the {labelled} labels"
     both = (
         f"{run.measured_on.capitalize()} error is {percent(run.error_last)} with the unlabelled "
@@ -89,24 +121,24 @@ def verdict(
     noise = chance_gap(run.error_last, baseline.error_last, run.images)
     if abs(gap) <= noise:
         if noise == 0:
-            return Verdict("No difference", f"{both}.")
+            return Conclusion("No difference", f"{both}.")
         chance = f"With {run.images} images, a gap below {noise:.1f} points may be chance."
-        return Verdict("No clear difference", f"{both}. {chance}")
+        return Conclusion("No clear difference", f"{both}. {chance}")
     return _by_gap(both, gap)
 
 
-def _judge_pairs(both: str, pairs: Paired) -> Verdict:
+def _judge_pairs(both: str, pairs: Paired) -> Conclusion:
     """By the images on which one of the two is right and the other is not."""
     if pairs.low <= 0 <= pairs.high:
-        return Verdict("No clear difference", f"{both}. {pairs.undecided}")
+        return Conclusion("No clear difference", f"{both}. {pairs.undecided}")
     low, high = sorted((abs(pairs.low), abs(pairs.high)))
     return _by_gap(both, pairs.gap, f" (95 % confidence interval {low:.1f} to {high:.1f})")
 
 
-def _by_gap(both: str, gap: float, interval: str = "") -> Verdict:
+def _by_gap(both: str, gap: float, interval: str = "") -> Conclusion:
     if gap > 0:
-        return Verdict("Yes, they helped", f"{both}: {gap:.1f} points lower{interval}.", "good")
-    return Verdict("No, they did harm", f"{both}: {-gap:.1f} points higher{interval}.", "bad")
+        return Conclusion("Yes, they helped", f"{both}: {gap:.1f} points lower{interval}.", "good")
+    return Conclusion("No, they did harm", f"{both}: {-gap:.1f} points higher{interval}.", "bad")
 
 
 def compared(run: Path, other: Path, part: str) -> Paired | None:
@@ -135,7 +167,7 @@ def verdict_on(run: Path) -> str:
 
 def outlook_on(run: Path) -> str:
     """What twice the labels would bring to a first answer; empty for any other run."""
-    return doubling(read_folder(run))
+    return doubling(read_folder(run).shown)
 
 
 def summary_table(run: Path) -> list[tuple[str, ...]]:
@@ -143,9 +175,11 @@ def summary_table(run: Path) -> list[tuple[str, ...]]:
 
     Each row is a name, the run's value and, where a baseline was trained, the baseline's.
     """
-    folder = read_folder(run)
-    runs = [one for one in (folder, folder.baseline) if one is not None]
+    folder = read_folder(run).shown
+    ladder = (folder.first, folder.first.baseline) if folder.first else (folder.baseline,)
+    runs = [folder, *(one for one in ladder if one is not None)]
     columns = [one.figures for one in runs]
+    names = ("net tuned", "first answer", "labels alone") if folder.first else ()
     measured_on = columns[0].measured_on or "test"
     last = ("not measured" if f.error_last is None else percent(f.error_last) for f in columns)
     worst = (
@@ -153,7 +187,7 @@ def summary_table(run: Path) -> list[tuple[str, ...]]:
     )
     step = "" if folder.first_answer else ", last step"
     rows = [
-        ("", *(facts.method for facts in columns)),
+        ("", *(names or (facts.method for facts in columns))),
         (f"{measured_on} error{step}", *last),
     ]
     if any(facts.error_median is not None for facts in columns):
@@ -167,3 +201,126 @@ def summary_table(run: Path) -> list[tuple[str, ...]]:
         rows.append(("error on held-out labels", *(str(found or UNKNOWN) for found in errors)))
     rows.append(("unlabelled images used", *(share(facts.utilization) for facts in columns)))
     return rows
+
+
+@dataclass(frozen=True)
+class CrossValidated:
+    """The error on labels that were held out, in percent."""
+
+    error: float
+    low: float
+    high: float
+    labels: int
+
+    def __str__(self) -> str:
+        return f"{percent(self.error)} ({self.low:.1f} to {percent(self.high)})"
+
+
+@dataclass(frozen=True)
+class FirstAnswer:
+    """The ladder as rows with a header, and sentences on it."""
+
+    ladder: list[tuple[str, ...]]
+    remarks: list[str]
+    error: CrossValidated | None
+    baseline: CrossValidated | None
+    suspects: dict[str, Any] | None  # labels that the features contradict: how many, an album
+
+
+def cross_validated(run: RunFiles) -> CrossValidated | None:
+    """None also for a net that is trained from its start, or with a single label of some class.
+
+    Of a tuned net, the error on the labels that were kept from it.
+    """
+    rungs = _rungs(run)
+    found = table(rungs[-1].get("held_out") if rungs else run.first_answer.get("cross_validation"))
+    error, labels = number(found.get("error")), whole(found.get("labels"))
+    ends = numbers(found.get("interval"))
+    if error is None or labels is None or len(ends) != 2:
+        return None
+    return CrossValidated(error, ends[0], ends[1], labels)
+
+
+def first_answer_of(run: RunFiles) -> FirstAnswer | None:
+    """What a run of a frozen net says; None for any other run."""
+    told = run.first_answer
+    if not told:
+        return None
+    seconds, looking = number(run.result.get("seconds")), number(told.get("features_seconds"))
+    inner, part = run.baseline, run.figures.measured_on
+    measured = [f"{part} error"] if part else []
+    names = ("labels alone: logistic regression", "labels and unlabelled images: TaMatch")
+    header = ("", *measured, "error on held-out labels", "time")
+    blank = ("–",) * (len(header) - 2)
+    ladder = [header, ("features of the frozen net", *blank, duration(looking))]
+    for name, rung in zip(names, (inner, run), strict=True):
+        if rung is not None and rung.result:
+            ladder.append((name, *_rung(rung, measured=bool(part))))
+    if seconds is not None:
+        ladder.append(("all", *blank, duration(seconds)))
+    error = cross_validated(run)
+    remarks = [CAVEAT if error else f"No label was held out. {text(told.get('reason'))}"]
+    remarks += filter(None, [doubling(run)])
+    alone = None if inner is None else cross_validated(inner)
+    return FirstAnswer(ladder, remarks, error, alone, _suspects(run))
+
+
+def _suspects(run: RunFiles) -> dict[str, Any] | None:
+    shown = album("suspects", first_rows(run.path / "suspects.csv"), run.path)
+    count = whole(run.first_answer.get("suspects"))
+    return None if shown is None or count is None else {"count": count, "album": shown}
+
+
+def tuned_ladder(run: RunFiles) -> FirstAnswer | None:
+    """What a run says whose net was tuned from a first answer; None for any other run."""
+    if not (rungs := _rungs(run)):
+        return None
+    tested = any(number(rung.get("error")) is not None for rung in rungs)
+    ladder = [("", *["test error"] * tested, "error on held-out labels", "time")]
+    for rung in rungs:
+        held_out = table(rung.get("held_out"))
+        labels = f" of {count(whole(held_out.get('labels')))}" if held_out else ""
+        errors = (*[_between(rung)] * tested, _between(held_out) + labels)
+        ladder.append((text(rung.get("name")), *errors, duration(number(rung.get("seconds")))))
+    inner = run.shown.baseline
+    baseline = None if inner is None else cross_validated(inner)
+    remarks = [text(run.tuning.get("reason")), TUNED_CAVEAT]
+    suspects = _suspects(run.first) if run.first else None
+    return FirstAnswer(ladder, remarks, cross_validated(run.shown), baseline, suspects)
+
+
+def _rungs(run: RunFiles) -> list[dict[str, object]]:
+    listed = run.tuning.get("ladder")
+    return [table(rung) for rung in listed] if isinstance(listed, list) else []
+
+
+def _between(found: dict[str, object]) -> str:
+    error, ends = number(found.get("error")), numbers(found.get("interval"))
+    if error is None:
+        return UNKNOWN
+    return percent(error) + (f" ({ends[0]:.1f} to {percent(ends[1])})" if len(ends) == 2 else "")
+
+
+def _rung(run: RunFiles, *, measured: bool) -> tuple[str, ...]:
+    """The errors of a run and its time without the features, which all rungs share."""
+    held, shown = run.trust.held, percent(run.figures.error_last)
+    if held is not None:
+        shown += f" ({100 - held.high:.1f} to {percent(100 - held.low)})"
+    seconds = number(run.result.get("seconds"))
+    looking = number(run.first_answer.get("features_seconds"))
+    own = None if seconds is None or looking is None else max(0.0, seconds - looking)
+    return (*([shown] if measured else []), str(cross_validated(run) or UNKNOWN), duration(own))
+
+
+def doubling(run: RunFiles) -> str:
+    """What twice the labels would bring, by the learning curve."""
+    curve = table(run.first_answer.get("learning_curve"))
+    doubled, error = table(curve.get("doubled")), cross_validated(run)
+    expected, ends = number(doubled.get("error")), numbers(doubled.get("interval"))
+    if error is None or expected is None or len(ends) != 2:
+        return ""
+    return (
+        f"With twice as many labels ({count(2 * error.labels)}), an error of {percent(expected)} "
+        f"is to be expected ({ends[0]:.1f} to {percent(ends[1])}) instead of "
+        f"{percent(error.error)}, if it goes on falling as it did up to here."
+    )

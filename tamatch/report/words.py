@@ -1,4 +1,4 @@
-"""Values of JSON files, narrowed to a type; and numbers as a reader wants them.
+"""Values of JSON files, narrowed to a type; numbers as a reader wants them; pages from templates.
 
 A field that is missing or of another type becomes None or empty.
 """
@@ -6,10 +6,20 @@ A field that is missing or of another type becomes None or empty.
 from __future__ import annotations
 
 import math
+import re
+from functools import cache
+from pathlib import Path
 from typing import cast
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from ..storage.files import write_bytes
 
 UNKNOWN = "–"
 _NARROW_SPACE = "\u202f"  # does not break, so 12 000 stays on one line
+_OPTION = re.compile(r"--[a-z][a-z-]*")  # browsers break a line after each hyphen
+_LONGEST = 80  # characters of a name in Markdown
 
 
 def number(value: object) -> float | None:
@@ -111,3 +121,49 @@ def compact(value: float) -> str:
         if abs(value) >= 10 * size or (abs(value) >= size and value % (size / 10) == 0):
             return f"{value / size:.1f}".removesuffix(".0") + letter
     return f"{value:g}"
+
+
+def tidy(words: str) -> Markup:
+    """Keep a number and its percent sign on one line, and so the parts of an option's name."""
+    safe = str(escape(words)).replace(" %", "\u00a0%")
+    return Markup(_OPTION.sub(r'<span class="word">\g<0></span>', safe))
+
+
+def literal(value: str) -> str:
+    """Any text as a Markdown code span on one line: nothing in it is a link, an image or HTML."""
+    shown = "".join(c if c.isprintable() else " " for c in value)
+    shown = shortened(" ".join(shown.split()), _LONGEST)
+    if not shown:
+        return UNKNOWN
+    longest = max((len(run) for run in re.findall("`+", shown)), default=0)
+    fence = "`" * (longest + 1)
+    space = " " if shown.startswith("`") or shown.endswith("`") else ""
+    return f"{fence}{space}{shown}{space}{fence}".replace("|", "\\|")
+
+
+@cache
+def environment(package: str, folder: str = "templates") -> Environment:
+    """What fills the templates in a folder of a package; in HTML, no value can become a tag."""
+    made = Environment(
+        loader=PackageLoader(package, folder),
+        autoescape=lambda name: name is None or ".md" not in name,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    filters = (count, percent, share, decimal, duration, text, tidy, literal, shortened)
+    made.filters |= {each.__name__: each for each in filters}
+    return made
+
+
+def filled(template: str, **values: object) -> str:
+    """A template of this package with these values in it."""
+    return environment("tamatch.report").get_template(template).render(**values)
+
+
+def write_page(template: str, out: Path, **values: object) -> Path:
+    """Write the page whole or not at all, so that a reader never sees half of it."""
+    page = filled(template, **values)
+    # A file name may hold bytes that are no text; "replace" writes them as question marks.
+    write_bytes(out, page.encode("utf-8", "replace"))
+    return out

@@ -17,8 +17,8 @@ from ..data import DataSet
 from ..data.dataset import Indices
 from ..data.decode import Unreadable, decode
 from ..report.folder import Figures, read_folder
-from ..report.page import environment, error_charts, error_lines
-from ..report.words import percent, share
+from ..report.page import error_charts, error_lines
+from ..report.words import environment, percent, share
 from ..storage.spreadsheet import original
 from .picking import Survey
 from .store import SKIPPED, LabelFile

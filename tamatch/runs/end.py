@@ -22,6 +22,7 @@ from ..settings.config import Run
 from ..step.engine import Engine
 from ..step.source import PREDICTION_COLUMNS, UNLABELLED, Pool, Subset
 from ..storage.files import write_bytes, write_json
+from ..storage.history import History, history
 from ..storage.spreadsheet import write_table
 
 CHUNK = 8192  # images whose probabilities are held at once
@@ -286,10 +287,22 @@ class Finished:
 
     @property
     def first_answer(self) -> dict[str, Any] | None:
-        """Of a run whose net is not trained: the error by cross-validation, the learning curve and
-        the estimated class shares of the pool; None for any other run.
+        """Of a pre-trained net as it is: the error by cross-validation, the learning curve and the
+        estimated class shares of the pool; None for a run without such an answer.
         """
         return self.result.get("first_answer")
+
+    @property
+    def tuning(self) -> dict[str, Any] | None:
+        """Of a run that tunes its net from there: whether that is kept and why, and the `ladder`
+        from labels alone to the tuned net, each with its errors and seconds; None for other runs.
+        """
+        return self.result.get("tuning")
+
+    @property
+    def history(self) -> History:
+        """The curves of the run as arrays, or as data frames."""
+        return history(self.path)
 
     @property
     def report_path(self) -> Path:

@@ -30,8 +30,8 @@ from ..progress import Progress
 from ..settings.config import Run
 from ..settings.inputs import first_weights, split_plan
 from ..step.source import OnHost
+from ..storage.files import path_of, refuse_existing
 from ..storage.folder import RunFolder, refuse_links
-from ..storage.paths import path_of, refuse_existing
 from ..storage.spreadsheet import read_rows, write_table
 from .jobs import train_one
 from .record import begin

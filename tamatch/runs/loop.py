@@ -20,8 +20,7 @@ from ..settings.config import Run
 from ..settings.configure import without_start
 from ..settings.inputs import data_of
 from ..step.cost import memory_message
-from ..step.engine import Engine
-from ..step.joint_graph import JointGraph
+from ..step.engine import Engine, JointGraph
 from ..storage.folder import RunFolder
 from .build import engine_of
 from .end import Finished

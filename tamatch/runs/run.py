@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from ..machine import launch
 from ..own import usercode
 from ..settings.configure import ask, stored_config
+from ..storage.events import Callback, Callbacks
+from ..storage.files import config_path, path_of
 from ..storage.folder import RunFolder
-from ..storage.paths import config_path, path_of
 from .decide import decide
 from .end import Finished
 from .jobs import complete
@@ -30,12 +31,14 @@ if TYPE_CHECKING:
 
 def train(
     data: str | Path | None = None, *, out: str | Path | None = None, overwrite: bool = False,
-    config: str | Path | None = None, time: str | None = None, quiet: bool = False, **options: Any,
+    config: str | Path | None = None, time: str | None = None, quiet: bool = False,
+    on_log: Callback | None = None, on_test: Callback | None = None, **options: Any,
 ) -> Finished:  # fmt: skip
     """Train a run and, where the recipe says so, its supervised baseline; write the report.
 
     The options are those of `tamatch train`, with underscores: `train("digits", steps=500)`.
     Settings that nobody gives are chosen for the data and the machine; `time="20m"` sets the steps.
+    `on_log` and `on_test` are called with each line of training and each test of the run.
     """
     usercode.refuse_runs_on_import()
     code = {name: options.get(name) for name in ("method", "net")}
@@ -48,17 +51,18 @@ def train(
     refuse_inside(folder.path, asked.run.data)
     refuse_replacing_start(asked.run, [folder])
     if began_here(folder) and (launch.restarts() or not overwrite):
-        return resume(folder.path, **code, quiet=quiet)
+        return resume(folder.path, **code, quiet=quiet, on_log=on_log, on_test=on_test)
     with advising_resume([folder]), folder.taken(overwrite=overwrite):
         decided = decide(asked, time)
         begin(decided.run, folder, decided.reasons)
         decided.announce(folder, quiet=quiet)
-        return complete(decided.run, folder, quiet=quiet)
+        callbacks = Callbacks(on_log, on_test)
+        return complete(decided.run, folder, quiet=quiet, callbacks=callbacks)
 
 
 def resume(
     path: str | Path, *, method: AnyMethod | None = None, net: AnyNet | None = None,
-    quiet: bool = False,
+    quiet: bool = False, on_log: Callback | None = None, on_test: Callback | None = None,
 ) -> Finished:  # fmt: skip
     """Go on exactly where a run stopped; a finished one only gets a fresh report.
 
@@ -73,4 +77,4 @@ def resume(
     with advising_resume([folder]), folder.held():
         run = stored_config(folder, method, net)
         refuse_elsewhere(run, folder)
-        return complete(run, folder, quiet=quiet)
+        return complete(run, folder, quiet=quiet, callbacks=Callbacks(on_log, on_test))

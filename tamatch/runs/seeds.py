@@ -16,8 +16,8 @@ from ..progress import Progress, Screen
 from ..settings.config import RUN_OPTIONS, Run
 from ..settings.configure import ask, stored_config, user_settings
 from ..settings.options import read_seeds
+from ..storage.files import config_path, path_of
 from ..storage.folder import RunFolder
-from ..storage.paths import config_path, path_of
 from ..storage.seedfolder import SeedFolder, runs_in
 from .decide import decide
 from .end import Finished

@@ -23,9 +23,10 @@ from ..settings.configure import baseline_config, without_start
 from ..settings.inputs import data_of, learnt_by, lineage, split_of
 from ..step.engine import Engine
 from ..step.source import LABELLED, UNLABELLED, Pool, Subset
+from ..storage.events import Callbacks
 from ..storage.files import write_bytes
 from ..storage.folder import RunFolder
-from .build import engine_of
+from .build import Start, engine_of
 from .record import record_facts, record_skipped
 from .training import Training
 
@@ -42,6 +43,7 @@ class Job:
     folder: RunFolder
     progress: Progress
     is_baseline: bool = False  # of a run that has already remarked on the same data
+    callbacks: Callbacks | None = None  # of the user's own, for the run and not its baseline
 
     @property
     def baseline(self) -> Job:
@@ -74,7 +76,10 @@ class SharedData:
         return self.held_out[-1][1]
 
 
-def prepare(job: Job, shared: SharedData, *, started: bool) -> tuple[Training, Split]:
+def prepare(
+    job: Job, shared: SharedData, *, started: bool, start: Start | None = None,
+    kind: type[Training] = Training,
+) -> tuple[Training, Split]:  # fmt: skip
     """Read the data, build the engine, and write down what the run stands on."""
     run, folder, progress = job.run, job.folder, job.progress
     data = shared.data(run)
@@ -82,7 +87,10 @@ def prepare(job: Job, shared: SharedData, *, started: bool) -> tuple[Training, S
     if not job.is_baseline:
         remark_on_skipped(data, progress)
     split = split_of(run, data, run.size, folder.split)
-    engine = engine_of(without_start(run) if started else run, data, split, progress.say)
+    engine = engine_of(
+        *(without_start(run) if started else run, data, split, progress.say),
+        start=None if started else start,
+    )
     seen = seen_of(data, split, learnt_by(lineage(run.from_), data, run.size))
     net, place = engine.method.net, engine.source.place
     record_facts(run, folder, data, split, net, engine.device, place, seen)
@@ -95,7 +103,7 @@ def prepare(job: Job, shared: SharedData, *, started: bool) -> tuple[Training, S
     if not (started or job.is_baseline):
         remark_on_data(run, data, split, pool, seen, progress)
     facts = Facts.of(run.net, data)
-    return Training(run, engine, folder, held_out, facts, progress, pool), split
+    return kind(run, engine, folder, held_out, facts, progress, pool, job.callbacks), split
 
 
 def remark_on_skipped(data: DataSet, progress: Progress) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from ..data import shares
 from ..errors import DataError, NumericError
@@ -29,7 +31,7 @@ from ..step.engine import Engine
 from ..step.guard import ALLOWED_BAD_STEPS
 from ..step.source import LABELLED, Pool, Subset
 from ..storage import checkpoint
-from ..storage.events import Events
+from ..storage.events import Callbacks, MLflow, TensorBoard, Tracker, Trackers, WandB
 from ..storage.files import timestamp, write_json
 from ..storage.folder import RunFolder
 from ..storage.record import STATE, digests, wrong
@@ -63,16 +65,17 @@ class Training:
         facts: Facts,
         progress: Progress,
         pool: Pool | None = None,
+        callbacks: Callbacks | None = None,
     ) -> None:
         self.run, self.engine, self.folder = run, engine, folder
         self.held_out, self.facts, self.progress = held_out, facts, progress
-        self.pool = pool
+        self.pool, self.callbacks = pool, callbacks
         self.watch = None if pool is None else Watch(run, engine, pool, folder, progress)
         self.steps = engine.pace.steps
         self.seconds = 0.0  # training time before this process
         self.bad_steps = 0  # as far as the user knows
         self.conditions = conditions(run, engine.device)
-        self.events: Events | None = None
+        self.trackers = Trackers(progress.say)
 
     def resume(self, state: dict[str, Any] | None) -> None:
         """Go back to a checkpoint, or to the start if there is none."""
@@ -128,12 +131,20 @@ class Training:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Event files for TensorBoard, where the run is to have them."""
-        if not self.run.tensorboard:
-            yield
-            return
-        path, names = self.folder.path / "events", self.facts.classes
-        with closing(Events(path, names, self.engine.steps_done + 1)) as self.events:
+        """Trackers and callbacks, where the run is to have them."""
+        run, names, path = self.run, self.facts.classes, self.folder.path.resolve()
+        begun = self.folder.read()["times"]["started"]
+        key = sha256(f"{path} {begun}".encode()).hexdigest()[:16]
+        made: dict[str, Callable[[], Tracker]] = {
+            "tensorboard": lambda: TensorBoard(path / "events", names, self.engine.steps_done + 1),
+            "wandb": lambda: WandB(path.name, names, key, run.flat()),
+            "mlflow": lambda: MLflow(path.name, names, key, run.flat()),
+        }
+        for name in (name for name in made if getattr(run, name)):
+            self.trackers.begin(name, made[name])
+        if self.callbacks is not None:
+            self.trackers.open["a callback"] = self.callbacks
+        with closing(self.trackers):
             yield
 
     def advance(self) -> None:
@@ -181,10 +192,9 @@ class Training:
             self.watch.logged(row)
 
     def write(self, row: dict[str, Any]) -> None:
-        """A line of metrics.jsonl, and of the event files where they are wanted."""
+        """A line of metrics.jsonl, and for all who follow the run."""
         self.folder.append({**row, "time": {"seconds": round(self.elapsed(), 3)}})
-        if self.events is not None:
-            self.events.add(row)
+        self.trackers.add(row)
 
     def check_numbers(self) -> None:
         """Report non-finite steps, which were undone on the device; stop after too many."""
@@ -205,7 +215,7 @@ class Training:
     def test(self) -> None:
         """Errors on the held-out parts: shown, never used for a choice."""
         for kind, part in self.held_out.items():
-            scores = part.score(self.engine.probabilities(part.images))
+            scores = part.score(self.predicted(part))
             row = {"step": self.engine.steps_done, "kind": kind}
             row |= {"error": scores.error, "per_class": scores.per_class}
             self.write(row)
@@ -230,28 +240,40 @@ class Training:
         checkpoint.save(self.folder.checkpoints, self.engine.steps_done, state)
         self.folder.update(step=self.engine.steps_done, metrics=mark)
 
+    def predicted(self, part: Subset) -> Tensor:
+        """Class probabilities of held-out images."""
+        return self.engine.probabilities(part.images)
+
     def predict_pool(self, pool: Pool, temperature: float) -> tuple[PoolPredictions, Any]:
         found = predict_pool(self.engine, pool, temperature)
         return found, summary(found, pool, told_by(self.engine.method))
 
     def finish(self) -> dict[str, Any]:
         """Write the model, its assessment and the result."""
-        parts = self.held_out.items()
-        raw = {k: self.engine.probabilities(part.images).cpu().numpy() for k, part in parts}
+        self.write_answers()
+        return self.conclude(result_of(self.run, self.folder.rows(), self.elapsed()))
+
+    def write_answers(self) -> None:
+        """The model and what it says about all images."""
+        raw = {k: self.predicted(part).cpu().numpy() for k, part in self.held_out.items()}
         found = assess(raw, self.held_out, self.pool, self.predict_pool)
         facts = replace(self.facts, temperature=found.temperature)
         Model(facts, self.engine.method.final).save(self.folder.model)
         write_assessment(found, self.folder.path)
-        rows = self.folder.rows()
         if self.watch is not None and found.pool_predictions is not None:
-            self.watch.end([row for row in rows if row["kind"] == "train"], found.pool_predictions)
-        result = result_of(self.run, rows, self.elapsed())
+            rows = [row for row in self.folder.rows() if row["kind"] == "train"]
+            self.watch.end(rows, found.pool_predictions)
+
+    def conclude(self, result: dict[str, Any]) -> dict[str, Any]:
+        """Write the result; the run is finished."""
         write_json(self.folder.result, result)
         before = self.folder.read()
         times = {**before.get("times", {}), "finished": timestamp()}
         self.folder.checked(self.folder.split.name)
-        files = digests(self.folder.path)
-        self.folder.update(status="finished", step=self.steps, times=times, files=files)
+        files, mark = digests(self.folder.path), self.folder.mark()
+        self.folder.update(
+            status="finished", step=self.steps, times=times, files=files, metrics=mark
+        )
         self.progress.ended()
         return result
 

@@ -1,16 +1,28 @@
-"""The whole configuration of a run as one flat record, and the options that set it."""
+"""The whole configuration of a run as one flat record, the options and the files that set it."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from ..errors import UsageError
+import yaml
+
+from ..errors import UsageError, one_line
 from ..kinds import AT_LEAST_ONE, AT_LEAST_ZERO, FRACTION, POSITIVE, SHARE, Between
 from ..methods import entry, get
 from ..own.usercode import blaming
-from .options import Option, keyword_options, options_of_dataclass
+from ..storage.untrusted import parse_yaml
+from .options import Option, flag_of, keyword_options, options_of_dataclass
+
+ELSEWHERE = ("out", "overwrite", "seeds", "time", "config", "print_config")  # options of a command
+ROUNDING = 1e-9  # by which shares may miss a sum of 1
+Shares = tuple[float, ...] | dict[str, float]  # in the order of the classes, or by their names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +63,9 @@ class Run:
     ) = None
     gamma: Annotated[float, "largest class over smallest; negative: reversed"] = 1.0
     gamma_unlabelled: Annotated[float, "the same for the unlabelled pool"] | None = None
+    pool_shape: Annotated[
+        Literal["tail", "middle"], "which class of the unlabelled pool is the largest"
+    ] = "tail"
     validation_per_class: Annotated[int, AT_LEAST_ZERO, "labelled images held out per class"] = 0
     fold: Annotated[str, "K/N: hold out the K-th of N parts of the labels"] | None = None
     labelled_in_pool: Annotated[
@@ -102,6 +117,8 @@ class Run:
     kernels: Annotated[bool, "use the package's kernels, not the compiler's (CUDA)"] = True
     graph: Annotated[bool, "capture the step in a CUDA graph"] = True
     tensorboard: Annotated[bool, "also write event files for TensorBoard"] = False
+    wandb: Annotated[bool, "also log to Weights & Biases"] = False
+    mlflow: Annotated[bool, "also log to MLflow"] = False
 
     options: dict[str, Any] = field(default_factory=dict)  # the method's own
 
@@ -130,3 +147,117 @@ def method_options(method: str) -> dict[str, Option]:
     return {
         k: dataclasses.replace(o, default=fixed[k]) if k in fixed else o for k, o in own.items()
     }
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """A YAML file of option names and values, as `--print-config` writes it."""
+    try:
+        content = parse_yaml(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"--config {path} cannot be read: {error.strerror}.") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" (line {mark.line + 1})" if mark else ""
+        why = getattr(error, "problem", None) or one_line(error, 200)
+        raise UsageError(f"--config {path} is not valid YAML{where}: {why}.") from None
+    if not isinstance(content, dict):
+        raise UsageError(f"--config {path} must contain lines of the form `option: value`.")
+    if isinstance(content.get("config"), dict):
+        raise UsageError(
+            f"--config {path} is a run record, not an option file: it has the options of the run "
+            "under `config` and the command that repeats it under `command`. --print-config "
+            "prints an option file."
+        )
+    values = {str(k).replace("-", "_"): v for k, v in content.items()}
+    for name in ELSEWHERE:
+        if name in values:
+            raise UsageError(
+                f"--config {path}: {flag_of(name)} is not a setting of the run, so no file can "
+                "contain it. Give it with the command."
+            )
+    return values
+
+
+@contextmanager
+def naming_file(path: Path | None, names: Collection[str]) -> Iterator[None]:
+    """Prefix errors about options that the file sets with the name of the file."""
+    try:
+        yield
+    except UsageError as error:
+        what = str(error).split(". ")[0]  # what follows is advice, which names other options
+        flags = re.findall(r"--[\w-]+", what)
+        if path and any(flag_of(name.rstrip("_")) in flags for name in names):
+            raise type(error)(f"--config {path}: {error}") from None
+        raise
+
+
+def dump(run: Run) -> str:
+    """The configuration as YAML that `--config` reads back."""
+    flat = {
+        k: list(v) if isinstance(v, tuple) else v
+        for k, v in run.flat().items()
+        if v is not None or k in run.options  # where it is a value, and not the lack of one
+    }
+    return str(yaml.safe_dump(flat, sort_keys=False))
+
+
+def read_target(text: str) -> tuple[str, Shares | None]:
+    """`--target` as a keyword, or the class shares in a file."""
+    path = Path(text)
+    if path.suffix not in (".json", ".yaml", ".yml", ".txt"):
+        return text, None
+    try:
+        content = parse_yaml(path.read_text(encoding="utf-8"))
+        given: Shares
+        if isinstance(content, dict):
+            given = {str(name): float(share) for name, share in content.items()}
+        else:
+            given = tuple(float(share) for share in content)
+    except OSError as error:
+        raise UsageError(f"--target {path} cannot be read: {error.strerror}.") from None
+    except (yaml.YAMLError, TypeError, ValueError, AttributeError):
+        raise UsageError(
+            f"--target {path} must contain one number per class, as a list or as `class: share` "
+            "lines."
+        ) from None
+    return "prior", normalised_shares(given, f"--target {path}")
+
+
+def normalised_shares(given: Shares, option: str) -> Shares:
+    """Class shares that sum to 1, from shares, percentages or counts."""
+    numbers = [*given.values()] if isinstance(given, dict) else given
+    total = sum(numbers)
+    if not 0 < total < math.inf or min(numbers) < 0:
+        raise UsageError(f"{option}: class shares must be non-negative and not all zero.")
+    if abs(total - 1) < ROUNDING:
+        return given  # read again, a run's own shares are what they were, to the bit
+    if isinstance(given, dict):
+        return {name: share / total for name, share in given.items()}
+    return tuple(share / total for share in given)
+
+
+def in_order(
+    given: Mapping[str, float] | Sequence[float], classes: Sequence[str], data: str
+) -> tuple[float, ...]:
+    """The shares in the order of the classes; an error for a name that is no class."""
+    if len(given) != len(classes):
+        raise UsageError(
+            f"--prior or --target gives {len(given)} class shares, but {data} has {len(classes)} "
+            "classes."
+        )
+    if not isinstance(given, Mapping):
+        return tuple(given)
+    strange = [name for name in given if name not in classes]
+    if strange:
+        missing = [name for name in classes if name not in given]
+        raise UsageError(
+            f"--prior or --target gives a share for {strange[0]!r}, which is not a class of "
+            f"{data}; {missing[0]!r} has no share."
+        )
+    return tuple(given[name] for name in classes)
+
+
+def target_follows(run: Run) -> bool:
+    """Does the target follow the model, at a speed that the method leaves open?"""
+    free = run.options.keys() - entry(run.method).options.keys()
+    return "lambda_target" in free and run.options.get("target") == "adaptive"

@@ -18,10 +18,17 @@ from ..methods import METHODS, entry, get, register
 from ..storage.events import check_installed
 from ..storage.folder import RunFolder
 from . import recipes
-from .config import RUN_OPTIONS, Run, method_options
-from .config_file import naming_file, read_config
+from .config import (
+    RUN_OPTIONS,
+    Run,
+    Shares,
+    method_options,
+    naming_file,
+    normalised_shares,
+    read_config,
+    read_target,
+)
 from .options import as_text, flag_of, undescribed_option, unknown_option
-from .target import Shares, normalised_shares, read_target
 
 if TYPE_CHECKING:
     from ..methods import AnyMethod
@@ -29,6 +36,7 @@ if TYPE_CHECKING:
 
 TARGET = {"target", "prior", "lambda_target"}  # what says where TaMatch steers to
 
+HELD_OUT = "validation_per_class"
 SOLVED = ("tamatch", "supervised")  # methods that are solved at once on frozen features
 BY_CONFIDENCE = ("gaussian", "class*gaussian")
 READ_WITH = {  # options that only some parts of a method read: which choice, and its values
@@ -76,7 +84,10 @@ def ask(given: Mapping[str, Any], config_file: Path | None = None) -> Asked:
     from_file = user.keys() - {name.replace("-", "_") for name in given}
     with naming_file(config_file, from_file):
         place = RUN_OPTIONS["from_"].parse(user.get("from_"))
-        earlier = None if place is None else settings_of_run(place)
+        try:
+            earlier = None if place is None else settings_of_run(place)
+        except UsageError as error:  # it begins with the path
+            raise UsageError(f"--from {error}") from None
     return Asked(user, config_file, from_file, earlier)
 
 
@@ -100,10 +111,10 @@ def user_settings(given: Mapping[str, Any], config_file: Path | None = None) -> 
 
 def settings_of_run(place: str) -> dict[str, Any]:
     """The settings of the run to start from."""
-    try:
-        config: dict[str, Any] = RunFolder(Path(place)).read()["config"]
-    except UsageError as error:  # it begins with the path
-        raise UsageError(f"--from {error}") from None
+    found = RunFolder(Path(place)).read()
+    config: dict[str, Any] = found["config"]
+    if nets.is_tuned(str(config.get("net"))) and HELD_OUT in found.get("chosen", {}):
+        del config[HELD_OUT]  # it follows from the labels, of which there may be more now
     return config
 
 
@@ -129,7 +140,7 @@ def with_inherited(values: dict[str, Any], earlier: dict[str, Any] | None) -> di
             "of --fold and --from."
         )
     left_out = {"from_", "weights"}
-    if nets.is_frozen(str(values.get("net", config.get("net")))):
+    if nets.begins_anew(str(values.get("net", config.get("net")))):
         left_out = {"from_"}  # the features are those of the same net
     if "validation_per_class" in values:
         left_out |= {"fold"}
@@ -152,17 +163,8 @@ def resolve(values: Mapping[str, Any]) -> Run:
     settings = filled_in(given, in_steps(recipe.run, given.get("steps")))
     nets.find(settings["net"])
 
-    allowed = method_options(method)
     own = {k: v for k, v in values.items() if k not in RUN_OPTIONS}
-    for name in own:
-        if name not in allowed:
-            undescribed = undescribed_option(name, get(method), method)
-            others = [other for other in METHODS if name in method_options(other)]
-            known = {**RUN_OPTIONS, **allowed}
-            raise undescribed or unknown_option(name, known, method, others)
-    if "target" in allowed:
-        own, settings["prior"] = with_target(own, settings.get("prior"))
-    options = settings_of_method(method, own, recipe.options)
+    options, settings["prior"] = resolve_method(method, own, settings.get("prior"), recipe.options)
 
     check_together(settings)
     if settings.get("prior") is not None:
@@ -170,6 +172,22 @@ def resolve(values: Mapping[str, Any]) -> Run:
     run = Run(**settings, options=options)
     check_processes(run)
     return run
+
+
+def resolve_method(
+    method: str, own: dict[str, Any], prior: Shares | None, preset: Mapping[str, Any]
+) -> tuple[dict[str, Any], Shares | None]:
+    """The method's own options, and the class shares of the pool where they are known."""
+    allowed = method_options(method)
+    for name in own:
+        if name not in allowed:
+            undescribed = undescribed_option(name, get(method), method)
+            others = [other for other in METHODS if name in method_options(other)]
+            known = {**RUN_OPTIONS, **allowed}
+            raise undescribed or unknown_option(name, known, method, others)
+    if "target" in allowed:
+        own, prior = with_target(own, prior)
+    return settings_of_method(method, own, preset), prior
 
 
 def stored_config(
@@ -289,11 +307,14 @@ def check_effective(chosen: Mapping[str, Any], given: Iterable[str]) -> None:
 
 def check_together(values: dict[str, Any]) -> None:
     """Refuse options that contradict each other or need a package that is missing."""
-    if values.get("tensorboard"):
-        check_installed()
+    for tracker in ("tensorboard", "wandb", "mlflow"):
+        if values.get(tracker):
+            check_installed(tracker)
     if nets.is_frozen(values["net"]):
         check_frozen(values)
-    elif values.get("from_") and values.get("weights"):
+    elif nets.is_tuned(values["net"]) and values.get("weights") is None:
+        raise UsageError(f"--net {values['net']} starts from a pre-trained net: give --weights.")
+    elif not nets.is_tuned(values["net"]) and values.get("from_") and values.get("weights"):
         raise UsageError("--from and --weights both set the initial weights: give only one.")
     if values.get("labels") and (data := values.get("data", Run.data)) in recipes.PROTOCOLS:
         raise UsageError(

@@ -86,7 +86,7 @@ def bytes_of_passes(engine: Engine, views: int) -> int:
 
 
 def probe(engine: Engine, count: int) -> int:
-    """The same for a few images, measured; the net stays as it is."""
+    """Bytes that the passes of a few images hold, measured; the net stays as it is."""
     net, size = engine.method.net, engine.augment.policy.size
     with engine.on_stream():
         images = torch.zeros(count, 3, size, size, device=engine.device, requires_grad=True)
@@ -139,7 +139,7 @@ def too_large(
 
 
 def total_memory(device: torch.device) -> int:
-    """What training can have: the free memory, and what it holds now."""
+    """Bytes that training can use: the free memory and what it holds now."""
     held = torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
     return available_memory(device) + held
 

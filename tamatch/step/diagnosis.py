@@ -39,6 +39,11 @@ def first_not_finite_in_step(method: Method, batch: Batch) -> str | None:
     Looked at in the order in which a step meets them: images, weights, outputs of the layers,
     parts of the loss, gradients from the last layer to the first, statistics.
     """
+    images = (("input images", view) for view in (*batch.x, *batch.u))
+    weights = ((f"weight {name}", p) for name, p in method.named_parameters())
+    if found := first_not_finite(images) or first_not_finite(weights):
+        return found
+    finite = {n: b for n, b in method.named_buffers() if is_finite(b)}  # some may begin as ∞
     outputs: list[str] = []
     hooks = [
         module.register_forward_hook(note_if_not_finite(name, outputs))
@@ -46,23 +51,10 @@ def first_not_finite_in_step(method: Method, batch: Batch) -> str | None:
         if name
     ]
     try:
-        return first_not_finite(images_and_weights(method, batch)) or after_forward(
-            method, batch, outputs
-        )
+        loss = method(batch)
     finally:
         for hook in hooks:
             hook.remove()
-
-
-def images_and_weights(method: Method, batch: Batch) -> Named:
-    yield from (("input images", view) for view in (*batch.x, *batch.u))
-    yield from ((f"weight {name}", p) for name, p in method.named_parameters())
-
-
-def after_forward(method: Method, batch: Batch, outputs: list[str]) -> str | None:
-    """What is not finite once the loss is computed; hooks note the layers in `outputs`."""
-    finite = {n: b for n, b in method.named_buffers() if is_finite(b)}  # some may begin as ∞
-    loss = method(batch)
     if outputs:
         return f"output of {outputs[0]}"
     parts = ((f"loss part {name}", value) for name, value in loss.parts.items())

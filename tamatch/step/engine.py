@@ -1,8 +1,11 @@
-"""One training step and what surrounds it: batch, loss, update, capture, evaluation, state."""
+"""One training step and what surrounds it: batch, loss, update, capture, evaluation, state.
+
+Also one CUDA graph that does a step of several engines at once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -10,19 +13,19 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from .. import dist
 from ..augment import Augment
 from ..machine.branches import recorded, working_on
 from ..machine.memory import detecting_out_of_memory, free_memory, in_batches
 from ..methods.base import Method
-from ..nets.base import uncompiled
-from ..nets.layers import recompute, recomputes
+from ..nets.base import recompute, recomputes, uncompiled
 from ..types import Batch
 from .batches import Batches, Prefetcher
 from .guard import Guard
 from .meter import Meter
-from .optim import Optimizer, schedule, set_lr_
+from .optim import schedule, set_lr_
 from .source import OnHost, Source, stream_key
 
 WARM_STEPS = 3  # real eager steps before the capture: lazy initialisation must not be recorded
@@ -75,7 +78,7 @@ class Engine:
         self.device_step.add_(1)
 
     def learn(self, batch: Batch) -> None:
-        """Loss, gradients, update, and what the method and the meters make of it."""
+        """Loss, gradients and update, then the method's `after_step`, the guard and the meters."""
         self.guard.remember()
         set_lr_(self.optimizer, schedule(self.device_step, self.pace.steps, self.pace.warmup))
         with self.precision():
@@ -172,7 +175,7 @@ class Engine:
         return torch.cat(rows).softmax(-1)
 
     def state_dict(self) -> dict[str, Any]:
-        """All that a resumed run needs: the random streams need nothing."""
+        """All that a resumed run needs; random streams depend on the step alone."""
         return {
             "step": self.steps_done,
             "method": self.method.state_dict(),
@@ -193,3 +196,76 @@ class Engine:
         self.graph, self.eager_steps = None, 0  # a captured step would update the old moments
         if self.prefetcher is not None:
             self.prefetcher.step = None  # what is ready is not of this step
+
+
+class JointGraph:
+    """Replays one step of each of its engines at once.
+
+    A small net leaves most of a GPU idle. In one graph, whose branches are the engines' own
+    streams, their kernels fill it together. Nothing is shared between the branches: each engine
+    has its state and batches, and draws from a random generator of its own.
+    """
+
+    def __init__(self) -> None:
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.engines: list[Engine] = []  # those that are captured
+        self.generators: list[torch.Generator] = []
+
+    @staticmethod
+    def ready(engines: Sequence[Engine]) -> bool:
+        """Whether there are several, each after the eager steps that come before a capture."""
+        return len(engines) > 1 and all(engine.warm for engine in engines)
+
+    def replay(self, engines: Sequence[Engine]) -> None:
+        """One step of each of these engines, which are `ready`; captured first if they are new."""
+        if self.engines != [*engines]:
+            self.forget()
+            with detecting_out_of_memory():
+                self.capture(engines)
+        assert self.graph is not None
+        for engine, generator in zip(engines, self.generators, strict=True):
+            with drawing_from(generator):
+                engine.prepare_step(engine.steps_done)
+        self.graph.replay()
+        for engine in engines:
+            engine.steps_done += 1
+
+    def forget(self) -> None:
+        """Free the graph and its memory."""
+        self.graph, self.engines, self.generators = None, [], []
+
+    def capture(self, engines: Sequence[Engine]) -> None:
+        """Record a step of each, forked from the present stream and joined to it again."""
+        torch.cuda.synchronize()
+        free_memory()  # for the graph's own; and no old graph may be freed during the capture
+        graph, here = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
+        generators = [torch.Generator(engine.device) for engine in engines]
+        for engine, generator in zip(engines, generators, strict=True):
+            engine.graph = None  # of steps that it did alone
+            engine.guard.remember()  # what is put back if memory runs out
+            graph.register_generator_state(generator)
+        streams = [engine.stream for engine in engines if engine.stream is not None]
+        with recorded(graph, here):
+            for stream in streams:
+                stream.wait_stream(here)
+            try:
+                for engine, stream, generator in zip(engines, streams, generators, strict=True):
+                    with torch.cuda.stream(stream), drawing_from(generator):
+                        engine.step()
+            finally:  # a capture cannot end before all its branches are joined, even if it failed
+                for stream in streams:
+                    here.wait_stream(stream)
+        self.graph, self.engines, self.generators = graph, [*engines], generators
+
+
+@contextmanager
+def drawing_from(generator: torch.Generator) -> Iterator[None]:
+    """Make this generator torch's default one of its device, to be seeded and to draw from."""
+    index = generator.device.index  # none where a device was named without its number
+    default = torch.cuda.default_generators[torch.cuda.current_device() if index is None else index]
+    own = default.graphsafe_get_state()
+    default.graphsafe_set_state(generator)
+    try:
+        yield
+    finally:
+        default.graphsafe_set_state(own)

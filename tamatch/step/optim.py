@@ -12,8 +12,6 @@ from torch.optim import SGD, AdamW, Optimizer
 
 from ..nets.base import Net
 
-__all__ = ["Optimizer", "build_optimizer", "parameter_groups", "schedule", "set_lr_"]
-
 Group = dict[str, Any]
 
 NEVER_DECAYED = {"pos_embed", "cls_token"}

@@ -50,12 +50,6 @@ def permutation(count: int, key: int) -> npt.NDArray[np.int64]:
     return np.argsort(ranks, kind="stable")
 
 
-def independent(at: npt.NDArray[np.int64], count: int, key: int) -> npt.NDArray[np.int64]:
-    """For each place in the stream of draws a number in 0 … count-1, by its hash alone."""
-    drawn = mix64(at.astype(np.uint64) * GOLDEN + np.uint64(key))
-    return (drawn >> np.uint64(11)).astype(np.int64) % count
-
-
 class Sampler:
     """Walks through a pool pass after pass, each pass a fresh permutation without replacement.
 
@@ -87,7 +81,10 @@ class Sampler:
         return ids.reshape(steps, self.batch)[:, self.slots.start : self.slots.stop]
 
     def _drawn(self, at: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        return independent(at, self.count, stream_key(self.seed, self.stream))
+        """For each place in the stream of draws a position in the pool, by its hash alone."""
+        key = np.uint64(stream_key(self.seed, self.stream))
+        drawn = mix64(at.astype(np.uint64) * GOLDEN + key)
+        return (drawn >> np.uint64(11)).astype(np.int64) % self.count
 
     def _walked(self, at: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         ids = np.empty_like(at)
@@ -158,7 +155,7 @@ class Source(ABC):
         """(N, 3, H, W) uint8 of the prepared step, of kind `LABELLED` or `UNLABELLED`."""
 
     def close(self) -> None:  # noqa: B027 (resident images have nothing to end)
-        """End what works beside the training."""
+        """End the threads that read images."""
 
 
 class Resident(Source):
@@ -251,7 +248,7 @@ class OnHost:
 
 
 def to_device(images: Pixels, indices: Indices, device: torch.device) -> Tensor:
-    """These of the (N, H, W, 3) images in memory as (n, 3, H, W) on the device."""
+    """The images with these indices, (N, H, W, 3) in memory, as (n, 3, H, W) on the device."""
     _, height, width, channels = images.shape
     there = torch.empty(len(indices), channels, height, width, dtype=torch.uint8, device=device)
     for first in range(0, len(indices), CHUNK):

@@ -15,7 +15,7 @@ from typing import Any
 from ..errors import DataError, StorageError, UsageError, perhaps
 from . import record
 from .files import append_line, locked, own, read_json, writing
-from .record import OWN, RUN, Mark, files_in, remove, remove_empty
+from .record import FIRST, OWN, RESTORE, RUN, Mark, files_in, remove, remove_empty
 from .untrusted import parse_json
 
 REPLACED = ".replaced"
@@ -23,7 +23,7 @@ ANYTHING = re.compile(".*", re.DOTALL)
 
 LOCK = ".lock"
 ADVICE = "Restore it; other settings need a new run, with a different --out"
-NOT_OWN = re.compile(rf"(?!(?:{record.OWN.pattern})\Z|\{LOCK}\Z|\{REPLACED}/).*", re.DOTALL)
+NOT_OWN = re.compile(rf"(?!(?:{OWN.pattern})\Z|\{LOCK}\Z|\{REPLACED}/).*", re.DOTALL)
 SEEDS = "seeds.json"  # in a folder that holds several runs
 
 
@@ -147,12 +147,16 @@ class RunFolder:
         return RunFolder(self.path / "baseline")
 
     @property
+    def first(self) -> RunFolder:
+        """The first answer that a tuned run starts from."""
+        return RunFolder(self.path / "first")
+
+    @property
     def to_resume(self) -> Path:
-        """The folder to resume: a baseline goes on with the run that it belongs to."""
+        """The folder to resume: a baseline or first answer goes on with the run it belongs to."""
         outer = RunFolder(self.path.parent)
-        return (
-            outer.path if outer.baseline.path == self.path and outer.record.exists() else self.path
-        )
+        inside = self.path in (outer.baseline.path, outer.first.path)
+        return outer.to_resume if inside and outer.record.exists() else self.path
 
     def holds_run(self) -> bool:
         """Whether run.json is there, readable, and the record of a run."""
@@ -191,7 +195,7 @@ class RunFolder:
         path = self.path / name
         wanted = self.read().get("files", {}).get(name)
         if wanted is not None and path.is_file() and record.file_digest(path) != wanted:
-            raise DataError(f"{path} is not as the run wrote it. {record.RESTORE}.")
+            raise DataError(f"{path} is not as the run wrote it. {RESTORE}.")
         return path
 
     def read_result(self) -> dict[str, Any]:
@@ -249,22 +253,15 @@ class RunFolder:
                 self._refuse_unwritten()
             elif not overwrite:
                 raise UsageError(self._occupied())
-            with self._withdrawn_if_refused():
+            try:
                 yield
-
-    @contextmanager
-    def _withdrawn_if_refused(self) -> Iterator[None]:
-        try:
-            yield
-        except StorageError:
-            raise  # no mistake: `tamatch resume` goes on when there is room
-        except (UsageError, DataError):
-            self._withdraw()
-            raise
-        except BaseException:
-            if self.replaced.path.exists():  # Ctrl-C while the images are read, or a fault
-                self._withdraw()
-            raise
+            except StorageError:
+                raise  # no mistake: `tamatch resume` goes on when there is room
+            except BaseException as error:
+                # else Ctrl-C while the images are read, or a fault
+                if isinstance(error, UsageError | DataError) or self.replaced.path.exists():
+                    self._withdraw()
+                raise
 
     def _withdraw(self) -> None:
         """Undo what a run that has nothing to show has written."""
@@ -279,15 +276,15 @@ class RunFolder:
         """
         if self.record.exists() and self.begun():
             self.replaced.forget()  # of a run that was killed before it could do so
-            self.replaced.fill(record.files_in(self.path, record.OWN))
+            self.replaced.fill(files_in(self.path, OWN))
             return
         self._refuse_unwritten()
         self.clear()
 
     def _refuse_unwritten(self) -> None:
         """Refuse files that a new run would replace but the run there has not written."""
-        written = record.files_in(self.path, record.OWN)
-        if later := [name for name in written if not record.FIRST.fullmatch(name)]:
+        written = files_in(self.path, OWN)
+        if later := [name for name in written if not FIRST.fullmatch(name)]:
             raise UsageError(
                 f"--out {self.path} contains {later[0]}, which the run there has not written. "
                 "Choose a different --out."
@@ -306,7 +303,8 @@ class RunFolder:
         if status != "running":
             return status != "new"
         logged = self.metrics.exists() and self.metrics.stat().st_size > 0
-        return logged or (self.checkpoints.exists() and any(self.checkpoints.iterdir()))
+        saved = self.checkpoints.exists() and any(self.checkpoints.iterdir())
+        return logged or saved or self.first.result.exists()
 
     def finished(self) -> bool:
         return self.record.exists() and self.read().get("status") == "finished"
@@ -319,14 +317,14 @@ class RunFolder:
 
     def not_of_the_run(self) -> list[str]:
         """A sentence on files that no run has written, if there are some."""
-        strange = record.files_in(self.path, NOT_OWN)
+        strange = files_in(self.path, NOT_OWN)
         more = f" and {len(strange) - 1} more" if len(strange) > 1 else ""
         return [f"{self.path} contains {strange[0]}{more}, not of a run: kept."] if strange else []
 
     def clear(self) -> None:
         """Delete a run that has not begun, its record last: until then it is seen to be a run."""
-        names = record.files_in(self.path, record.FIRST)
-        record.remove(self.path, sorted(names, key=self.record.name.__eq__))
+        names = files_in(self.path, FIRST)
+        remove(self.path, sorted(names, key=self.record.name.__eq__))
 
     def _occupied(self) -> str:
         found = self.read()
@@ -383,7 +381,7 @@ class RunFolder:
         """All lines of metrics.jsonl, each as it was written."""
         mark = self.read().get("metrics") if self.record.exists() else None
         if mark and not (self.metrics.is_file() and record.matches(self.metrics, mark)):
-            raise DataError(f"{self.metrics} is not as the run wrote it. {record.RESTORE}.")
+            raise DataError(f"{self.metrics} is not as the run wrote it. {RESTORE}.")
         rows = []
         lines = self.metrics.read_bytes().split(b"\n")[:-1] if self.metrics.is_file() else []
         for count, line in enumerate(lines, 1):

@@ -7,6 +7,9 @@ import torch
 from PIL import Image, ImageDraw, ImageEnhance, ImageOps
 from torch import Tensor
 
+from tamatch.augment.ops import Grid, SettingsTable, curve_table, operate
+from tamatch.augment.policy import OPERATIONS
+
 ENHANCE = ("Brightness", "Color", "Contrast", "Sharpness")
 AFFINE = {  # output to input, as fractions of (width, height) where they are lengths
     "ShearX": lambda m, size: (1, m, 0, 0, 1, 0),
@@ -14,6 +17,16 @@ AFFINE = {  # output to input, as fractions of (width, height) where they are le
     "TranslateX": lambda m, size: (1, 0, m * size[0], 0, 1, 0),
     "TranslateY": lambda m, size: (1, 0, 0, 0, 1, m * size[1]),
 }
+
+
+def ours(name: str, images: Tensor, magnitude: Tensor) -> Tensor:
+    """One operation by our own code, each image with its own magnitude."""
+    height, width = images.shape[-2:]
+    codes = torch.full_like(magnitude, OPERATIONS.index(name), dtype=torch.int64)
+    grid = Grid.of(height, width, images.device)
+    settings = SettingsTable(OPERATIONS).to(images.device)(codes, magnitude.double(), grid)
+    curves, pixels = curve_table().to(images.device), images.flatten(2).to(torch.float32)
+    return operate(pixels, settings, curves, width).to(torch.uint8).view(images.shape)
 
 
 def pillow(name: str, image: Image.Image, magnitude: float) -> Image.Image:

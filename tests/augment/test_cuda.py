@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tamatch.augment import OPERATIONS, Augment, Policy, randaugment, uniform, views
+from tamatch.augment import OPERATIONS, Augment, Policy, uniform, views
 from tamatch.augment.views import VIEWS
 from tests.augment.oracle import pictures
 
@@ -21,7 +21,7 @@ def test_the_stream_is_bit_identical() -> None:
 
 @pytest.mark.parametrize("size", [8, 32, 96])
 def test_views_equal_the_cpus_inside_a_graph(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(randaugment, "PILLOW_ABOVE", size)
+    monkeypatch.setattr(views, "PILLOW_ABOVE", size)
     images, slot, step = pictures(64, size, size), torch.arange(64), torch.tensor(0)
     augment = Augment(Policy(size, HALF, HALF), seed=2)
     expected = {view: augment(view, images, step + 7, slot, 0) for view in ("weak", "strong")}

@@ -10,20 +10,20 @@ from hypothesis import strategies as st
 from PIL import ImageFilter, ImageStat
 from torch import Tensor
 
-from tamatch.augment.ops import BY_NAME, blurred, luma, mean_level
+from tamatch.augment.ops import blurred, luma, mean_level
 from tamatch.augment.policy import OPERATIONS, RANGES
-from tests.augment.oracle import ENHANCE, picture, pictures, pillow, tensor
+from tests.augment.oracle import ENHANCE, ours, picture, pictures, pillow, tensor
 
 SIZES = {(8, 8): 150, (16, 16): 100, (32, 32): 80, (33, 47): 60, (96, 96): 15, (224, 200): 5}
 
 
 def apart(name: str, images: Tensor, magnitude: Tensor) -> int:
     """The largest difference in levels between our result and Pillow's."""
-    ours = BY_NAME[name](images, magnitude)
+    made = ours(name, images, magnitude)
     each = zip(images, magnitude.tolist(), strict=True)
     theirs = torch.stack([tensor(pillow(name, picture(image), m)) for image, m in each])
-    assert ours.dtype == torch.uint8
-    return int((ours.int() - theirs.int()).abs().max())
+    assert made.dtype == torch.uint8
+    return int((made.int() - theirs.int()).abs().max())
 
 
 def allowed(name: str) -> int:
@@ -79,8 +79,8 @@ def test_any_shape(name: str, height: int, width: int, seed: int) -> None:
 def test_each_image_has_its_own_magnitude() -> None:
     image = pictures(1, 16, 16)
     magnitude = torch.tensor([0.1, 0.5, 0.9])
-    together = BY_NAME["Brightness"](image.expand(3, -1, -1, -1), magnitude)
-    alone = [BY_NAME["Brightness"](image, one) for one in magnitude.split(1)]
+    together = ours("Brightness", image.expand(3, -1, -1, -1), magnitude)
+    alone = [ours("Brightness", image, one) for one in magnitude.split(1)]
     assert torch.equal(together, torch.cat(alone))
     assert len(together.unique(dim=0)) == 3
 
@@ -125,4 +125,4 @@ def test_blend_rounds_its_product_as_pillow_does() -> None:
         image = torch.tensor(colour, dtype=torch.uint8)[:, None, None].expand(3, 9, 9)
         theirs = tensor(pillow("Color", picture(image), factor))
         factors = torch.tensor([factor], dtype=torch.float64)
-        assert torch.equal(BY_NAME["Color"](image[None], factors)[0], theirs)
+        assert torch.equal(ours("Color", image[None], factors)[0], theirs)

@@ -7,9 +7,9 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from tamatch.augment import OPERATIONS, Policy, randaugment, uniform
+from tamatch.augment import OPERATIONS, Policy, uniform, views
 from tamatch.augment.policy import RANGES
-from tamatch.augment.randaugment import RandAugment
+from tamatch.augment.views import RandAugment
 from tests.augment.oracle import ENHANCE, erase, picture, pictures, pillow, tensor
 
 HALF = (0.5, 0.5, 0.5)
@@ -20,7 +20,7 @@ SIZES = {(8, 8): 400, (16, 16): 200, (32, 32): 200, (33, 47): 100, (96, 96): 24,
 @pytest.fixture
 def batched(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep large images from taking Pillow's path."""
-    monkeypatch.setattr(randaugment, "PILLOW_ABOVE", 10_000)
+    monkeypatch.setattr(views, "PILLOW_ABOVE", 10_000)
 
 
 def test_the_operations_and_their_ranges() -> None:
@@ -101,10 +101,10 @@ def test_pillows_path_and_the_batched_path_agree(monkeypatch: pytest.MonkeyPatch
     exact = RandAugment(Policy(48, HALF, HALF, operations=EXACT))
     draws, exact_draws = draw(augment, 40), draw(exact, 40)
     by_pillow, exact_by_pillow = augment(images, draws), exact(images, exact_draws)
-    monkeypatch.setattr(randaugment, "PILLOW_OPERATIONS", {})
+    monkeypatch.setattr(views, "PILLOW_OPERATIONS", {})
     with pytest.raises(KeyError):  # that was Pillow's path
         augment(images, draws)
-    monkeypatch.setattr(randaugment, "PILLOW_ABOVE", 48)
+    monkeypatch.setattr(views, "PILLOW_ABOVE", 48)
     assert (augment(images, draws) - by_pillow).abs().max() <= 1
     assert torch.equal(exact(images, exact_draws), exact_by_pillow)
 

@@ -77,6 +77,11 @@ def test_the_address_decides(augment: Augment, images: Tensor, view: str) -> Non
         assert same < 0.3
 
 
+@pytest.mark.parametrize("view", ["plain", "weak", "strong"])
+def test_no_images(augment: Augment, images: Tensor, view: str) -> None:
+    assert augment(view, images[:0, :, :16, :16], STEP, SLOTS[:0], 0).shape == (0, 3, 16, 16)
+
+
 def test_weak_and_strong_draw_their_own_crops(images: Tensor) -> None:
     augment = Augment(Policy(16, MEAN, STD, count=0, cutout=0.0), seed=0)
     weak, strong = (augment(view, images, STEP, SLOTS, 0) for view in ("weak", "strong"))

@@ -10,6 +10,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 import pytest
 from torch import nn
 
+from paper.params import LAMBDA_MODEL
 from tamatch.bench import cells as scale
 from tamatch.bench import plans
 from tamatch.bench.cells import Cell, explain
@@ -34,6 +35,7 @@ EIGHTH = Fraction(1, 8)
         ("ablation-lt", 6 * 4 * 3),
         ("causes", 12 * 3),
         ("stand-in", 8 * 2 * 3),
+        ("tails", (9 + 8) * 7 * 3),
         ("digits", len(METHODS) * 3),
     ],
 )
@@ -125,7 +127,7 @@ def test_scale_keeps_the_way_of_the_target() -> None:
 
 def test_constants_are_those_of_the_methods() -> None:
     assert scale.LAMBDA_TARGET == LAMBDA_TARGET
-    assert method_options("tamatch")["lambda_model"].default == scale.LAMBDA_MODEL
+    assert method_options("tamatch")["lambda_model"].default == LAMBDA_MODEL
     for data in ("cifar10-lt", "digits"):
         task = Task(2, 4, 4, (0.5, 0.5), steps=scale.full_steps(data))
         dash = Dash(nn.Linear(2, 2), task)

@@ -9,8 +9,8 @@ from tamatch.bench.published import TABLE_1, TABLE_3, TABLE_4, TABLE_5, cell
 def test_every_printed_table_has_the_plan_s_columns() -> None:
     for name, plan in PLANS.items():
         for method, row in (plan.printed or {}).items():
-            assert method in plan.methods, name
-            assert list(row) == [setting.name for setting in plan.settings], (name, method)
+            assert method in (PLANS["ablation-lt"] if name == "causes" else plan).methods, name
+            assert {setting.name for setting in plan.settings} <= row.keys(), (name, method)
     assert list(TABLE_1) != list(PLANS["usb"].methods) and set(TABLE_1) == set(PLANS["usb"].methods)
 
 

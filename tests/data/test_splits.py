@@ -106,6 +106,15 @@ def test_forty_labels_equal_a_second_computation(cifar_like: DataSet, seed: int)
     assert split.test.tolist() == list(range(50_000, 50_100))
 
 
+def test_a_pool_may_be_largest_in_the_middle(cifar_like: DataSet) -> None:
+    plan = SplitPlan(head_labelled=500, head_unlabelled=4000, gamma=100, pool_shape="middle")
+    split = make_split(cifar_like, replace(plan, labelled_in_pool=False))
+    pool = np.bincount(cifar_like.labels[split.unlabelled]).tolist()
+    tail = long_tail(4000, 100, 10)
+    assert pool == [tail[i] for i in (8, 6, 4, 2, 0, 1, 3, 5, 7, 9)]
+    assert np.bincount(cifar_like.labels[split.labelled]).tolist() == long_tail(500, 100, 10)
+
+
 @pytest.mark.parametrize("gamma_unlabelled", [None, 150, -100, 1])
 def test_long_tail_equals_a_second_computation(
     cifar_like: DataSet, gamma_unlabelled: float | None

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from tamatch import dist
 from tamatch.errors import UsageError
-from tamatch.nets.layers import BatchNorm2d, share_norms
+from tamatch.nets.base import BatchNorm2d, share_norms
 from tests.dist.pair import in_both
 
 SHAPE = (12, 5, 4, 4)

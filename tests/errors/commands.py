@@ -225,6 +225,7 @@ COMMANDS = [
     ("train --labels-per-class 2 --head-labelled 10", 2,
      "--labels-per-class and --head-labelled cannot be used together."),
     ("train --gamma 10", 2, "--gamma needs --head-labelled, the size of the largest class."),
+    ("train --pool-shape middle", 2, "--pool-shape needs --head-unlabelled."),
     ("train --gamma-unlabelled 10", 2, "--gamma-unlabelled needs --head-unlabelled."),
     ("train --data photos --steps 2 --head-labelled 2 --gamma 0.5", 2,
      "--gamma must be 1 or more, or -1 or less, got 0.5."),
@@ -566,6 +567,4 @@ COMMANDS = [
     ("bench speed --reference .", 2,
      "--reference <any>: train.py not found. Give a checkout of the reference benchmark "
      "(github.com/microsoft/Semi-supervised-learning)."),
-    ("bench augment --sizes 4", 2,
-     "--sizes takes comma-separated whole numbers of at least 8; got '4'."),
 ]  # fmt: skip

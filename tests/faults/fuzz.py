@@ -33,8 +33,7 @@ from tamatch.errors import TamatchError
 from tamatch.methods import METHODS
 from tamatch.nets import NETS
 from tamatch.report import write_report
-from tamatch.settings.config import RUN_OPTIONS, method_options
-from tamatch.settings.config_file import dump
+from tamatch.settings.config import RUN_OPTIONS, dump, method_options
 from tamatch.settings.configure import configure
 from tests.data.pictures import picture, put, saved
 

@@ -15,7 +15,7 @@ import tamatch
 from tamatch import cli
 from tamatch.machine.memory import OutOfMemory, detecting_out_of_memory, in_batches
 from tamatch.methods import METHODS
-from tamatch.nets.layers import recompute, recomputes
+from tamatch.nets.base import recompute, recomputes
 from tamatch.nets.wrn import Flow, Parts, ResidualBlock
 from tamatch.step.cost import PROBES, Estimate, Peak, bytes_of_passes, estimate, probe
 from tamatch.step.engine import Engine
@@ -23,13 +23,12 @@ from tamatch.step.guard import Guard
 from tamatch.storage import checkpoint
 from tests.contract.test_contract import assert_equal
 from tests.data.memory import resident
-from tests.faults.runs import DOZEN, crash_at
+from tests.faults.runs import DOZEN, WORDS, crash_at
 from tests.processes import fingerprint
 from tests.tiny import tiny_engine
 
 FEW = ["tamatch", "vat", "crmatch"]
 FACTOR = 2.0  # within which an estimate must lie
-WORDS = [w for k, v in DOZEN.items() for w in (f"--{k.replace('_', '-')}", str(v))]
 HUNGRY = """
 import torch
 from tamatch.methods.fixmatch import FixMatch

@@ -164,7 +164,7 @@ def test_rescaled_predictions_have_the_target_shares() -> None:
 
 def test_each_class_weighs_the_same_and_labels_of_a_rare_class_the_most() -> None:
     labels, guess = torch.tensor([0, 0, 1]), torch.tensor([0] * 35 + [1] * 5)
-    w = weights(labels, guess, 2, 1.0)
+    w = weights(labels, guess, torch.ones(40), 2, 1.0)
     ours = torch.cat([labels, guess])
     assert [float(w[ours == c].sum()) for c in (0, 1)] == pytest.approx([0.5, 0.5])
     assert w[0] == w[1] == pytest.approx(0.5 * 20 / 55 / 2)  # labels count as 20 pseudo-labels
@@ -281,6 +281,27 @@ def test_a_known_prior_is_used() -> None:
     wrong = (known.q.argmax(1) != z[rows]).double().mean()
     uniform = solve(x, y, u[rows], 4, torch.full((4,), 0.25, dtype=torch.float64))
     assert wrong < (uniform.q.argmax(1) != z[rows]).double().mean()
+
+
+def test_images_that_belong_to_no_class_do_no_harm_where_that_is_known() -> None:
+    x, y, u, z = blobs(spread=0.9)
+    junk = 4 * x.std() + torch.randn(
+        400, x.shape[1], generator=torch.Generator().manual_seed(7), dtype=x.dtype
+    )
+    both, belongs = torch.cat([u, junk]), torch.ones(len(u) + len(junk), dtype=x.dtype)
+    trusting = solve(x, y, both, 4)
+    belongs[len(u) :] = 0.01
+    careful = solve(x, y, both, 4, belongs=belongs)
+    wrong = [(f.q[: len(z)].argmax(1) != z).double().mean() for f in (careful, trusting)]
+    assert wrong[0] < error((x, y, u, z)) + 0.02 and wrong[0] <= wrong[1]
+    assert (careful.q[: len(z)].mean(0) - careful.shares).abs().max() < 0.03  # p_model is theirs
+    assert (trusting.q[: len(z)].mean(0) - trusting.shares).abs().max() > 0.03
+
+
+def test_certainly_of_a_class_is_the_same_as_unsaid() -> None:
+    x, y, u, _ = blobs(spread=0.9)
+    one, two = solve(x, y, u, 4), solve(x, y, u, 4, belongs=torch.ones(len(u), dtype=u.dtype))
+    assert torch.allclose(one.q, two.q, atol=1e-6)
 
 
 def test_the_pool_helps() -> None:

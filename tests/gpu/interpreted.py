@@ -19,12 +19,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tamatch import nets
-from tamatch.augment import OPERATIONS, Augment, Policy, randaugment
+from tamatch.augment import OPERATIONS, Augment, Policy, views
 from tamatch.augment.kernel import render
 from tamatch.methods.base import frozen_norm
 from tamatch.nets import kernels
+from tamatch.nets.base import recompute
 from tamatch.nets.kernels import attention, conv, cuda, narrow, split
-from tamatch.nets.layers import recompute
 from tests.gpu.emulated import COMPILER, build
 
 STRONG, WEAK = 2, 1  # how the views of a stream are numbered
@@ -202,7 +202,7 @@ def check_limit() -> None:
 def main() -> None:
     everything = sys.argv[1:] == ["all"]
     sides = (*SIDES, *MORE_SIDES) if everything else SIDES
-    randaugment.PILLOW_ABOVE = max(sides)  # by batched operations, which are the reference
+    views.PILLOW_ABOVE = max(sides)  # by batched operations, which are the reference
     for i, side in enumerate(sides):
         check_views(side, side + i % 2, OPERATIONS, 7)
         check_views(side, side, LOOK_UPS, 61 if side in SIDES else 9)

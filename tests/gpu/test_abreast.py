@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from itertools import cycle
@@ -20,8 +19,7 @@ from tamatch.runs.loop import advance
 from tamatch.runs.training import Training
 from tamatch.settings.configure import configure
 from tamatch.settings.inputs import split_plan
-from tamatch.step.engine import WARM_STEPS, Engine
-from tamatch.step.joint_graph import JointGraph
+from tamatch.step.engine import WARM_STEPS, Engine, JointGraph
 from tests.contract.test_contract import assert_equal
 from tests.faults.runs import DOZEN
 from tests.gpu.test_capture import run
@@ -177,16 +175,6 @@ def test_three_usual_runs_in_half_precision() -> None:
         assert far < 1e-2
     first, second = weights(engines[0]), weights(engines[1])
     assert float((first - second).norm() / first.norm()) > 0.1
-    began = time.perf_counter()
-    together(engines, 200, joint)
-    each = (time.perf_counter() - began) / 200 / len(SEEDS)
-    alone_for = usual(0, precision="bf16")
-    run(alone_for, 20)
-    began = time.perf_counter()
-    run(alone_for, 200)
-    one = (time.perf_counter() - began) / 200
-    print(f"a step: {1000 * each:.2f} ms abreast, {1000 * one:.2f} ms alone")
-    assert each < one
 
 
 def test_compiled_transformers() -> None:

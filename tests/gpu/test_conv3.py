@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tamatch import nets
-from tamatch.nets.layers import recompute
+from tamatch.nets.base import recompute
 
 pytestmark = pytest.mark.gpu
 

@@ -19,7 +19,7 @@ from tamatch.machine.branches import OPEN
 from tamatch.machine.memory import OutOfMemory, free_memory
 from tamatch.methods import METHODS
 from tamatch.nets import wrn
-from tamatch.nets.layers import recompute
+from tamatch.nets.base import recompute
 from tamatch.runs.build import engine_of
 from tamatch.settings.configure import configure
 from tamatch.settings.inputs import split_plan

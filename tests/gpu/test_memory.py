@@ -11,7 +11,7 @@ import torch
 
 import tamatch
 from tamatch.data import load, make_split
-from tamatch.nets.layers import recompute, recomputes
+from tamatch.nets.base import recompute, recomputes
 from tamatch.runs.build import engine_of
 from tamatch.settings.configure import configure
 from tamatch.settings.hardware import available_memory

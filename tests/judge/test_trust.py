@@ -21,8 +21,8 @@ from sklearn.metrics import (
 from tamatch.judge.differences import kl
 from tamatch.judge.trust import (
     FEWEST_TO_FIT,
-    calibrate,
-    calibrate_on_itself,
+    Calibration,
+    calibration_of,
     fit_temperature,
     measure,
     reliability,
@@ -52,6 +52,17 @@ def test_the_interval_is_wilson_s(images: int, share: float) -> None:
     want = binomtest(right, images).proportion_ci(method="wilson")
     assert (low, high) == pytest.approx((want.low, want.high), abs=1e-12)
     assert 0 <= low <= right / images <= high <= 1
+
+
+def calibrate(
+    p: np.ndarray, labels: np.ndarray, p_val: np.ndarray, y_val: np.ndarray
+) -> Calibration:
+    parts = {"test": p, "validation": p_val}
+    return calibration_of(parts, {"test": labels, "validation": y_val})
+
+
+def calibrate_on_itself(p: np.ndarray, labels: np.ndarray) -> Calibration:
+    return calibration_of({"validation": p}, {"validation": labels})
 
 
 @pytest.mark.parametrize("seed", range(3))

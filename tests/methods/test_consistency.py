@@ -18,7 +18,7 @@ from tamatch.methods.mean_teacher import MeanTeacher
 from tamatch.methods.pi_model import PiModel
 from tamatch.methods.supervised import Supervised
 from tamatch.methods.vat import VAT
-from tamatch.nets.layers import recompute
+from tamatch.nets.base import recompute
 from tests.methods.miniature import (
     batch_of,
     build,

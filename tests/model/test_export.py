@@ -21,7 +21,8 @@ from tamatch.data import load as load_data
 from tamatch.errors import NumericError, UsageError
 from tamatch.model.export import TOLERANCE, compared, export
 from tamatch.model.model import Facts, Model
-from tamatch.report.card import literal, model_card
+from tamatch.report import model_card
+from tamatch.report.words import literal
 from tests.faults.runs import unseal
 
 onnxruntime = pytest.importorskip("onnxruntime")

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from tamatch import nets
-from tamatch.nets.layers import recompute
+from tamatch.nets.base import recompute
 
 NETS = ["wrn_16_1", "wrn_16_1_clean", "vit_tiny_p4_16"]
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 import tamatch
 from tamatch import nets
 from tamatch.errors import UsageError
-from tamatch.nets.timm_net import TimmNet
+from tamatch.nets.foreign import TimmNet
 from tamatch.nets.weights import load_weights
 from tamatch.runs.decide import fine_tunes, start_of
 from tamatch.settings.configure import configure

@@ -11,7 +11,7 @@ from torch import nn
 from tamatch import dist, nets
 from tamatch.methods.base import constant_branch, frozen_norm
 from tamatch.modules import norms_of, restoring, tracking
-from tamatch.nets.layers import recompute
+from tamatch.nets.base import recompute
 
 
 def written(net: nn.Module) -> list[int]:

@@ -17,8 +17,8 @@ from tamatch import methods, nets
 from tamatch.errors import UsageError
 from tamatch.methods import METHODS
 from tamatch.nets import CUSTOM
-from tamatch.nets.layers import recompute
-from tamatch.nets.user_net import UserNet, dry_run_net
+from tamatch.nets.base import recompute
+from tamatch.nets.foreign import UserNet, dry_run_net
 from tamatch.nets.weights import load_weights
 from tamatch.settings.hardware import set_up_torch
 from tamatch.step.cost import estimate

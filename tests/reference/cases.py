@@ -20,6 +20,7 @@ from .starts import (
     hardly_learnt,
     narrow,
     narrow_and_flat,
+    one_head,
     skewed,
     skewed_against_prior,
     skewed_against_shares,
@@ -256,6 +257,41 @@ CASES = [
     tamatch(
         "prior target", {"target": "prior", "prior": PRIOR}, {}, start=skewed_against_prior,
         facts=realistic_facts(),
+    ),
+    Case("saw"),
+    Case(
+        "saw", "other values", {"momentum": 0.6, "tau": 0.8, "lambda_u": 2.0},
+        {"momentum": 0.6, "threshold": 0.8, "unlabelled_weight": 2.0},
+    ),
+    Case("abc"),
+    Case(
+        "abc", "other values", {"tau": 0.7, "lambda_u": 2.0},
+        {"threshold": 0.7, "unlabelled_weight": 2.0},
+    ),
+    Case("acr"),
+    Case(
+        "acr", "other values", {"momentum": 0.6, "tau": 0.8, "lambda_u": 2.0, "strength": 1.5},
+        {"momentum": 0.6, "threshold": 0.8, "unlabelled_weight": 2.0, "strength": 1.5},
+        steps=(0, 1, 2),
+    ),
+    Case("cdmad"),
+    Case(
+        "cdmad", "other values", {"lambda_u": 2.0, "debias_after": 0.31},
+        {"unlabelled_weight": 2.0, "start": 0.31},
+    ),
+    Case("simpro"),
+    Case(
+        "simpro", "other values", {"momentum": 0.6, "tau": 0.8, "strength": 1.5},
+        {"momentum": 0.6, "threshold": 0.8, "strength": 1.5},
+    ),
+    Case("tamatch_lt"),
+    Case("tamatch_lt", "skewed", start=skewed),
+    Case("tamatch_lt", "one head", {"heads": 1}, start=one_head),
+    Case(
+        "tamatch_lt", "other values",
+        {"strength": 1.5, "lambda_model": 0.6, "tau": 0.8, "lambda_u": 2.0, "used": "accepted"},
+        {"strength": 1.5, "model_momentum": 0.6, "threshold": 0.8, "unlabelled_weight": 2.0,
+         "accepted": True}, skewed,
     ),
     *(
         tamatch("moving target", MOVING[0], MOVING[1] | hyper, row=f"tamatch_{row}")

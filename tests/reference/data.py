@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .base import SlowMethod
-from .net import MAP_WIDTH, PIXELS, WIDTH, NumpyNet
+from .net import CLASSES, MAP_WIDTH, PIXELS, WIDTH, NumpyNet
 from .primitives import softmax, unit
 from .records import Array, Facts, Ints, NumpyBatch, Params
 
@@ -61,7 +61,8 @@ def random_params(
         "W": gain * directions,
         "b": 0.3 * rng.normal(size=classes),
     }
-    return params | {name: 0.5 * rng.normal(size=s) for name, s in (heads or {}).items()}
+    shapes = {n: [classes if d == CLASSES else d for d in s] for n, s in (heads or {}).items()}
+    return params | {name: 0.5 * rng.normal(size=s) for name, s in shapes.items()}
 
 
 def image_of(rng: np.random.Generator, params: Params, label: int) -> Array:
@@ -99,6 +100,8 @@ def random_draws(
         "perm": rng.permutation(facts.batch_labelled + views * size),
         "rotation": rng.integers(4, size=size),
         "d": rng.normal(size=(size, 3, 4, 4)),
+        "lots_x": rng.random(facts.batch_labelled),
+        "lots_u": rng.random(size),
     }
     return {name: draws[name] for name in names}
 

@@ -11,7 +11,7 @@ import torch
 from torch.nn import Parameter
 
 from tamatch import methods
-from tamatch.methods import mixmatch, remixmatch, vat
+from tamatch.methods import abc, mixmatch, remixmatch, vat
 from tamatch.methods.base import Method
 from tamatch.types import Batch, Loss, Task
 from tests.toynet import ToyNet
@@ -33,6 +33,8 @@ TERMS = {
     "instance": "instance",
     "distance": "distance",
     "rotation": "rotation",
+    "balanced": "balanced",
+    "second": "second",
 }
 
 
@@ -95,6 +97,9 @@ def inject(patch: pytest.MonkeyPatch, batch: NumpyBatch, dtype: torch.dtype) -> 
     if "rotation" in draws:
         turn = torch.tensor(draws["rotation"])
         patch.setattr(remixmatch, "turn_draw", lambda count, device: turn)
+    if "lots_x" in draws:
+        lots = [torch.tensor(draws[name], dtype=dtype) for name in ("lots_u", "lots_x")]
+        patch.setattr(abc, "lots", lambda count, device: lots.pop(0))
     if "d" in draws:
         noise = torch.tensor(draws["d"], dtype=dtype)
         patch.setattr(vat, "direction_draw", lambda images: noise)

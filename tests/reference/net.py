@@ -2,7 +2,8 @@
 
 Keys of the net: `A`, `M`, `W`, `b`. Keys of the heads, as `nn.Linear` and `nn.Sequential(Linear,
 ReLU, Linear)` would name them: `rotation.weight`, `rotation.bias` (ReMixMatch); `rotation.0.*`,
-`rotation.2.*`, `distance.*` (CRMatch); `projector.0.*`, `projector.2.*` (CoMatch, SimMatch).
+`rotation.2.*`, `distance.*` (CRMatch); `projector.0.*`, `projector.2.*` (CoMatch, SimMatch);
+`second.*` (ABC, ACR, TaMatch-LT).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ WIDTH = 6
 MAP_WIDTH = 12
 PIXELS = 48
 GAIN = 4.0
+CLASSES = -1  # in the shape of a head: as many as there are classes
 
 
 class NumpyOut(NamedTuple):

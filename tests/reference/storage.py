@@ -40,6 +40,14 @@ STORED: dict[str, Callable[[Any], dict[str, Tensor]]] = {
     "remixmatch": running,
     "adamatch": running,
     "tamatch": running,
+    "tamatch_lt": lambda m: {
+        "p_model": m.labeler.status.model.value,
+        **({} if m.used is None else {"used": m.used.value}),
+    },
+    "saw": lambda m: {"label_shares": m.labeler.weigh.shares.value},
+    "acr": lambda m: {"shares": m.shares.value},
+    "cdmad": lambda m: {"bias": m.bias},
+    "simpro": lambda m: {"pool": m.pool.value, "whole": m.whole.value},
     "softmatch": lambda m: {
         "p_model": m.labeler.status.model.value,
         "mean": m.labeler.weigh.mean.value,

@@ -34,7 +34,11 @@ from .witness import Witness
 SEEDS = [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3, 4))]
 STEP = 1e-6  # of the central differences
 # What the reference tells besides, and the method shows in its masks, weights and terms alone.
-INNER = {"threshold", "ratio", "r_max", "losses", "bank", "fair_target", "fair_rows", "fair_labels"}
+INNER = {
+    "threshold", "ratio", "r_max", "losses", "bank", "fair_target", "fair_rows", "fair_labels",
+    "adjust_x", "adjust_u", "kept",
+}  # fmt: skip
+CONSTANTS = {"labelled", "weights", "keep", "anchors"}  # buffers made of the labelled class shares
 
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 every_seed = pytest.mark.parametrize("seed", SEEDS)
@@ -196,6 +200,7 @@ def test_no_state_escapes_the_comparison(case: Case, exact: pytest.MonkeyPatch) 
     pair = pair_of(case, 0, exact)
     uniform = np.full(pair.reference.facts.classes, 1 / pair.reference.facts.classes)
     p_model, accepted = uniform, np.zeros(pair.reference.facts.unlabelled)
+    begun = {name: buffer.clone() for name, buffer in pair.method.named_buffers()}
     for step in case.steps_of(0):
         batch, result, _ = pair.step(step)
         values = result.values
@@ -210,6 +215,8 @@ def test_no_state_escapes_the_comparison(case: Case, exact: pytest.MonkeyPatch) 
             assert not buffer, name
         elif name.endswith("status.target.value"):
             assert_close(buffer.numpy(), uniform, 0, name)
+        elif name in CONSTANTS:
+            assert torch.equal(buffer, begun[name]), name
         elif name.endswith("tally.count"):
             assert_close(buffer.numpy(), accepted, 0, name)
         else:

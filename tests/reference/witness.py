@@ -65,6 +65,11 @@ class Witness:
             return {"graph": calls["graph"][-1][1]}
         if name == "simmatch":
             return {"teacher": calls["each_ce"][-1][0][1]}
+        if name in ("abc", "acr"):  # the labels of the head that is not reported
+            other = calls["loss"][-1][0][0]
+            return {"other_label": other.label, "other_mask": other.mask}
+        if name in ("simpro", "cdmad"):
+            return {"target": calls["loss"][-1][0][2]}
         if name == "defixmatch":
             anti = calls["loss"][-1][0][0]
             return {"anti_label": anti.label, "anti_mask": anti.mask}

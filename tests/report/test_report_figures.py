@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tamatch.report.balance import biases
 from tamatch.report.classes import rank
 from tamatch.report.comparison import mean_and_spread
-from tamatch.report.metrics import Log, Row
+from tamatch.report.metrics import Log, LogRow
+from tamatch.report.pool import biases, usage_of, utilization_curve
 from tamatch.report.svg import (
     Line,
     bar,
@@ -24,7 +24,6 @@ from tamatch.report.svg import (
     small_chart,
     tick_labels,
 )
-from tamatch.report.usage import usage_of, utilization_curve
 from tamatch.report.words import compact, count, decimal, duration, percent, points
 
 
@@ -42,8 +41,8 @@ def test_without_the_truth_they_are_judged_against_the_target() -> None:
 
 def test_utilization_of_a_class_is_accepted_over_predicted() -> None:
     rows = [
-        Row(1, {}, {"used_by_class": [0.1, 0.0], "predicted_by_class": [0.4, 0.0]}),
-        Row(2, {}, {"used_by_class": [0.3, 0.1], "predicted_by_class": [0.4, 0.5]}),
+        LogRow(1, {}, {"used_by_class": [0.1, 0.0], "predicted_by_class": [0.4, 0.0]}),
+        LogRow(2, {}, {"used_by_class": [0.3, 0.1], "predicted_by_class": [0.4, 0.5]}),
     ]
     assert [y for _, y in utilization_curve(Log(rows), 0)] == pytest.approx([25, 75])
     assert math.isnan(utilization_curve(Log(rows), 1)[0][1])  # never predicted: no share

@@ -16,33 +16,26 @@ from tamatch.report.album import first_rows
 from tamatch.report.classes import confusion_rows, frequent
 from tamatch.report.folder import (
     SKIPPED_LISTED,
-    configuration,
-    data_facts,
     read_folder,
     skipped_files,
 )
-from tamatch.report.metrics import KEEP, Thinned, read_metrics
+from tamatch.report.metrics import KEEP, read_metrics
 from tamatch.report.trust import trust_of
 from tamatch.storage.spreadsheet import write_table
 
 MakeRun = Callable[..., Path]
 
 
-@pytest.mark.parametrize("length", [0, 1, 9, 10, 19, 20, 21, 39, 40, 41, 1000, 12345])
-def test_thinned_is_even_bounded_and_keeps_both_ends(length: int) -> None:
-    stream: Thinned[int] = Thinned(10)
-    for item in range(length):
-        stream.add(item)
-    kept = stream.items()
-    assert stream.seen == length
-    assert len(kept) <= 20
-    if length:
-        assert kept[0] == 0 and kept[-1] == length - 1
-        assert kept[:-1] == list(range(0, length, stream.stride))[: len(kept) - 1]
-    if length <= 19:
-        assert kept == list(range(length))
-    else:
-        assert len(kept) >= 10
+@pytest.mark.parametrize("length", [1, 9, KEEP, 2 * KEEP - 1, 2 * KEEP, 2 * KEEP + 1, 12345])
+def test_held_rows_are_even_bounded_and_keep_both_ends(length: int, tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("".join(f'{{"step": {i}, "kind": "train"}}\n' for i in range(length)))
+    log = read_metrics(path).of("train")
+    kept = [row.step for row in log.rows]
+    assert log.total == length and len(kept) <= 2 * KEEP
+    assert kept[0] == 0 and kept[-1] == length - 1
+    assert kept[:-1] == list(range(0, length, log.stride))[: len(kept) - 1]
+    assert len(kept) == length if length < 2 * KEEP else len(kept) >= KEEP
 
 
 def write_lines(path: Path, *lines: str) -> Path:
@@ -171,7 +164,7 @@ def test_thin_bins_are_left_out_of_the_curve() -> None:
 
 def test_the_most_frequent_mistakes_come_first() -> None:
     pairs = {(0, 0): 9, (0, 1): 3, (1, 0): 5, (2, 0): 1, (7, 0): 4}
-    assert frequent(pairs, ("a", "b", "c"), 5) == [("b", "a", 5), ("a", "b", 3)]
+    assert frequent(pairs, ("a", "b", "c")) == [("b", "a", 5), ("a", "b", 3)]
     matrix = confusion_rows({(0, 0): 3, (0, 1): 1}, ("a", "b"))
     assert [[cell.images for cell in cells] for _, cells in matrix] == [[3, 1], [0, 0]]
     assert matrix[0][1][1].shade == 0.5 and matrix[0][1][0].right
@@ -179,7 +172,7 @@ def test_the_most_frequent_mistakes_come_first() -> None:
 
 
 def test_the_sizes_of_all_parts_are_told(make_run: MakeRun) -> None:
-    rows = dict(data_facts(read_folder(make_run())))
+    rows = dict(read_folder(make_run()).data_facts)
     sizes = {
         name: rows[f"{name} images"] for name in ("Labelled", "Unlabelled", "Validation", "Test")
     }
@@ -207,4 +200,4 @@ def test_settings_have_the_names_of_their_options(make_run: MakeRun) -> None:
     record = json.loads((run / "run.json").read_text())
     record["config"]["from_"] = "runs/first"
     (run / "run.json").write_text(json.dumps(record))
-    assert ("from", "runs/first") in configuration(read_folder(run))
+    assert ("from", "runs/first") in read_folder(run).configuration

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import json
 import math
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +14,10 @@ import numpy as np
 import pytest
 
 from tamatch.judge.differences import Paired
-from tamatch.report import write_comparison
+from tamatch.report import write_comparison, write_report
 from tamatch.report.comparison import group_runs, winner
 from tamatch.report.folder import Figures, read_folder
-from tamatch.report.page import tiles
-from tamatch.report.verdict import Verdict, compared, verdict
+from tamatch.report.verdict import Conclusion, compared, verdict
 
 MakeRun = Callable[..., Path]
 
@@ -43,13 +44,18 @@ def test_the_verdict(error: float | None, baseline: float | None, answer: str) -
     assert verdict(run, other, 40).answer == answer
 
 
-def test_nothing_held_out_is_another_thing_than_no_test_yet() -> None:
+def test_nothing_held_out_is_another_thing_than_no_test_yet(make_run: MakeRun) -> None:
     early = replace(FACTS, error_last=None, per_class=())
     blind = replace(early, held_out=False)
     assert verdict(blind, None, 40).answer == "Not measured"
-    assert tiles(early, None, 40)[0].detail == "no test so far"
-    names = [tile.label for tile in tiles(blind, replace(blind, method="supervised"), 40)]
-    assert names == ["Error", "Unlabelled images used"]
+    run = make_run(test=False)
+    page = write_report(run).read_text()
+    assert re.findall("<dt>(.*?)</dt>", page) == ["Error", "Unlabelled images used"]
+    assert "no test set, no validation part" in page
+    about = json.loads((run / "run.json").read_text())
+    about["data"]["test"] = 500
+    (run / "run.json").write_text(json.dumps(about))
+    assert "no test so far" in write_report(run).read_text()
 
 
 def test_the_verdict_says_when_a_gap_can_be_chance() -> None:
@@ -121,7 +127,7 @@ def test_the_verdict_on_pairs(pairs: Paired, answer: str, part: str) -> None:
     assert found.answer == answer and found.reason.endswith(part)
 
 
-def judged(runs: Iterable[Path]) -> Verdict:
+def judged(runs: Iterable[Path]) -> Conclusion:
     found = winner(group_runs([read_folder(run) for run in runs]))
     assert found is not None
     return found

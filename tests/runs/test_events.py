@@ -52,7 +52,7 @@ def test_the_events_are_the_log(tmp_path: Path) -> None:
 def test_a_resumed_run_replaces_what_it_writes_again(tmp_path: Path) -> None:
     folder = tmp_path / "events"
     for first, values in ((1, (5.0, 4.0, 9.0)), (3, (3.0, 2.0))):
-        made = events.Events(folder, (), first)
+        made = events.TensorBoard(folder, (), first)
         for step, value in enumerate(values, first):
             made.add({"kind": "train", "step": step, "total": value, "list": [1.0, 2.0]})
         made.close()
@@ -69,7 +69,7 @@ def test_the_package_is_asked_for_by_name(
 ) -> None:
     monkeypatch.setattr(events, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match="pip install tensorboard"):
-        events.check_installed()
+        events.check_installed("tensorboard")
     assert cli.main(["train", "--tensorboard", "--out", str(tmp_path / "run")]) == 2
     assert "--tensorboard needs the package tensorboard" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

@@ -16,10 +16,8 @@ from tamatch.errors import TamatchError, UsageError
 from tamatch.methods import METHODS
 from tamatch.runs.build import task_of
 from tamatch.settings import recipes
-from tamatch.settings.config import RUN_OPTIONS, method_options
-from tamatch.settings.config_file import dump
+from tamatch.settings.config import RUN_OPTIONS, dump, in_order, method_options
 from tamatch.settings.configure import configure
-from tamatch.settings.target import in_order
 from tests.tiny import digits, own_method
 
 

@@ -14,7 +14,7 @@ from tamatch.machine import branches
 from tamatch.machine.memory import OutOfMemory
 from tamatch.runs.loop import advance
 from tamatch.step.batches import Prefetcher
-from tamatch.step.joint_graph import JointGraph
+from tamatch.step.engine import JointGraph
 from tests.tiny import tiny_engine
 
 Events = list[str]

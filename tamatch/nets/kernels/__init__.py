@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 
 from ...machine.branches import Beside
-from ..layers import recomputes
+from ..base import recomputes
 from ..wrn import Flow, Parts
 from . import cuda
 from .conv import Convolve, Stem
@@ -27,7 +27,7 @@ Layout = tuple[torch.Size, tuple[int, ...]]  # shape and strides
 
 
 def prepare(device: torch.device) -> None:
-    """Begin with what takes seconds: the first step will want it."""
+    """Start compiling the CUDA kernels, which takes seconds, before the first step."""
     if cuda.capable(device):
         cuda.compiling(device)
 

@@ -54,7 +54,7 @@ def capable(device: torch.device) -> bool:
 
 
 def usable(device: torch.device) -> bool:
-    """Whether it has, and they can be compiled here; a rehearsal does not wait for that."""
+    """Whether it is capable and the kernels compile; a rehearsal does not wait for the latter."""
     there = capable(device) and why_no_nvrtc() is None  # which was told before
     return there and (gpu.is_rehearsing() or compiles(device))
 
@@ -73,7 +73,7 @@ def compiles(device: torch.device) -> bool:
 
 
 def tiles_of(x: Tensor) -> int:
-    """How many there are in a map."""
+    """The number of tiles in a map."""
     count, channels, height, width = x.shape
     return count * (height // ROWS) * (width // COLUMNS[channels])
 
@@ -104,7 +104,7 @@ def start(
 
 
 def kind_of(argument: Any) -> Any:
-    """As what a kernel gets it."""
+    """The C type under which a kernel receives a value."""
     if argument is None or isinstance(argument, Tensor):
         return ctypes.c_void_p
     return ctypes.c_int if isinstance(argument, int) else ctypes.c_double
@@ -172,7 +172,7 @@ def compiled(architecture: str) -> tuple[bytes, list[bytes]]:
 
 
 def done(answer: tuple[Any, ...]) -> Any:
-    """The values that a function of CUDA gave back, if it did what it should."""
+    """The values that a function of CUDA returned; an error if it failed."""
     error, *values = answer
     if int(error):
         raise RuntimeError(f"CUDA: {error!r}")

@@ -1,0 +1,117 @@
+"""TaMatch-LT: TaMatch for long tails, with the ratio r in the logits of both losses."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from .. import dist
+from ..kinds import (
+    Generate,
+    Heads,
+    Inherited,
+    LabelledViews,
+    LambdaModel,
+    Strength,
+    StrongViews,
+    TestStrength,
+    UsedShares,
+)
+from ..losses import each_ce, one_hot
+from ..modules import Shifted
+from ..pseudo import Part, Pseudo
+from ..stats import Ema, Status, log_shares, start_of_target
+from ..types import Batch, Loss, Out, Task, Views
+from .base import Head
+from .fixmatch import FixMatch
+
+
+class TaMatchLT(FixMatch):
+    """FixMatch whose net learns for equal class shares, though labels and pool have others.
+
+    r = p_target / p_model,  p_target = 1/C           stats.Status.ratio
+    z̃ = ½z^w + ½(g^w + log r_g)                       opinion
+    p̃ = Normalize(softmax(z̃) / r),  ŷ = argmax p̃      pseudo.parts.pool
+    p_model ← λm·p_model + (1−λm)·E[p̃]                stats.Status.observe_
+    m = 1[max p̃ ≥ τ]                                  pseudo.parts.Threshold
+    L = H(y, softmax(z − κ·log r_l)) + λ_u·w·m·H(ŷ, softmax(z^s − κ·log r))     the net's logits z
+      + H(y, softmax(g)) + λ_u·w·m·H(ŷ, softmax(g^s)), in the mean              a second head g
+
+    r_l and r_g are p_target over the labelled class shares, and over the mean of these and p_model.
+    Tests see z + κ_t·log p_model, κ_t = 0. `heads=1` has no g, and z̃ = z^w. `used="accepted"`: r
+    in the loss is that of the accepted labels. `parity="usb"` changes nothing.
+    """
+
+    compiles = True
+    labelled: Tensor  # class shares
+
+    def __init__(
+        self,
+        net: nn.Module,
+        task: Task,
+        *,
+        strength: Strength = 2.0,  # κ, as in ACR, CCL and SimPro
+        test_strength: TestStrength = 0.0,
+        lambda_model: LambdaModel = 0.999,
+        used: UsedShares = "pool",
+        heads: Heads = 2,
+        strong_views: StrongViews = 1,
+        labelled_views: LabelledViews = 1,
+        generate: Generate | Part = "pool",
+        **fixmatch: Inherited,
+    ) -> None:
+        status = Status(task, momentum=lambda_model, of="generated")
+        super().__init__(net, task, generate=generate, status=status, **fixmatch)
+        self.strength, self.test_strength = strength, test_strength
+        more = ("strong",) * (labelled_views - 1)
+        self.views = Views(("weak", *more), ("weak", *("strong",) * strong_views))
+        self.register_buffer("labelled", start_of_target(task, "labelled"))
+        uniform = start_of_target(task, "uniform")
+        self.used = Ema(uniform, lambda_model) if used == "accepted" else None
+        self.second = Head(net, task) if heads == 2 else None
+
+    def forward(self, batch: Batch) -> Loss:
+        count = len(batch.x)
+        outs = self.predict(*batch.x, *batch.u, constant=count)
+        x, weak, strong = outs[:count], outs[count], outs[count + 1 :]
+        logits = self.opinion(weak).detach()
+        pseudo = self.labeler(logits, x[0].logits.detach(), batch.id_u)
+        at_x = self.strength * log_shares(self.labelled)
+        at_u = self.strength * log_shares(self.used_shares(pseudo))
+        sup = mean([each_ce(out.logits + at_x, batch.y).mean() for out in x])
+        unsup = mean([pseudo.loss(out.logits + at_u) for out in strong])
+        terms = {"sup": sup, "unsup": unsup}
+        total = sup + self.lambda_u * unsup
+        if self.second is not None:
+            plain = mean([each_ce(self.second(out), batch.y).mean() for out in x])
+            follow = mean([pseudo.loss(self.second(out)) for out in strong])
+            terms["second"] = plain + self.lambda_u * follow
+            total = total + terms["second"]
+        parts = {name: term.detach() for name, term in terms.items()}
+        return Loss(total, {**parts, **self.labeler.report(pseudo)})
+
+    def used_shares(self, pseudo: Pseudo) -> Tensor:
+        """The class shares of what L^u learns from."""
+        if self.used is None:
+            return self.labeler.status.shares
+        chosen = one_hot(pseudo.label, self.task.classes) * pseudo.mask[:, None]
+        return self.used.update_share_(dist.mean_(chosen.double().mean(0)))
+
+    def opinion(self, weak: Out) -> Tensor:
+        """Logits for equal class shares: the net's, or their mean with those of the second head."""
+        if self.second is None:
+            return weak.logits
+        learnt = (self.labelled + self.labeler.status.shares) / 2
+        other: Tensor = self.second(weak)
+        return (weak.logits + other - log_shares(learnt)) / 2
+
+    @property
+    def final(self) -> nn.Module:
+        net = super().final
+        if not self.test_strength:
+            return net
+        return Shifted(net, self.test_strength * log_shares(self.labeler.status.shares))
+
+
+def mean(losses: list[Tensor]) -> Tensor:
+    return torch.stack(losses).mean()
