@@ -100,6 +100,9 @@ class Run:
 
     log_every: Annotated[int, AT_LEAST_ONE, "steps between log lines"]
     test_every: Annotated[int, AT_LEAST_ONE, "steps between tests"]
+    test_images: (
+        Annotated[int, AT_LEAST_ONE, "test on this many of the test images, evenly spread"] | None
+    ) = None
     save_every: Annotated[int, AT_LEAST_ONE, "steps between checkpoints"]
 
     baseline: Annotated[Literal["supervised", "none"], "baseline to train on the same labels"]

@@ -37,7 +37,7 @@ def test_a_sweep_makes_a_row_for_each_value(capsys: pytest.CaptureFixture[str]) 
             assert re.search(rf"{method}, tau {tau}, lambda_u 2\.0 .*1/1", out)
     assert re.search(r"Supervised +\d", out)  # which has no such options
     assert len([*Path("results").rglob("*.json")]) == 9
-    status, out, err = bench(capsys, f"{words} --set lambda_u=2 --list")
+    _, out, _ = bench(capsys, f"{words} --set lambda_u=2 --list")
     assert "5 runs, 5 of them done." in out  # the same rows have the same results
     assert "--tau 0.6 --lambda-u 2.0" in out
 
@@ -93,7 +93,7 @@ def test_own_images(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_smoke(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, err = bench(capsys, "digits --methods fixmatch,tamatch --smoke")
+    status, out, _ = bench(capsys, "digits --methods fixmatch,tamatch --smoke")
     assert status == 0 and "2 of 2 cells done" in out
 
 

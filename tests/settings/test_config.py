@@ -147,7 +147,7 @@ def test_a_class_may_fix_what_its_parent_leaves_open(tmp_path: Path) -> None:
     method = own_method(tmp_path, declared, parent="tamatch.methods.fixmatch.FixMatch")
     assert not {"tau", "other"} & method_options(method).keys()
     assert "select" not in method_options(method) and "weigh" in method_options(method)
-    with pytest.raises(UsageError, match="--select is not an option: .* fixes select"):
+    with pytest.raises(UsageError, match=r"--select is not an option: .* fixes select"):
         configure({"method": method, "select": "freematch"})
 
 
