@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
 
@@ -50,6 +52,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for i, case in enumerate(cases):
             if i not in chosen:
                 case.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish() -> None:
+    """Spare every later collection of garbage the million objects that imports have made."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def without_waiting_for_the_disk() -> Iterator[None]:
+    """No power fails here, and a run of a dozen steps would wait for the disk 60 times.
+
+    Tests of what is flushed, and in which order, put their own `os.fsync` in place.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda handle: None)
+        yield
 
 
 @pytest.hookimpl(tryfirst=True)

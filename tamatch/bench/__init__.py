@@ -32,8 +32,6 @@ BENCHES: dict[str, Bench] = {
     "tails": Bench("methods for long tails, TaMatch-LT's variants, other pools", "sweep"),
     "own": Bench("methods on a folder of your own images", "sweep"),
     "digits": Bench("all methods and ablations on the embedded digits", "sweep"),
-    "trial": Bench("train every row of Table 1 briefly, with its real net on noise", "trial"),
-    "augment": Bench("speed of augmentation on this machine, compared with Pillow", "augment"),
     "speed": Bench("speed of a training step on this machine", "speed"),
 }
 

@@ -101,13 +101,15 @@ TAILS = tuple(  # TaMatch-LT with one option changed
         ("strength-3", "κ = 3 in both losses", {"strength": 3.0}),
         ("freematch", "FreeMatch's thresholds", {"select": "freematch"}),
         ("accepted", "r of the accepted labels in the unlabelled loss", {"used": "accepted"}),
-        ("two-heads", "a second head without adjustment", {"heads": 2}),
+        ("one-head", "no second head", {"heads": 1}),
         ("two-views", "two strong views", {"strong_views": 2}),
         ("strong-labels", "labelled images also as strong views", {"labelled_views": 2}),
         ("class-weights", "TaMatch's class weights on top", {"weigh": "class"}),
     )
 )
-TAIL_METHODS = ("fixmatch", "freematch", "tamatch", "saw", "abc", "acr", "simpro", "tamatch_lt")
+TAIL_METHODS = (
+    "fixmatch", "freematch", "tamatch", "saw", "abc", "acr", "cdmad", "simpro", "tamatch_lt",
+)  # fmt: skip
 ORACLE = "The paper's baselines are scored at their best test, so compare them with `best`."
 
 PLANS: dict[str, Plan] = {

@@ -6,8 +6,8 @@ import hashlib
 import os
 import shlex
 import tarfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import IO
@@ -27,6 +27,8 @@ class Archive:
     page: str
     file: str
     md5: str
+    folder: str = ""  # that it unpacks to
+    files: Mapping[str, str] = field(default_factory=dict)  # in it, by name: MD5, "" if unpublished
 
     @property
     def url(self) -> str:

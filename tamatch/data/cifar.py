@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,15 +22,6 @@ PIXELS = 3 * SIDE * SIDE
 
 
 @dataclass(frozen=True)
-class Version:
-    """One of the publisher's two forms of a data set."""
-
-    folder: str
-    archive: Archive
-    files: Mapping[str, str]  # training batches, test batch, class names; MD5, "" if unpublished
-
-
-@dataclass(frozen=True)
 class Cifar:
     """What tells CIFAR-10 and CIFAR-100 apart."""
 
@@ -42,8 +32,8 @@ class Cifar:
     test_per_class: int
     mean: Colour
     std: Colour
-    python: Version
-    binary: Version
+    python: Archive  # whose files are training batches, the test batch and class names
+    binary: Archive
 
 
 CIFAR10 = Cifar(
@@ -54,10 +44,10 @@ CIFAR10 = Cifar(
     test_per_class=1000,
     mean=(0.485, 0.456, 0.406),  # ImageNet's: the benchmark normalises so
     std=(0.229, 0.224, 0.225),
-    python=Version(
-        "cifar-10-batches-py",
+    python=replace(
         archives.CIFAR10,
-        {
+        folder="cifar-10-batches-py",
+        files={
             "data_batch_1": "c99cafc152244af753f735de768cd75f",
             "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
             "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
@@ -67,14 +57,12 @@ CIFAR10 = Cifar(
             "batches.meta": "5ff9c542aee3614f3951f8cda6e48888",
         },
     ),
-    binary=Version(
-        "cifar-10-batches-bin",
-        replace(
-            archives.CIFAR10,
-            file="cifar-10-binary.tar.gz",
-            md5="c32a1d4ab5d03f1284b67883e8d87530",
-        ),
-        dict.fromkeys(
+    binary=replace(
+        archives.CIFAR10,
+        file="cifar-10-binary.tar.gz",
+        md5="c32a1d4ab5d03f1284b67883e8d87530",
+        folder="cifar-10-batches-bin",
+        files=dict.fromkeys(
             (*(f"data_batch_{k}.bin" for k in range(1, 6)), "test_batch.bin", "batches.meta.txt"),
             "",
         ),
@@ -89,23 +77,21 @@ CIFAR100 = Cifar(
     test_per_class=100,
     mean=(129.3 / 255, 124.1 / 255, 112.4 / 255),
     std=(68.2 / 255, 65.4 / 255, 70.4 / 255),
-    python=Version(
-        "cifar-100-python",
+    python=replace(
         archives.CIFAR100,
-        {
+        folder="cifar-100-python",
+        files={
             "train": "16019d7e3df5f24257cddd939b257f8d",
             "test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
             "meta": "7973b15100ade9c7d40fb424638fde48",
         },
     ),
-    binary=Version(
-        "cifar-100-binary",
-        replace(
-            archives.CIFAR100,
-            file="cifar-100-binary.tar.gz",
-            md5="03b5dce01913d631647c71ecec9e9cb8",
-        ),
-        {"train.bin": "", "test.bin": "", "fine_label_names.txt": ""},
+    binary=replace(
+        archives.CIFAR100,
+        file="cifar-100-binary.tar.gz",
+        md5="03b5dce01913d631647c71ecec9e9cb8",
+        folder="cifar-100-binary",
+        files={"train.bin": "", "test.bin": "", "fine_label_names.txt": ""},
     ),
 )
 
@@ -115,9 +101,9 @@ def read(
 ) -> DataSet:
     """Read whichever version is there, in the publisher's order: training first, then test."""
     versions = (cifar.python, cifar.binary)
-    places = [place for v in versions for place in (v.folder, v.archive.file)]
-    path = locate(root, places, cifar.python.archive)
-    version = next(v for v in versions if path.name in (v.folder, v.archive.file))
+    places = [place for v in versions for place in (v.folder, v.file)]
+    path = locate(root, places, cifar.python)
+    version = next(v for v in versions if path.name in (v.folder, v.file))
     checksums = _check_files(path, version)
     found = {name: file.read() for name, file in members(path, [*version.files])}
     *batches, names = version.files
@@ -149,13 +135,13 @@ def read(
 read10, read100 = partial(read, CIFAR10), partial(read, CIFAR100)
 
 
-def _check_files(path: Path, version: Version) -> str:
+def _check_files(path: Path, version: Archive) -> str:
     """Verify the files; say what is known of their integrity."""
     if path.is_file():
-        verify(path, [version.archive.md5], version.archive)
+        verify(path, [version.md5], version)
         return "the archive has the published MD5"
     for name, md5 in version.files.items():
-        verify(path / name, [md5] if md5 else [], version.archive)
+        verify(path / name, [md5] if md5 else [], version)
     if all(version.files.values()):
         return "every file has the published MD5"
     return "none are published for the unpacked binary files; their class counts are right"

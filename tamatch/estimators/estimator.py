@@ -29,10 +29,9 @@ from ..settings.configure import configure
 from ..settings.hardware import pick_device
 from ..settings.options import Option
 from .base import Classifier
-from .learners import ImageLearner, Learner, VectorLearner
+from .learners import LEARNERS, ImageLearner, VectorLearner
 
 HIDDEN = Option("hidden", int, default=None, bounds=AT_LEAST_ONE)  # no option of a run
-LEARNERS: dict[str, type[Learner]] = {"images": ImageLearner, "vectors": VectorLearner}
 FIT_LOCK = threading.RLock()  # threads share torch's generator, which the draws of a fit come from
 PARAMETERS = (  # of a classifier that are settings of a run
     "net", "weights", "size", "flips", "steps", "batch", "unlabelled", "optimizer", "lr",
@@ -91,7 +90,7 @@ class SSLClassifier(Classifier):
     """
 
     history_: list[dict[str, Any]]
-    learner_: Learner
+    learner_: ImageLearner | VectorLearner
 
     def __init__(
         self,

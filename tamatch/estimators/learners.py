@@ -7,7 +7,7 @@ numbers is an image of one pixel with F channels, (F, 1, 1), so every method wor
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +36,9 @@ from ..types import Out
 if TYPE_CHECKING:
     from ..nets import AnyNet
 
+Samples = npt.NDArray[Any]
 Rows = npt.NDArray[np.float32]
+Names = tuple[str, ...]
 History = list[dict[str, Any]]
 State = dict[str, Any]  # numbers, names and bytes
 
@@ -44,17 +46,6 @@ HISTORY_LINES = 20
 WEAK = 0.1  # standard deviation of the noise, where that of each feature is 1
 STRONG = 0.3
 DROP = 0.2  # chance that the strong view hides a feature, which then has its mean, 0
-
-
-class Learner(Protocol):
-    """A trained classifier of arrays."""
-
-    @classmethod
-    def from_state(cls, state: State) -> Self: ...
-
-    def state(self) -> State: ...
-
-    def probabilities(self, samples: npt.NDArray[Any]) -> npt.NDArray[np.float64]: ...
 
 
 class ImageLearner:
@@ -66,12 +57,7 @@ class ImageLearner:
 
     @classmethod
     def learn(
-        cls,
-        run: Run,
-        samples: npt.NDArray[Any],
-        labels: Indices,
-        classes: tuple[str, ...],
-        net: AnyNet | None = None,
+        cls, run: Run, samples: Samples, labels: Indices, classes: Names, net: AnyNet | None
     ) -> tuple[Self, History]:
         numbered = from_arrays(samples, labels, size=run.size)
         data = normalised(replace(numbered, classes=classes), run.normalise)
@@ -80,7 +66,7 @@ class ImageLearner:
         model = Model(Facts.of(run.net, data), final_net(engine))
         return cls(model, run.net if net is None else net), history
 
-    def probabilities(self, samples: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    def probabilities(self, samples: Samples) -> npt.NDArray[np.float64]:
         unknown = np.full(len(samples), UNKNOWN)
         pixels = from_arrays(samples, unknown, size=self.model.facts.size).images
         images = OnHost(pixels, np.arange(len(pixels)), channels_last=True)
@@ -161,7 +147,7 @@ class VectorSource(Source):
         return self.on_device[kind].index_select(0, ids)
 
 
-def data_of(labels: Indices, classes: tuple[str, ...]) -> DataSet:
+def data_of(labels: Indices, classes: Names) -> DataSet:
     """A data set without a pixel: who has which label, for the split and the method's task."""
     known = labels != UNKNOWN
     none = np.empty(0, np.int64)
@@ -200,12 +186,7 @@ class VectorLearner:
 
     @classmethod
     def learn(
-        cls,
-        run: Run,
-        samples: npt.NDArray[Any],
-        labels: Indices,
-        classes: tuple[str, ...],
-        hidden: int,
+        cls, run: Run, samples: Samples, labels: Indices, classes: Names, hidden: int
     ) -> tuple[Self, History]:
         mean, std = samples.mean(0), samples.std(0)
         std = np.where(std > 0, std, 1.0)
@@ -216,7 +197,7 @@ class VectorLearner:
         return cls(final_net(engine), mean, std), history
 
     @torch.no_grad()
-    def probabilities(self, samples: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    def probabilities(self, samples: Samples) -> npt.NDArray[np.float64]:
         rows = torch.from_numpy((samples - self.mean) / self.std)[..., None, None]
         found: npt.NDArray[np.float64] = self.net(rows).logits.softmax(-1).numpy()
         return found
@@ -264,3 +245,9 @@ def to_bytes(net: nn.Module) -> bytes:
 
 def from_bytes(net: nn.Module, weights: bytes) -> nn.Module:
     return with_tensors(net, read_weights(weights)).requires_grad_(False).eval()
+
+
+LEARNERS: dict[str, type[ImageLearner] | type[VectorLearner]] = {
+    "images": ImageLearner,
+    "vectors": VectorLearner,
+}

@@ -132,6 +132,9 @@ METHODS: dict[str, MethodEntry] = {
     "acr": MethodEntry(
         "ACR", "acr:ACR", "two heads, and an adjustment that follows the pool's class shares"
     ),
+    "cdmad": MethodEntry(
+        "CDMAD", "cdmad:CDMAD", "logits minus those of a blank image, in pseudo-labels and tests"
+    ),
     "simpro": MethodEntry(
         "SimPro", "simpro:SimPro", "logits adjusted by class shares that EM estimates"
     ),

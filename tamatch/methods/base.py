@@ -105,12 +105,6 @@ class Method(nn.Module):
         return self.net if self.average is None else self.average
 
 
-def quarter_turned(images: Tensor, turns: int) -> Tensor:
-    """Images turned counter-clockwise; what is no square image has no way up and stays as it is."""
-    square = images.ndim == 4 and images.shape[-1] == images.shape[-2]
-    return images.rot90(turns, (-2, -1)) if square else images
-
-
 class Head(nn.Linear):
     """A second linear layer on a net's features; its logits are float32, as the net's are."""
 
@@ -120,6 +114,12 @@ class Head(nn.Linear):
     def forward(self, out: Out) -> Tensor:  # type: ignore[override]
         with without_autocast(out.features.device):
             return super().forward(out.features)
+
+
+def quarter_turned(images: Tensor, turns: int) -> Tensor:
+    """Images turned counter-clockwise; what is no square image has no way up and stays as it is."""
+    square = images.ndim == 4 and images.shape[-1] == images.shape[-2]
+    return images.rot90(turns, (-2, -1)) if square else images
 
 
 def gradient_of(value: Tensor, images: Tensor) -> Tensor:

@@ -86,12 +86,19 @@ def export(
         raise UsageError(f"--out {place} must end in .{format}.")
     refuse_existing(place, is_folder=format == "safetensors", overwrite=overwrite)
     if format == "safetensors":
-        return to_folder(model, place, model_card(folder.path), net)
-    return to_onnx(model, place) if format == "onnx" else to_pt2(model, place)
+        model.save(place)
+        write_bytes(place / "README.md", model_card(folder.path).encode())
+        again = load(place, net)
+        found = compared(model, lambda p: again.probabilities(torch.from_numpy(p)).numpy())
+        return Exported(place, "tamatch.load", *found)
+    content, predict, checked_with = to_onnx(model) if format == "onnx" else to_pt2(model)
+    found = compared(model, predict)
+    write_bytes(place, content)
+    return Exported(place, checked_with, *found)
 
 
-def to_onnx(model: Model, place: Path) -> Exported:
-    """One ONNX file; the class names are in its metadata."""
+def to_onnx(model: Model) -> tuple[bytes, Predict, str]:
+    """One ONNX file, with the class names in its metadata, and ONNX Runtime to predict with it."""
     runtime = needed("onnxruntime")
     needed("onnx")
     needed("onnxscript")
@@ -109,12 +116,10 @@ def to_onnx(model: Model, place: Path) -> Exported:
         found: np.ndarray = session.run(None, {"pixels": pixels})[0]
         return found
 
-    images, difference = compared(model, predict)
-    write_bytes(place, content)
-    return Exported(place, f"ONNX Runtime {runtime.__version__}", images, difference)
+    return content, predict, f"ONNX Runtime {runtime.__version__}"
 
 
-def to_pt2(model: Model, place: Path) -> Exported:
+def to_pt2(model: Model) -> tuple[bytes, Predict, str]:
     """One file for torch.export.load, which needs torch but not this package."""
     file = io.BytesIO()
     with exporting(model):
@@ -127,22 +132,7 @@ def to_pt2(model: Model, place: Path) -> Exported:
         found: np.ndarray = again(torch.from_numpy(pixels)).numpy()
         return found
 
-    images, difference = compared(model, predict)
-    write_bytes(place, file.getvalue())
-    return Exported(place, f"torch {torch.__version__}", images, difference)
-
-
-def to_folder(model: Model, place: Path, card: str, net: AnyNet | None = None) -> Exported:
-    """Weights, facts and a model card; `tamatch.load` reads the folder."""
-    model.save(place)
-    write_bytes(place / "README.md", card.encode())
-    again = load(place, net)
-
-    def predict(pixels: np.ndarray) -> np.ndarray:
-        return again.probabilities(torch.from_numpy(pixels)).numpy()
-
-    images, difference = compared(model, predict)
-    return Exported(place, "tamatch.load", images, difference)
+    return file.getvalue(), predict, f"torch {torch.__version__}"
 
 
 def program(model: Model) -> torch.export.ExportedProgram:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -195,7 +195,9 @@ class Model:
         (3, H, W) or (4, H, W), or either several in a row, as bytes or as floats in 0 … 1. An image
         that cannot be read is an error.
         """
-        return joined(self.facts.classes, [found for _, found in self.stream(images)])
+        empty = np.empty((0, len(self.facts.classes)), np.float32)
+        found = [part.probabilities for _, part in self.stream(images)]
+        return Predictions(self.facts.classes, np.concatenate([empty, *found]))
 
     def features(self, images: Images) -> np.ndarray:
         """(N, D): what the net's last layer sees of images, which are given as for `predict`."""
@@ -226,7 +228,9 @@ class Model:
                 kept.append(image)
             except Unreadable as reason:
                 if skip is None:
-                    raise DataError(f"{described(image)} cannot be read: {reason}.") from None
+                    is_path = isinstance(image, str | os.PathLike)
+                    name = str(image) if is_path else f"an image ({type(image).__name__})"
+                    raise DataError(f"{name} cannot be read: {reason}.") from None
                 skip(image, str(reason))
             if len(kept) == self._batch_size:
                 yield kept, stacked(pixels)
@@ -237,11 +241,6 @@ class Model:
 
 def stacked(pixels: list[Pixels]) -> Tensor:
     return torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2)
-
-
-def joined(classes: tuple[str, ...], parts: Sequence[Predictions]) -> Predictions:
-    empty = np.empty((0, len(classes)), np.float32)
-    return Predictions(classes, np.concatenate([empty, *(part.probabilities for part in parts)]))
 
 
 def one_by_one(images: Images) -> Iterable[Any]:
@@ -303,10 +302,3 @@ def from_array(pixels: np.ndarray) -> Image.Image:
             f"an array to predict must be bytes (uint8), or floats in 0 … 1; got {pixels.dtype}."
         )
     return Image.fromarray(pixels[..., 0] if pixels.shape[2:] == (1,) else pixels)
-
-
-def described(image: Any) -> str:
-    """A name for an error message."""
-    return (
-        str(image) if isinstance(image, str | os.PathLike) else f"an image ({type(image).__name__})"
-    )

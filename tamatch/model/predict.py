@@ -46,7 +46,13 @@ def predict(
     """
     if top is not None and top < 1:
         raise UsageError(f"--top must be at least 1, got {top}.")
-    check_words(words, null=null)
+    for word in words:
+        if word != STDIN and not os.path.exists(word):
+            raise UsageError(f"{word} does not exist. Give image files, folders, or - for stdin.")
+    if null and STDIN not in words:
+        raise UsageError(
+            "-0 applies only to file names read from stdin: give - instead of the images."
+        )
     for word in words:
         if RunFolder(Path(word)).holds_run():
             raise UsageError(f"{word} is a run, not an image. Give the run first, then the images.")
@@ -99,17 +105,6 @@ def images_of(words: Sequence[str], stdin: BufferedIOBase, *, null: bool = False
             yield from images_below(word)
         else:
             yield word
-
-
-def check_words(words: Sequence[str], *, null: bool) -> None:
-    """What can be seen to be wrong before the model is loaded."""
-    for word in words:
-        if word != STDIN and not os.path.exists(word):
-            raise UsageError(f"{word} does not exist. Give image files, folders, or - for stdin.")
-    if null and STDIN not in words:
-        raise UsageError(
-            "-0 applies only to file names read from stdin: give - instead of the images."
-        )
 
 
 def names_in(stdin: BufferedIOBase, end: bytes) -> Iterator[str]:

@@ -14,8 +14,7 @@ from torch import Tensor
 from ..errors import UsageError
 from . import build, find, is_transformer
 from .vit import HEAD, SHAPES, STYLES
-from .weight_names import to_timm_names
-from .weights import fit, plain_name, read_tensors
+from .weights import fit, plain_name, read_tensors, to_timm_names
 
 ADVICE = (
     "Specify the net: --net NAME (`tamatch nets` lists them; timm/NAME is any net of the timm "

@@ -1,4 +1,8 @@
-"""Reading weight files without running code, and fitting them to a net of another size."""
+"""Reading weight files without running code, and fitting them to a net of another size.
+
+`weight_names.txt` has the tensor names of vision transformers from other libraries: Google's JAX
+nets, the `transformers` package, torchvision and CLIP. The computation is the same.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -18,9 +23,12 @@ from torch import Tensor, nn
 from ..errors import UsageError
 from ..storage.untrusted import read_npz
 from .base import Net
-from .weight_names import to_timm_names
 
 Shape = tuple[int, ...]
+Tensors = dict[str, Tensor]
+Names = list[tuple[str, str]]  # patterns, and what replaces them
+GOOGLE, CLIP = "embedding/kernel", "visual.class_embedding"  # tensors by which they are known
+PARTS = ("query", "key", "value")
 PREFIXES = ("module.", "backbone.")  # what wrappers put before every name
 LISTED = 6  # names in a line of the report
 HEADS = {"head", "fc", "classifier", "mlp"}  # first part of the names of another task's head
@@ -252,3 +260,66 @@ READERS: dict[str, Callable[[Path], dict[str, Tensor]]] = {
     ".pth": _read_torch,
     ".pt": _read_torch,
 }
+
+
+@cache
+def formats() -> dict[str, Names]:
+    """The names of each format, by a tensor that only its files have."""
+    table = Path(__file__).with_name("weight_names.txt").read_text("utf-8")
+    found: dict[str, Names] = {}
+    for part in table.split("\n# ")[1:]:
+        signs, _, *lines = part.rstrip().splitlines()
+        words = (line.split() for line in lines)
+        names = [(pattern, "".join(ours)) for pattern, *ours in words]
+        found |= dict.fromkeys(signs.split(), names)
+    return found
+
+
+def to_timm_names(tensors: Mapping[str, Tensor]) -> Tensors:
+    """The tensors under timm's names and in torch's order of axes; others are left as they are."""
+    sign = next((sign for sign in formats() if sign in tensors), None)
+    if sign is None:
+        return dict(tensors)
+    names = formats()[sign]
+    if sign == CLIP:
+        tower = {k: v for k, v in tensors.items() if k.startswith("visual.")}
+        return {renamed(k, names): with_batch(k, v) for k, v in tower.items()}
+    layout = to_torch_layout if sign == GOOGLE else lambda _, tensor: tensor
+    return fused_qkv({renamed(k, names): layout(k, v) for k, v in tensors.items()})
+
+
+def renamed(name: str, names: Names) -> str:
+    for pattern, ours in names:
+        name = re.sub(pattern, ours, name)
+    return name
+
+
+def with_batch(name: str, tensor: Tensor) -> Tensor:
+    """Of CLIP's tensors, tokens and positions lack the axes that timm's have in front."""
+    if name.endswith("_embedding"):
+        return tensor.reshape(1, -1, tensor.shape[-1])
+    return tensor
+
+
+def to_torch_layout(name: str, tensor: Tensor) -> Tensor:
+    """JAX has outputs last, and the heads of attention on an axis of their own."""
+    kind = name.rpartition("/")[2]
+    if kind == "bias":
+        return tensor.flatten()
+    if kind != "kernel":
+        return tensor
+    if name == GOOGLE:
+        return tensor.permute(3, 2, 0, 1)
+    return tensor.flatten(0, -2).T if name.endswith("/out/kernel") else tensor.flatten(1).T
+
+
+def fused_qkv(tensors: Tensors) -> Tensors:
+    """Queries, keys and values as one tensor, where they are three."""
+    found = {}
+    for name, tensor in tensors.items():
+        if f".{PARTS[0]}." in name:
+            three = [tensors.get(name.replace(PARTS[0], part), tensor) for part in PARTS]
+            found[name.replace(PARTS[0], "qkv")] = torch.cat(three)
+        elif not any(f".{part}." in name for part in PARTS):
+            found[name] = tensor
+    return found

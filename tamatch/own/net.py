@@ -102,10 +102,16 @@ def as_out(found: Tensor | Out, model: nn.Module, head_name: str | None) -> Out:
         return found
     logits = features = found if found.dtype.itemsize > 2 else found.float()
     if head_name is not None:
-        head = model.get_submodule(head_name)
-        assert isinstance(head, Head) and head.seen is not None
-        features, head.seen = head.seen, None  # kept longer, it would hold the memory of a step
+        features = take_features(model, head_name)
     return Out(logits, features, features)
+
+
+def take_features(model: nn.Module, head_name: str) -> Tensor:
+    """The features of the pass that has just been made."""
+    head = model.get_submodule(head_name)
+    assert isinstance(head, Head) and head.seen is not None
+    features, head.seen = head.seen, None  # kept longer, it would hold the memory of a step
+    return features
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import Literal
 
 from markupsafe import Markup
 
-from .words import compact, decimal
+from .words import compact, decimal, environment
 
 COLOURS = 8
 _WIDTH = 1000  # inner units across; stretched to the real width
@@ -80,49 +80,24 @@ def line_chart(
     y_low, y_high = extent(settled(lines, x_high) if fit == "settled" else lines, 1)
     ticks = nice_ticks(min(y_low, 0.0) if fit == "zero" else y_low, y_high)
     cut = fit == "settled"
-    drawn = curves(lines, (x_low, x_high), (ticks[0], ticks[-1]), _HEIGHT, cut=cut)
-    return Markup(
-        '<figure class="chart"><figcaption><strong>{title}</strong>{note}</figcaption>{legend}'
-        '<div class="plot"><svg role="img" aria-label="{described}" width="100%" height="{height}">'
-        "<title>{title}</title>{grid}{below}{curves}</svg></div>"
-        '<p class="axis">{x_name}</p></figure>'
-    ).format(
+    labels = tick_labels(ticks, unit)
+    across_ticks = nice_ticks(x_low, x_high) if x_high > x_low else [x_low]
+    below = [(100 * share(x, x_low, x_high), compact(x) + across.unit) for x in across_ticks]
+    return _drawn(
+        "line_chart",
         title=title,
-        note=Markup("<span>{}</span>").format(note) if note else "",
-        legend=legend(lines, unit, newest=across is STEPS),
+        note=note,
+        key=legend(lines, unit, newest=across is STEPS),
         described=_described(title, lines, unit),
         height=_HEIGHT,
-        grid=_y_axis(ticks, unit),
-        below=_x_axis(x_low, x_high, across.unit),
-        curves=drawn,
-        x_name=across.name,
+        ticks=[
+            (_HEIGHT * (1 - share(tick, ticks[0], ticks[-1])), label)
+            for tick, label in zip(ticks, labels, strict=True)
+        ],
+        below=[(x, label) for x, label in below if 0 <= x <= 100],
+        curves=curves(lines, (x_low, x_high), (ticks[0], ticks[-1]), _HEIGHT, cut=cut),
+        across=across.name,
     )
-
-
-def _y_axis(ticks: list[float], unit: str) -> Markup:
-    """A line across and a label for each tick."""
-    parts = []
-    for tick, label in zip(ticks, tick_labels(ticks, unit), strict=True):
-        y = _HEIGHT * (1 - share(tick, ticks[0], ticks[-1]))
-        line = Markup(
-            '<line class="grid" x1="0" x2="100%" y1="{y:.1f}" y2="{y:.1f}"/>'
-            '<text class="y" x="-8" y="{at:.1f}">{label}</text>'
-        )
-        parts.append(line.format(y=y, at=y + 4, label=label))
-    return Markup("").join(parts)
-
-
-def _x_axis(low: float, high: float, unit: str) -> Markup:
-    """Labels below the chart."""
-    parts = []
-    for tick in nice_ticks(low, high) if high > low else [low]:
-        at = share(tick, low, high)
-        if 0 <= at <= 1:
-            text = Markup('<text class="x {anchor}" x="{x:.1f}%" y="{y}">{label}</text>')
-            anchor = "end" if at > 0.95 else ""
-            label = compact(tick) + unit
-            parts.append(text.format(x=100 * at, y=_HEIGHT + 18, label=label, anchor=anchor))
-    return Markup("").join(parts)
 
 
 def small_chart(
@@ -139,23 +114,13 @@ def small_chart(
     ends = y_range or extent(lines, 1)
     if not ends[1] > ends[0]:
         ends = (nice_ticks(*ends)[0], nice_ticks(*ends)[-1])
-    grid = Markup("").join(
-        Markup(
-            '<line class="grid" x1="0" x2="100%" y1="{y}" y2="{y}"/>'
-            '<text class="y" x="-6" y="{at}">{label}</text>'
-        ).format(y=y, at=y + 4, label=decimal(end) + unit)
-        for end, y in zip(ends, (_SMALL_HEIGHT, 0), strict=True)
-    )
-    return Markup(
-        '<figure class="small"><figcaption><span class="name">{title}</span> <b>{last}</b>'
-        '</figcaption><div class="plot"><svg role="img" aria-label="{described}" width="100%" '
-        'height="{height}"><title>{title}</title>{grid}{curves}</svg></div></figure>'
-    ).format(
+    return _drawn(
+        "small_chart",
         title=title,
         last=decimal(lines[0].last) + unit,
         described=_described(title, lines, unit),
         height=_SMALL_HEIGHT,
-        grid=grid,
+        ticks=[(_SMALL_HEIGHT, decimal(ends[0]) + unit), (0, decimal(ends[1]) + unit)],
         curves=curves(lines, steps(lines), ends, _SMALL_HEIGHT),
     )
 
@@ -166,15 +131,8 @@ def legend(lines: Sequence[Line], unit: str = "", *, newest: bool = False) -> Ma
     for name in dict.fromkeys(line.name for line in lines):
         same = [line for line in lines if line.name == name]
         ends = [line.last for line in same if newest and line.last is not None]
-        value = decimal(sum(ends) / len(ends)) + unit if ends else ""
-        entries.append(
-            Markup(
-                '<li><svg class="key" aria-hidden="true" width="22" height="10"><line class="c{} '
-                '{} line" x1="1" x2="21" y1="5" y2="5"/></svg><span class="name">{}</span> '
-                "<b>{}</b></li>"
-            ).format(same[0].colour, same[0].style, name, value)
-        )
-    return Markup('<ul class="legend">{}</ul>').format(Markup("").join(entries))
+        entries.append((same[0], decimal(sum(ends) / len(ends)) + unit if ends else ""))
+    return _drawn("legend", entries=entries)
 
 
 def _described(title: str, lines: Sequence[Line], unit: str) -> str:
@@ -190,19 +148,9 @@ def curves(
     lines: Sequence[Line], x_range: Range, y_range: Range, height: int, *, cut: bool = False
 ) -> Markup:
     """The lines as paths; `cut` hides what lies outside the box."""
-    paths = Markup("").join(
-        Markup('<path class="c{} {} line{}" d="{}"/>').format(
-            line.colour,
-            line.style,
-            " lone" if line.lone else "",
-            _path(line, x_range, y_range, height),
-        )
-        for line in lines
-    )
-    return Markup(
-        '<svg width="100%" height="{h}" viewBox="0 0 {w} {h}" preserveAspectRatio="none" '
-        'overflow="{overflow}">{paths}</svg>'
-    ).format(w=_WIDTH, h=height, overflow="hidden" if cut else "visible", paths=paths)
+    paths = [(line, _path(line, x_range, y_range, height)) for line in lines]
+    overflow = "hidden" if cut else "visible"
+    return _drawn("curves", width=_WIDTH, height=height, overflow=overflow, paths=paths)
 
 
 def _path(line: Line, x_range: Range, y_range: Range, height: int) -> str:
@@ -274,30 +222,25 @@ def tick_labels(ticks: list[float], unit: str = "") -> list[str]:
 
 def bar(percent: float, other: float | None = None) -> Markup:
     """A bar from the left, with a mark where `other` lies; both in percent."""
-    mark = Markup("")
+    mark = None
     if other is not None and math.isfinite(other):
-        mark = Markup(
-            '<rect class="mark" x="{:.1f}%" width="2" height="14" transform="translate(-1)"/>'
-        ).format(100 * _within_one(other / 100))
+        mark = 100 * _within_one(other / 100)
     length = 100 * _within_one(percent / 100) if math.isfinite(percent) else 0.0
-    return Markup(
-        '<svg class="bar" aria-hidden="true" width="100%" height="14">'
-        '<rect class="track" y="3" width="100%" height="8"/>'
-        '<rect class="c1 fill" y="3" width="{:.1f}%" height="8"/>{}</svg>'
-    ).format(length, mark)
+    return _drawn("bar", colour=1, start=None, length=length, mark=mark)
 
 
 def gap_bar(value: float, limit: float) -> Markup:
     """A bar from the middle: to the right above zero, to the left below."""
     length = 50 * _within_one(abs(value) / limit) if limit > 0 and math.isfinite(value) else 0.0
     start, colour = (50.0, 2) if value > 0 else (50 - length, 1)
-    return Markup(
-        '<svg class="bar" aria-hidden="true" width="100%" height="14">'
-        '<rect class="track" y="3" width="100%" height="8"/>'
-        '<rect class="c{} fill" x="{:.1f}%" y="3" width="{:.1f}%" height="8"/>'
-        '<rect class="mark" x="50%" width="1" height="14"/></svg>'
-    ).format(colour, start, length)
+    return _drawn("bar", colour=colour, start=start, length=length, mark=None)
 
 
 def _within_one(value: float) -> float:
     return min(max(value, 0.0), 1.0)
+
+
+def _drawn(macro: str, **values: object) -> Markup:
+    """The markup of a macro in charts.html.j2."""
+    template = environment("tamatch.report").get_template("charts.html.j2")
+    return Markup(getattr(template.module, macro)(**values))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import csv
-import io
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from ..data.labels import (
 )
 from ..errors import DataError, UsageError
 from ..storage.files import locked, write_bytes
-from ..storage.spreadsheet import neutralise, printable
+from ..storage.spreadsheet import printable, table_bytes
 
 SKIPPED = ""  # the label of an image that the person has skipped
 COLUMNS = (NAME, LABEL)
@@ -89,26 +88,9 @@ class LabelFile:
                 f"{self.path} was changed by another program. Nothing was written to it; start "
                 "`tamatch review` again."
             )
-        content = table(list(labels.items()))
+        content = table_bytes(COLUMNS, labels.items())
         write_bytes(self.path, content)
         self.written = content
-
-
-def table(rows: Sequence[tuple[str, str]]) -> bytes:
-    text = io.StringIO()
-    cells = ([neutralise(name), neutralise(label)] for name, label in rows)
-    csv.writer(text, lineterminator="\n").writerows([COLUMNS, *cells])
-    return text.getvalue().encode()
-
-
-def refuse_strangers(data: DataSet, path: Path, place: Path) -> None:
-    """Refuse the labels of another project, whose file has the same name."""
-    try:
-        known_rows(data, path, place)
-    except DataError as error:
-        raise DataError(
-            f"{error} If {path} is for other images, give a new file with --labels."
-        ) from None
 
 
 @contextmanager
@@ -118,6 +100,11 @@ def opened(path: Path, data: DataSet, place: Path) -> Iterator[LabelFile]:
     if path.is_dir():
         raise UsageError(f"--labels {path} is a folder; give a file.")
     with locked(path.with_name(f".{path.name}.lock"), str(path)):
-        if path.exists():
-            refuse_strangers(data, path, place)
+        try:
+            if path.exists():
+                known_rows(data, path, place)
+        except DataError as error:  # the labels of another project, in a file of the same name
+            raise DataError(
+                f"{error} If {path} is for other images, give a new file with --labels."
+            ) from None
         yield LabelFile(path, folder_of(place))

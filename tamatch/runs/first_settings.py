@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -36,13 +36,14 @@ NEUTRAL = {  # options that say nothing of how a net is trained
     "labelled_in_pool", "prior", "baseline", "device", "images", "threads", "precision",
     "deterministic",
 }  # fmt: skip
-ONE_STEP = {
+ONE_STEP: dict[str, Any] = {
     "steps": 1, "warmup": 0, "ema": 0.0, "log_every": 1, "test_every": 1, "save_every": 1,
 }  # fmt: skip
 RULE = (
-    "First answer: the pre-trained net stays as it is, and TaMatch is solved on its features. Any "
-    "option of training (--time, --steps, --method, --net) trains a net instead."
+    "First answer: the pre-trained net stays as it is, and TaMatch is solved on its features. "
+    "--time 10m tunes the net from there; --method and --net train another one."
 )
+Way = Literal["first", "tune", "train"]  # features alone; then the net; a net from its start
 
 
 @dataclass(frozen=True)
@@ -57,23 +58,40 @@ class Look:
         """Images whose features are not known yet."""
         return missing(self.data.image_digests(), self.net.key)
 
-    @cached_property
+    @property
     def seconds(self) -> float:
-        """For these, by looking at some of them twice: the first time is slower."""
+        """For these."""
+        return self.left * self.seconds_each
+
+    @cached_property
+    def seconds_each(self) -> float:
+        """By looking at some images twice: the first time is slower."""
         some = self.data.images[np.arange(min(MEASURED, len(self.data.images)))]
         self.net(some)
         began = time.perf_counter()
         self.net(some)
-        return self.left * (time.perf_counter() - began) / len(some)
+        return (time.perf_counter() - began) / len(some)
 
 
-def wants_first(given: Mapping[str, Any], limit: str | None) -> bool:
-    """Whether nothing that the user says, or the run to go on from, is about training a net."""
+def way_of(given: Mapping[str, Any], limit: str | None, device: torch.device) -> Way:
+    """What is made of the images, by what the user says or the run to go on from.
+
+    Another net, another method or a last layer of the user's choice is trained as it is.
+    """
     net = given.get("net")
     if net is not None and nets.is_frozen(str(net)):
         if limit is not None:
             raise UsageError(f"--net {net} is not trained, so --time has no effect on it.")
-        return True
+        return "first"
+    if net is not None and nets.is_tuned(str(net)):
+        return "tune"
+    if given.keys() & {"net", "method", "head", "from_"}:
+        return "train"
+    return "first" if is_neutral(given, limit) and device.type != "cuda" else "tune"
+
+
+def is_neutral(given: Mapping[str, Any], limit: str | None) -> bool:
+    """Whether nothing that is said is about training a net."""
     return limit is None and given.keys() <= NEUTRAL
 
 
@@ -92,34 +110,21 @@ def weights_for(given: Mapping[str, Any], device: torch.device) -> tuple[str | N
 
 def first_settings(
     run: Run, given: Mapping[str, Any], side: float | None, device: torch.device
-) -> tuple[Chosen, int]:
-    """The net at a size, and the size of the images, with reasons; how many images there are.
+) -> tuple[Chosen, Look]:
+    """The net at a size, and the size of the images, with reasons; the way to look at them.
 
     `side` is that of most images, in pixels. The net looks at them at the largest size whose
     features are known already, or are in time. Images are kept as large as they are, but no larger
     than the net looks at them.
     """
-    weights = str(run.weights)
-    fixed = run.size if given.get("size") is not None else None
-    names = names_of(weights) if given.get("net") is None else [run.net.removeprefix(nets.FROZEN)]
-    looks = []
-    for name in names:
-        net = frozen(weights, size_for(name), device, name)
-        size = fixed or size_of_images(net, side)
+    names = None if given.get("net") is None else [nets.body_of(run.net)]
+
+    def read(size: int) -> DataSet:
         with counting("reading images") as count:
-            looks.append(Look(net, data_of(run, count, size=size)))
-        if looks[-1].left == 0:
-            break
-    known = [look for look in looks if look.left == 0]
-    in_time = (look for look in looks[:-1] if look.seconds <= MOST_SECONDS)
-    look = next(iter(known), None) or next(in_time, looks[-1])
-    first = looks[0]
-    if look is first:
-        why = f"as large as {locate(weights).title} is made for"
-    elif known:
-        why = "these features are known already"
-    else:
-        why = f"at {first.net.size}, {first.left:,} images would take {first.seconds:.0f} s"
+            return data_of(run, count, size=size)
+
+    fixed = run.size if given.get("size") is not None else None
+    look, why = best_look(str(run.weights), read, side, device, names, fixed)
     name, at, size = nets.FROZEN + look.net.name, look.net.size, look.data.size
     own = "as the images are" if side == size else f"enough for the net's {at}"
     chosen = (
@@ -127,7 +132,38 @@ def first_settings(
         | choice("net", name, name, f"looks at images at {at} × {at} pixels; {why}")
         | Chosen({"normalise": look.net.normalise, "flips": "none", **ONE_STEP}, {})
     )
-    return chosen, len(look.data.images)
+    return chosen, look
+
+
+def tunable(weights: str, given: Mapping[str, Any]) -> bool:
+    """Whether the net of the weights is a transformer, or one that the user wants tuned."""
+    return given.get("net") is not None or recognise(locate(weights).path).is_transformer
+
+
+def best_look(
+    weights: str, read: Callable[[int], DataSet], side: float | None, device: torch.device,
+    names: list[str] | None = None, size: int | None = None,
+) -> tuple[Look, str]:  # fmt: skip
+    """The best way to look at the images within MOST_SECONDS, and why it is this one.
+
+    `read` has the images at a size. `names` are nets to choose from, by default all sizes of that
+    of the weights; with `size`, the images have it, whatever the net.
+    """
+    looks = []
+    for name in names or names_of(weights):
+        net = frozen(weights, size_for(name), device, name)
+        looks.append(Look(net, read(size or size_of_images(net, side))))
+        if looks[-1].left == 0:
+            break
+    known = [look for look in looks if look.left == 0]
+    in_time = (look for look in looks[:-1] if look.seconds <= MOST_SECONDS)
+    look = next(iter(known), None) or next(in_time, looks[-1])
+    first = looks[0]
+    if look is first:
+        return look, f"as large as {locate(weights).title} is made for"
+    if known:
+        return look, "these features are known already"
+    return look, f"at {first.net.size}, {first.left:,} images would take {first.seconds:.0f} s"
 
 
 def names_of(weights: str) -> list[str]:

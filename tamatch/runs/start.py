@@ -26,7 +26,7 @@ from ..step.source import LABELLED, UNLABELLED, Pool, Subset
 from ..storage.events import Callbacks
 from ..storage.files import write_bytes
 from ..storage.folder import RunFolder
-from .build import engine_of
+from .build import Start, engine_of
 from .record import record_facts, record_skipped
 from .training import Training
 
@@ -76,7 +76,10 @@ class SharedData:
         return self.held_out[-1][1]
 
 
-def prepare(job: Job, shared: SharedData, *, started: bool) -> tuple[Training, Split]:
+def prepare(
+    job: Job, shared: SharedData, *, started: bool, start: Start | None = None,
+    kind: type[Training] = Training,
+) -> tuple[Training, Split]:  # fmt: skip
     """Read the data, build the engine, and write down what the run stands on."""
     run, folder, progress = job.run, job.folder, job.progress
     data = shared.data(run)
@@ -84,7 +87,10 @@ def prepare(job: Job, shared: SharedData, *, started: bool) -> tuple[Training, S
     if not job.is_baseline:
         remark_on_skipped(data, progress)
     split = split_of(run, data, run.size, folder.split)
-    engine = engine_of(without_start(run) if started else run, data, split, progress.say)
+    engine = engine_of(
+        *(without_start(run) if started else run, data, split, progress.say),
+        start=None if started else start,
+    )
     seen = seen_of(data, split, learnt_by(lineage(run.from_), data, run.size))
     net, place = engine.method.net, engine.source.place
     record_facts(run, folder, data, split, net, engine.device, place, seen)
@@ -99,7 +105,7 @@ def prepare(job: Job, shared: SharedData, *, started: bool) -> tuple[Training, S
     if not (started or job.is_baseline):
         remark_on_data(run, data, split, pool, seen, progress)
     facts = Facts.of(run.net, data)
-    return Training(run, engine, folder, held_out, facts, progress, pool, job.callbacks), split
+    return kind(run, engine, folder, held_out, facts, progress, pool, job.callbacks), split
 
 
 def thinned(test: Indices, most: int | None) -> Indices:

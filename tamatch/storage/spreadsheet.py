@@ -61,13 +61,18 @@ def restore(cell: str) -> str:
     return cell[1:] if cell.startswith("'") and cell[1:].startswith((*_FORMULA, "'")) else cell
 
 
-def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """A CSV file, every cell neutralised, written whole or not at all."""
+def table_bytes(header: Sequence[str], rows: Iterable[Sequence[str]]) -> bytes:
+    """The content of a CSV file, every cell neutralised."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(header)
     table.writerows([neutralise(cell) for cell in row] for row in rows)
-    write_bytes(path, text.getvalue().encode())
+    return text.getvalue().encode()
+
+
+def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A CSV file, written whole or not at all."""
+    write_bytes(path, table_bytes(header, rows))
 
 
 def read_rows(path: Path, *columns: str) -> Iterator[dict[str, str]]:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from tamatch.methods import METHODS
+from tamatch.modules import unshifted
 from tamatch.types import Batch
 from tests.contract.nosync import Waits, no_sync
 from tests.tiny import tiny_engine, tiny_method
@@ -115,7 +116,7 @@ def assert_equal(a: object, b: object, where: str = "state") -> None:
 def test_the_exported_net_has_no_extra_heads(name: str) -> None:
     method = tiny_method(name)
     plain = tiny_method("supervised")
-    assert method.final.state_dict().keys() == plain.final.state_dict().keys()
+    assert unshifted(method.final).state_dict().keys() == plain.final.state_dict().keys()
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -132,10 +133,10 @@ def test_parts_are_detached_and_finite(name: str) -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_the_average_follows_slowly_and_is_what_is_evaluated(name: str) -> None:
     engine = tiny_engine(name, ema=0.9)
-    before = copy.deepcopy(engine.method.final.state_dict())
+    before = copy.deepcopy(unshifted(engine.method.final).state_dict())
     engine.advance()
     live = engine.method.net.state_dict()
-    for key, value in engine.method.final.state_dict().items():
+    for key, value in unshifted(engine.method.final).state_dict().items():
         if "running" in key or "num_batches" in key:
             assert torch.equal(value, live[key]), key
         elif value.is_floating_point():

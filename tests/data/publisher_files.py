@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tamatch.data.cifar import Cifar, Version
+from tamatch.data.archives import Archive
+from tamatch.data.cifar import Cifar
 
 
 def md5(path: Path) -> str:
@@ -65,7 +66,7 @@ class MadeCifar:
         self.train = classes * per_class
         self.kind = replace(kind, train_per_class=per_class, test_per_class=1)
 
-    def batches(self, version: Version) -> dict[str, slice]:
+    def batches(self, version: Archive) -> dict[str, slice]:
         *train, test, _ = version.files
         step = self.train // len(train)
         own = {name: slice(i * step, (i + 1) * step) for i, name in enumerate(train)}
@@ -102,7 +103,7 @@ class MadeCifar:
 
     def archive(self, folder: Path) -> Path:
         version = next(v for v in (self.kind.python, self.kind.binary) if v.folder == folder.name)
-        path = folder.parent / version.archive.file
+        path = folder.parent / version.file
         tar(folder, path)
         self.publish(folder.parent)
         return path
@@ -116,10 +117,9 @@ class MadeCifar:
         )
 
 
-def _published(version: Version, root: Path, every_file: bool) -> Version:
-    if (root / version.archive.file).exists():
-        packed = replace(version.archive, md5=md5(root / version.archive.file))
-        version = replace(version, archive=packed)
+def _published(version: Archive, root: Path, every_file: bool) -> Archive:
+    if (root / version.file).exists():
+        version = replace(version, md5=md5(root / version.file))
     if every_file and (root / version.folder).exists():
         own = {name: md5(root / version.folder / name) for name in version.files}
         version = replace(version, files=own)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -9,14 +10,18 @@ from typing import Any
 
 import torch
 from torch import distributed
-from torch.multiprocessing.spawn import spawn
+from torch.multiprocessing.spawn import start_processes
 
 PROCESSES = 2
+# One process imports torch and the package, and all pairs are forked from it.
+multiprocessing.set_forkserver_preload(["tamatch.runs.build"])
 
 
 def in_both(work: Callable[[], Any], folder: Path) -> list[Any]:
     """`work()` in two processes joined by gloo: process 0's answer and process 1's."""
-    spawn(_join, args=(work, str(folder)), nprocs=PROCESSES)  # type: ignore[no-untyped-call]
+    start_processes(  # type: ignore[no-untyped-call]
+        _join, args=(work, str(folder)), nprocs=PROCESSES, start_method="forkserver"
+    )
     return [torch.load(folder / f"{rank}.pt") for rank in range(PROCESSES)]
 
 

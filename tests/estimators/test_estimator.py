@@ -40,7 +40,7 @@ def expected(estimator: SSLClassifier) -> dict[str, str]:
     return EXPECTED_TO_FAIL
 
 
-@parametrize_with_checks([SSLClassifier(**QUICK)], expected_failed_checks=expected)
+@parametrize_with_checks([SSLClassifier(**{**QUICK, "steps": 20})], expected_failed_checks=expected)
 def test_scikit_learn_s_own_checks(estimator: SSLClassifier, check: Any) -> None:
     check(estimator)
 
@@ -84,12 +84,12 @@ def digits(known: int = 4) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def test_unlabelled_rows_are_learnt_from() -> None:
     X, y, few = blobs()
-    model = TaMatchClassifier(**{**QUICK, "steps": 200}).fit(X, few)
+    model = TaMatchClassifier(**{**QUICK, "steps": 100}).fit(X, few)
     assert model.classes_.tolist() == [0, 1, 2]
     assert model.score(X, y) > 0.95
-    assert model.history_[-1]["step"] == 200 and len(model.history_) == 20
+    assert model.history_[-1]["step"] == 100 and len(model.history_) == 20
     assert 0 < model.history_[-1]["used"] <= 1
-    alone = TaMatchClassifier(**{**QUICK, "steps": 200}).fit(X[few >= 0], few[few >= 0])
+    alone = TaMatchClassifier(**{**QUICK, "steps": 100}).fit(X[few >= 0], few[few >= 0])
     assert not np.array_equal(alone.predict_proba(X), model.predict_proba(X))
 
 
@@ -144,7 +144,8 @@ def test_minus_one_may_be_a_text() -> None:
     """In a list, NumPy turns the number into one where the other labels are names."""
     X, _, few = blobs()
     as_sorted = np.where(few < 0, -1, 2 - few)  # blue is the first class
-    numbers = TaMatchClassifier(**QUICK).fit(X, as_sorted)
+    brief = {**QUICK, "steps": 10}
+    numbers = TaMatchClassifier(**brief).fit(X, as_sorted)
     given = (
         named(few, -1),
         np.array(named(few, "-1")),
@@ -152,19 +153,18 @@ def test_minus_one_may_be_a_text() -> None:
         np.array(named(few, -1), object),
     )
     for y in given:
-        model = TaMatchClassifier(**QUICK).fit(X, y)
+        model = TaMatchClassifier(**brief).fit(X, y)
         assert model.classes_.tolist() == ["blue", "green", "red"]
         assert np.array_equal(model.predict_proba(X), numbers.predict_proba(X))
         assert model.score(X, y) == numbers.score(X, as_sorted)
 
 
 @pytest.mark.parametrize("kind", [str, object])
-def test_names_are_searched_and_validated(kind: type) -> None:
+def test_names_are_validated(kind: type) -> None:
     X, _, few = blobs(known=20)
     y = np.array(named(few, "-1"), kind)
     model = TaMatchClassifier(**{**QUICK, "steps": 30})
     assert cross_val_score(model, X, y, cv=2).min() > 0.8
-    assert GridSearchCV(model, {"tau": [0.6, 0.95]}, cv=2).fit(X, y).best_score_ > 0.8
 
 
 @pytest.mark.parametrize("missing", [None, np.nan])
@@ -399,7 +399,7 @@ def test_threads_do_not_share_their_draws() -> None:
     X, _, few = blobs()
 
     def rows(seed: int) -> np.ndarray:
-        model = SSLClassifier("mixmatch", **{**QUICK, "steps": 40}, random_state=seed)
+        model = SSLClassifier("mixmatch", **{**QUICK, "steps": 20}, random_state=seed)
         found: np.ndarray = model.fit(X, few).predict_proba(X)
         return found
 

@@ -18,6 +18,7 @@ DOZEN: dict[str, Any] = {
     "net": "wrn_10_1_clean", "batch": 4, "unlabelled": 6, "steps": 12, "threads": 1, "ema": 0.9,
     "log_every": 3, "test_every": 6, "save_every": 4, "baseline": "none", "device": "cpu",
 }  # fmt: skip
+WORDS = [w for k, v in DOZEN.items() for w in (f"--{k.replace('_', '-')}", str(v))]
 
 
 class Crash(BaseException):

@@ -20,10 +20,9 @@ from tamatch.errors import StorageError
 from tamatch.storage import checkpoint
 from tamatch.storage.files import append_line, write_bytes
 from tests.faults.disk import Disk, full
-from tests.faults.runs import DOZEN
+from tests.faults.runs import WORDS
 from tests.processes import environment, fingerprint
 
-WORDS = [w for k, v in DOZEN.items() for w in (f"--{k.replace('_', '-')}", str(v))]
 NEVER = 10**9
 PARTS = 4  # that the tests of every write are cut into, for several workers
 

@@ -25,10 +25,9 @@ from tamatch.data import load
 from tamatch.errors import DataError
 from tests.data.pictures import picture, put, saved
 from tests.faults.disk import Disk
-from tests.faults.runs import DOZEN, own_folder, soon
+from tests.faults.runs import DOZEN, WORDS, own_folder, soon
 from tests.processes import environment, wait_for
 
-WORDS = [w for k, v in DOZEN.items() for w in (f"--{k.replace('_', '-')}", str(v))]
 ROUNDS = 30
 SLOW = """
 import sys, time

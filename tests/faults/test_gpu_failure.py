@@ -15,7 +15,8 @@ from tamatch.machine.branches import first_cause
 from tamatch.machine.gpu import gpu_failure
 from tamatch.machine.launch import StopSignals
 from tamatch.storage import checkpoint
-from tests.processes import SMALL, fingerprint, tamatch
+from tests.faults.runs import WORDS
+from tests.processes import fingerprint, tamatch
 
 ILLEGAL = """CUDA error: an illegal memory access was encountered
 Search for `cudaErrorIllegalAddress' in the documentation for more information.
@@ -29,7 +30,7 @@ from tamatch.methods.fixmatch import FixMatch
 
 class Failing(FixMatch):
     def forward(self, batch):
-        if batch.step == 33 and Path(__file__).with_name("broken").exists():
+        if batch.step == 9 and Path(__file__).with_name("broken").exists():
             raise torch.AcceleratorError({ILLEGAL!r})
         return super().forward(batch)
 """
@@ -43,36 +44,35 @@ def method(tmp_path: Path) -> str:
 
 
 def test_train_and_resume_end_with_one_line_and_the_run_goes_on(
-    tmp_path: Path, method: str
+    tmp_path: Path, method: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "run"
     for command in (
-        ["train", *SMALL, "--device", "cpu", "--method", method, "--out", str(out)],
+        ["train", *WORDS, "--method", method, "--out", str(out)],
         ["resume", str(out)],
     ):
-        failed = tamatch(*command)
-        assert failed.returncode == DeviceError.exit_code
-        assert failed.stderr.splitlines()[-1] == (
+        assert main(command) == DeviceError.exit_code
+        told = capsys.readouterr().err
+        assert told.splitlines()[-1] == (
             "tamatch: the GPU failed: an illegal memory access was encountered. The checkpoint "
-            f"step_00000030 is intact. `tamatch resume {out}` continues."
+            f"step_00000008 is intact. `tamatch resume {out}` continues."
         )
-        assert "Traceback" not in failed.stderr
+        assert "Traceback" not in told
         saved = checkpoint.saved_in(out / "checkpoints")
-        assert [path.name for path in saved] == ["step_00000020", "step_00000030"]
+        assert [path.name for path in saved] == ["step_00000004", "step_00000008"]
         assert all(checkpoint.load(path) for path in saved)
     (tmp_path / "broken").unlink()
     assert main(["resume", str(out)]) == 0
     whole = tmp_path / "whole"
-    words = ["--device", "cpu", "--method", method, "--out", str(whole)]
-    assert main(["train", *SMALL, *words]) == 0
+    assert main(["train", *WORDS, "--method", method, "--out", str(whole)]) == 0
     assert fingerprint(out) == fingerprint(whole)
 
 
 @pytest.mark.slow
 def test_seeds_name_the_folder_of_all(tmp_path: Path, method: str) -> None:
     out = tmp_path / "runs"
-    words = ["--device", "cpu", "--method", method, "--out", str(out), "--seeds", "0,1"]
-    failed = tamatch("train", *SMALL, *words)
+    words = ["--method", method, "--out", str(out), "--seeds", "0,1"]
+    failed = tamatch("train", *WORDS, *words)
     assert failed.returncode == DeviceError.exit_code
     assert failed.stderr.splitlines()[-1].endswith(f"`tamatch resume {out}` continues.")
     assert "Traceback" not in failed.stderr

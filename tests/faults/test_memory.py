@@ -23,13 +23,12 @@ from tamatch.step.guard import Guard
 from tamatch.storage import checkpoint
 from tests.contract.test_contract import assert_equal
 from tests.data.memory import resident
-from tests.faults.runs import DOZEN, crash_at
+from tests.faults.runs import DOZEN, WORDS, crash_at
 from tests.processes import fingerprint
 from tests.tiny import tiny_engine
 
 FEW = ["tamatch", "vat", "crmatch"]
 FACTOR = 2.0  # within which an estimate must lie
-WORDS = [w for k, v in DOZEN.items() for w in (f"--{k.replace('_', '-')}", str(v))]
 HUNGRY = """
 import torch
 from tamatch.methods.fixmatch import FixMatch

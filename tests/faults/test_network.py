@@ -8,10 +8,9 @@ import sys
 from pathlib import Path
 
 from tests.data.pictures import put
-from tests.faults.runs import DOZEN
+from tests.faults.runs import WORDS
 from tests.processes import environment
 
-WORDS = [w for k, v in DOZEN.items() for w in (f"--{k.replace('_', '-')}", str(v))]
 GUARDED = """
 import json, sys
 tried = []

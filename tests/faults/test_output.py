@@ -21,8 +21,8 @@ def shell(command: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-@pytest.mark.sample(2)
-@pytest.mark.parametrize("to", ["2>&1 | head -1", ">/dev/full 2>&1", ">&- 2>&-", "| true"])
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("to", ["2>/dev/full | true", "2>&1 | head -1", ">/dev/full", ">&- 2>&-"])
 def test_a_run_ends_well_whoever_reads_it(to: str, tmp_path: Path) -> None:
     run = tmp_path / "run"
     done = shell(f"tamatch train --out {run} {' '.join(SMALL)} --steps 8 {to}")

@@ -15,6 +15,7 @@ from tamatch.methods.abc import ABC
 from tamatch.methods.acr import ACR
 from tamatch.methods.adamatch import AdaMatch
 from tamatch.methods.base import Method
+from tamatch.methods.cdmad import CDMAD
 from tamatch.methods.dash import Dash
 from tamatch.methods.defixmatch import DeFixMatch
 from tamatch.methods.fixmatch import FixMatch
@@ -61,6 +62,7 @@ ALL: list[tuple[type[Method], Options]] = [
     (SAW, {}),
     (ABC, {"tau": 0.5}),
     (ACR, {}),
+    (CDMAD, {}),
     (SimPro, {}),
     *COMPOSED,
 ]

@@ -238,21 +238,19 @@ def test_a_missing_folder_is_made_and_not_left_empty(tmp_path: Path) -> None:
 
 
 def test_a_terminal_sees_a_bar_and_the_rows_stay_clean(
-    model: Path, photos: Path, tmp_path: Path
+    model: Path, photos: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
     master, terminal = pty.openpty()
-    with (tmp_path / "rows.csv").open("w") as rows:
-        variables = {**environment(), "TERM": "xterm"}
-        del variables["CI"]
-        done = subprocess.run(
-            [sys.executable, "-m", "tamatch", "predict", str(model), str(photos)],
-            stdout=rows, stderr=terminal, env=variables, check=False,
-        )  # fmt: skip
-    os.close(terminal)
-    seen = os.read(master, 100_000).decode(errors="replace")
+    with os.fdopen(terminal, "w") as tty:
+        monkeypatch.setattr(sys, "stderr", tty)
+        assert main(["predict", str(model), str(photos)]) == 0
+        print("the end", file=tty, flush=True)  # or there might be nothing to read
+        seen = os.read(master, 100_000).decode(errors="replace")
     os.close(master)
-    assert done.returncode == 0 and "predicting" in seen
-    assert len(rows_of((tmp_path / "rows.csv").read_text())) == 6
+    assert "predicting" in seen
+    assert len(rows_of(capsys.readouterr().out)) == 6
 
 
 @pytest.mark.slow

@@ -15,8 +15,7 @@ from tamatch import nets
 from tamatch.errors import UsageError
 from tamatch.nets.recognise import Recognised, recognise
 from tamatch.nets.vit import ViT
-from tamatch.nets.weight_names import to_timm_names
-from tamatch.nets.weights import load_weights
+from tamatch.nets.weights import load_weights, to_timm_names
 from tests.nets import published
 
 State = dict[str, Tensor]

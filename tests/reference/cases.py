@@ -20,6 +20,7 @@ from .starts import (
     hardly_learnt,
     narrow,
     narrow_and_flat,
+    one_head,
     skewed,
     skewed_against_prior,
     skewed_against_shares,
@@ -273,6 +274,11 @@ CASES = [
         {"momentum": 0.6, "threshold": 0.8, "unlabelled_weight": 2.0, "strength": 1.5},
         steps=(0, 1, 2),
     ),
+    Case("cdmad"),
+    Case(
+        "cdmad", "other values", {"lambda_u": 2.0, "debias_after": 0.31},
+        {"unlabelled_weight": 2.0, "start": 0.31},
+    ),
     Case("simpro"),
     Case(
         "simpro", "other values", {"momentum": 0.6, "tau": 0.8, "strength": 1.5},
@@ -280,6 +286,7 @@ CASES = [
     ),
     Case("tamatch_lt"),
     Case("tamatch_lt", "skewed", start=skewed),
+    Case("tamatch_lt", "one head", {"heads": 1}, start=one_head),
     Case(
         "tamatch_lt", "other values",
         {"strength": 1.5, "lambda_model": 0.6, "tau": 0.8, "lambda_u": 2.0, "used": "accepted"},

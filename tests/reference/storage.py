@@ -46,6 +46,7 @@ STORED: dict[str, Callable[[Any], dict[str, Tensor]]] = {
     },
     "saw": lambda m: {"label_shares": m.labeler.weigh.shares.value},
     "acr": lambda m: {"shares": m.shares.value},
+    "cdmad": lambda m: {"bias": m.bias},
     "simpro": lambda m: {"pool": m.pool.value, "whole": m.whole.value},
     "softmatch": lambda m: {
         "p_model": m.labeler.status.model.value,

@@ -68,7 +68,7 @@ class Witness:
         if name in ("abc", "acr"):  # the labels of the head that is not reported
             other = calls["loss"][-1][0][0]
             return {"other_label": other.label, "other_mask": other.mask}
-        if name == "simpro":
+        if name in ("simpro", "cdmad"):
             return {"target": calls["loss"][-1][0][2]}
         if name == "defixmatch":
             anti = calls["loss"][-1][0][0]

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from tamatch.data import load
 from tamatch.errors import DataError, StorageError, UsageError
-from tamatch.review.store import SKIPPED, LabelFile, opened, table
+from tamatch.review.store import COLUMNS, SKIPPED, LabelFile, opened
+from tamatch.storage.spreadsheet import table_bytes
 from tests.data.pictures import put
 
 
@@ -197,5 +198,5 @@ def test_kill_9_loses_nothing(tmp_path: Path) -> None:
     for attempt in range(6):
         confirmed = killed_while_writing(path, 0.03 + 0.017 * attempt)
         there = [(f"{i}.png", str(i % 7)) for i in range(len(read(path)))]
-        assert path.read_bytes() == table(there)
+        assert path.read_bytes() == table_bytes(COLUMNS, there)
         assert confirmed <= len(there) <= confirmed + 1  # one may be written, not yet confirmed

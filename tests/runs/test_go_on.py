@@ -32,13 +32,26 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TAMATCH_CACHE", str(tmp_path / "cache"))
 
 
+def finished(place: Path) -> Path:
+    """A finished run with its baseline."""
+    photos = own_folder(place / "photos")
+    settings = {**TWELVE, "baseline": "supervised", "seed": 3}
+    tamatch.train(out=place / "runs/first", data=str(photos), quiet=True, **settings)
+    return place / "runs/first"
+
+
 @pytest.fixture
 def first(tmp_path: Path) -> Path:
-    """A finished run with its baseline."""
-    photos = own_folder(tmp_path / "photos")
-    settings = {**TWELVE, "baseline": "supervised", "seed": 3}
-    tamatch.train(out=tmp_path / "runs/first", data=str(photos), quiet=True, **settings)
-    return tmp_path / "runs/first"
+    return finished(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """For tests that change nothing and start no run."""
+    place = tmp_path_factory.mktemp("kept")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TAMATCH_CACHE", str(place / "cache"))
+        return finished(place)
 
 
 def labelled(run: Path, *lines: str) -> Path:
@@ -53,34 +66,34 @@ def weights(run: Path) -> dict[str, np.ndarray]:
     return {k: v.numpy() for k, v in net.state_dict().items()}
 
 
-def test_settings_are_taken_over_unless_given(first: Path) -> None:
-    run = configure({"from_": str(first), "lr": 0.5})
-    before = json.loads((first / "run.json").read_text())["config"]
+def test_settings_are_taken_over_unless_given(kept: Path) -> None:
+    run = configure({"from_": str(kept), "lr": 0.5})
+    before = json.loads((kept / "run.json").read_text())["config"]
     assert (run.data, run.seed, run.steps, run.baseline) == (before["data"], 3, 12, "supervised")
     assert (run.lr, run.options["tau"]) == (0.5, 0.6)
-    other = configure({"from_": str(first), "method": "fixmatch"})
+    other = configure({"from_": str(kept), "method": "fixmatch"})
     assert other.options["tau"] == 0.95 and other.steps == 12
-    assert configure({"from": str(first)}) == configure({"from_": str(first)})
+    assert configure({"from": str(kept)}) == configure({"from_": str(kept)})
 
 
-def test_the_configuration_is_written_and_read_back(first: Path, tmp_path: Path) -> None:
-    run = configure({"from_": str(first), "labels": "labels.csv"})
+def test_the_configuration_is_written_and_read_back(kept: Path, tmp_path: Path) -> None:
+    run = configure({"from_": str(kept), "labels": "labels.csv"})
     file = tmp_path / "config.yaml"
     file.write_text(dump(run))
     assert configure({}, file) == run
 
 
-def test_the_second_run_starts_where_the_first_ended(first: Path) -> None:
-    run = configure({"from_": str(first)})
+def test_the_second_run_starts_where_the_first_ended(kept: Path) -> None:
+    run = configure({"from_": str(kept)})
     data = data_of(run)
     engine = engine_of(run, data, make_split(data, split_plan(run)))
     start = {k: v.numpy() for k, v in engine.method.net.state_dict().items()}
-    assert all(np.array_equal(start[k], v) for k, v in weights(first).items())
+    assert all(np.array_equal(start[k], v) for k, v in weights(kept).items())
     base = baseline_config(run)
-    assert base.from_ == str(first / "baseline")
+    assert base.from_ == str(kept / "baseline")
     engine = engine_of(base, data, make_split(data, split_plan(base)))
     start = {k: v.numpy() for k, v in engine.method.net.state_dict().items()}
-    assert all(np.array_equal(start[k], v) for k, v in weights(first / "baseline").items())
+    assert all(np.array_equal(start[k], v) for k, v in weights(kept / "baseline").items())
 
 
 def test_the_loop_ends_in_a_second_run_beside_the_first(first: Path) -> None:
@@ -250,12 +263,13 @@ def test_a_resumed_run_needs_the_labels_but_not_the_first_run(
     ],
 )
 def test_a_changed_label_file_is_refused(
-    first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str], told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str], told: str
 ) -> None:
-    given = labelled(first, "train/unlabelled/0.png,light")
-    options = {"data": str(tmp_path / "photos"), "labels": str(given)}
-    run = crash_at(6, monkeypatch, tmp_path / "second", **{**TWELVE, **options})
-    labelled(first, *lines)
+    run = tmp_path / "runs/first"
+    given = labelled(run, "train/unlabelled/0.png,light")
+    options = {"data": str(own_folder(tmp_path / "photos")), "labels": str(given)}
+    crash_at(6, monkeypatch, run, **{**TWELVE, **options})
+    labelled(run, *lines)
     with pytest.raises(TamatchError, match=told):
         tamatch.resume(run, quiet=True)
 

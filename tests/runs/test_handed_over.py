@@ -142,12 +142,16 @@ def test_a_file_that_starts_a_run_when_imported(how: str, script: Path) -> None:
     assert methods.get(f"{script}:Mine") is FixMatch  # the mistake is forgotten
 
 
-def test_its_own_run_is_not_resumed_by_importing_it(script: Path) -> None:
+def test_its_own_run_is_not_resumed_by_importing_it(
+    script: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     done = python(script)
     assert done.returncode == 0 and "accuracy" in done.stdout, done.stderr
-    again = python("-m", "tamatch", "resume", "runs/script", cwd=script.parent)
-    assert again.returncode == 2 and again.stderr.count("\n") == 1, again.stderr
-    assert "script.py, line 8 starts a run while script.py is imported" in again.stderr
+    monkeypatch.chdir(script.parent)
+    assert main(["resume", "runs/script"]) == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1, told
+    assert "script.py, line 8 starts a run while script.py is imported" in told
 
 
 @pytest.mark.slow
@@ -157,10 +161,10 @@ def test_two_processes_share_the_class_of_a_script(script: Path) -> None:
     assert done.stdout.count("accuracy") == 2
 
 
-def python(*words: Any, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def python(*words: Any) -> subprocess.CompletedProcess[str]:
     root = str(Path(__file__).parents[2])
     return subprocess.run(
-        [sys.executable, *map(str, words)], cwd=cwd or Path(words[-1]).parent,
+        [sys.executable, *map(str, words)], cwd=Path(words[-1]).parent,
         capture_output=True, text=True, env={**environment(), "PYTHONPATH": root},
         check=False, timeout=300,
     )  # fmt: skip

@@ -18,10 +18,9 @@ SAVE_EVERY = int(SMALL[SMALL.index("--save-every") + 1])
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that was never stopped."""
+    """A run that was never stopped, with one thread as the processes have."""
     run = tmp_path_factory.mktemp("whole") / "run"
-    done = tamatch("train", "--out", str(run), *SMALL)
-    assert done.returncode == 0, done.stderr
+    assert main(["train", "--out", str(run), *SMALL, "--threads", "1"]) == 0
     return run
 
 
@@ -65,8 +64,7 @@ def survive_kills(tmp_path: Path, whole: dict[str, object], seed: int) -> None:
     for _ in range(choose.randrange(3)):
         kill_once(run, ["resume", str(run)], choose.uniform(0, 1.0))
         assert lost_steps(run) <= SAVE_EVERY
-    done = tamatch("resume", str(run))
-    assert done.returncode == 0, done.stderr
+    assert main(["resume", str(run)]) == 0
     assert fingerprint(run) == whole
 
 
@@ -88,13 +86,12 @@ def test_kill_9_inside_a_save(tmp_path: Path, whole: dict[str, object]) -> None:
     wait_for(lambda: any(n.startswith(".") for n in checkpoints(run)) or process.poll() is not None)
     process.kill()
     process.communicate()
-    done = tamatch("resume", str(run))
-    assert done.returncode == 0, done.stderr
+    assert main(["resume", str(run)]) == 0
     assert fingerprint(run) == whole
     assert not [n for n in checkpoints(run) if n.startswith(".")]
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow  # faults/test_signals.py has the same in this process
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_polite_signal_saves_first(
     tmp_path: Path, whole: dict[str, object], number: signal.Signals, code: int
@@ -109,8 +106,7 @@ def test_a_polite_signal_saves_first(
     assert "resume" in error
     record = json.loads((run / "run.json").read_text())
     assert record["status"] == "stopped" and 0 < record["step"] < 60
-    done = tamatch("resume", str(run))
-    assert done.returncode == 0, done.stderr
+    assert main(["resume", str(run)]) == 0
     assert fingerprint(run) == whole
 
 
