@@ -143,7 +143,7 @@ def in_classes_of(model: Model, data: DataSet) -> DataSet:
 
 def own_held_out(folder: RunFolder, data: DataSet) -> tuple[np.ndarray, str, int]:
     """The images that a run tested on, or else validated with; which, and how many are gone."""
-    for part in ("test", "validation"):
+    for part in ("test",) if folder.lends_labels else ("test", "validation"):
         found, listed = still_there(folder.checked("split.csv"), data, part)
         if listed:
             break
