@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .model.model import Model, Predictions
     from .runs.end import Finished
     from .runs.label import Labelled, label
+    from .runs.pick import Picked, pick
     from .runs.run import resume, train
     from .runs.seeds import resume_seeds, train_seeds
     from .storage.history import History, history
@@ -40,6 +41,7 @@ __all__ = [
     "Labelled",
     "Method",
     "Model",
+    "Picked",
     "Predictions",
     "SSLClassifier",
     "SSLLoss",
@@ -50,6 +52,7 @@ __all__ = [
     "history",
     "label",
     "load",
+    "pick",
     "resume",
     "resume_seeds",
     "train",
@@ -65,6 +68,7 @@ _HOMES = {
     "Labelled": "runs.label",
     "Method": "methods.base",
     "Model": "model.model",
+    "Picked": "runs.pick",
     "Predictions": "model.model",
     "SSLClassifier": "estimators.estimator",
     "SSLLoss": "loop",
@@ -74,6 +78,7 @@ _HOMES = {
     "history": "storage.history",
     "label": "runs.label",
     "load": "model.load",
+    "pick": "runs.pick",
     "resume": "runs.run",
     "resume_seeds": "runs.seeds",
     "train": "runs.run",

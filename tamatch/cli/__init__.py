@@ -15,7 +15,7 @@ from ..machine.gpu import gpu_failure, leave
 from .output import Output, safe_output
 
 TRAINING = ("train", "resume")  # may run in several processes, and read more options themselves
-LOAD_TORCH = (*TRAINING, "predict", "label", "evaluate", "export", "review")
+LOAD_TORCH = (*TRAINING, "predict", "label", "evaluate", "export", "pick", "review")
 LEAST_MEMORY = 700_000_000  # bytes of addresses that torch takes when it is loaded
 
 

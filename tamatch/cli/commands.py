@@ -91,6 +91,9 @@ COMMANDS = {
     "label": Command(
         "write labels for a run's unlabelled pool to a CSV", use.add_label, use.run_label
     ),
+    "pick": Command(
+        "list the images of a folder that are most worth a label", use.add_pick, use.run_pick
+    ),
     "review": Command(
         "label the most useful images in the browser", use.add_review, use.run_review
     ),

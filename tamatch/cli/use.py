@@ -1,4 +1,4 @@
-"""The commands that use trained runs: evaluate, predict, label, review, export, report, history."""
+"""The commands that use runs: evaluate, predict, label, pick, review, export, report, history."""
 
 from __future__ import annotations
 
@@ -100,6 +100,31 @@ def run_label(arguments: Namespace) -> int:
         quiet=False, net=arguments.net, data=arguments.data,
     )  # fmt: skip
     print("\n".join(made.lines()))
+    return 0
+
+
+def add_pick(sub: ArgumentParser) -> None:
+    sub.add_argument("path", metavar="DIR|RUN", type=Path, help="folder of images, or a run on one")
+    sub.add_argument(
+        "--count", type=int, metavar="N", default=50, help="how many images (default: 50)"
+    )
+    sub.add_argument(
+        "--csv", type=Path, metavar="FILE", help="table to write, with a column for the labels"
+    )
+    sub.add_argument("--labels", type=Path, metavar="FILE", help="CSV of labels given so far")
+    sub.add_argument("--weights", metavar="NAME|FILE", help="of the net that looks at the images")
+    sub.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu, cuda or cuda:N")
+    sub.add_argument("--overwrite", action="store_true", help="replace an existing table")
+
+
+def run_pick(arguments: Namespace) -> int:
+    from ..runs.pick import pick
+
+    picked = pick(
+        arguments.path, arguments.count, arguments.csv, labels=arguments.labels,
+        weights=arguments.weights, device=arguments.device, overwrite=arguments.overwrite,
+    )  # fmt: skip
+    print("\n".join(picked.lines()))
     return 0
 
 

@@ -49,16 +49,18 @@ def load(
     size: int | None = None,
     progress: OnProgress | None = None,
     labels: Path | None = None,
+    *,
+    loose: bool = False,
 ) -> DataSet:
     """Read a data set by its name, or a person's own folder, CSV or .npz file by its path.
 
     `root` is where the files of a named set lie, `size` the side of the images in pixels (None:
     the set's own), `progress` is told how many images are done, and `labels` is a table that adds
-    to a person's own labels.
+    to a person's own labels. With `loose`, a folder may hold images in no class folder, unlabelled.
     """
     if labels is not None:
         refuse_table_inside(labels, Path(name))
-        return with_labels(load(name, root, size, progress), labels, Path(name))
+        return with_labels(load(name, root, size, progress, loose=loose), labels, Path(name))
     if str(name) in DATASETS:
         module, function = DATASETS[str(name)].split(":")
         reader = getattr(import_module(f"{__name__}.{module}"), function)
@@ -71,7 +73,7 @@ def load(
         return arrays.read(path, size)
     from . import folder
 
-    return folder.read(path, size, progress)
+    return folder.read(path, size, progress, loose=loose)
 
 
 def perhaps_beside(path: Path) -> str:

@@ -26,12 +26,15 @@ LONG = 2  # times the shorter side; the usual formats of photos are below
 DEEPEST = 8  # folders that are entered in search of the classes; links may lead round
 
 
-def read(place: Path, size: int | None = None, progress: OnProgress | None = None) -> DataSet:
-    """Read a folder or CSV file; see `layout` for what may be in it.
+def read(
+    place: Path, size: int | None = None, progress: OnProgress | None = None, *,
+    loose: bool = False,
+) -> DataSet:  # fmt: skip
+    """Read a folder or CSV file; see `layout` for what may be in it, and for `loose`.
 
     Files that cannot be used are listed with their reasons in `skipped`; none is ever changed.
     """
-    listing = list_images(place.absolute(), progress)
+    listing = list_images(place.absolute(), progress, loose=loose)
     images = listing.images
     in_vain = table_of(place) and len(images) == listing.pooled  # all that it lists is elsewhere
     if not images or in_vain:
@@ -70,9 +73,12 @@ def read(place: Path, size: int | None = None, progress: OnProgress | None = Non
     )
 
 
-def typical_side(place: Path, progress: OnProgress | None = None) -> float | None:
+def typical_side(
+    place: Path, progress: OnProgress | None = None, *, loose: bool = False
+) -> float | None:
     """The median of the shorter sides, by the headers of a sample; None if none can be read."""
-    return _median_side([found.path for found in list_images(place.absolute(), progress).images])
+    listing = list_images(place.absolute(), progress, loose=loose)
+    return _median_side([found.path for found in listing.images])
 
 
 def _median_side(files: Sequence[str]) -> float | None:

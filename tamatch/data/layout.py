@@ -116,14 +116,17 @@ def like_a_part(name: str) -> bool:
     )
 
 
-def list_images(place: Path, progress: OnProgress | None = None) -> Listing:
-    """Find the images of a folder, or those that a CSV file lists."""
+def list_images(place: Path, progress: OnProgress | None = None, *, loose: bool = False) -> Listing:
+    """Find the images of a folder, or those that a CSV file lists.
+
+    With `loose`, images that lie in no class folder are unlabelled ones, else they are left out.
+    """
     if place.is_file():
         listing = Listing(os.fspath(place.parent), progress)
         _from_table(listing, place, None, alone=True)
     else:
         listing = Listing(os.fspath(place), progress)
-        _scan(listing, listing.root, "train")
+        _scan(listing, listing.root, "train", loose=loose)
     return listing
 
 
@@ -133,7 +136,7 @@ def table_of(place: Path | str) -> Path | None:
     return next((Path(path) for path in paths if os.path.isfile(path)), None)
 
 
-def _scan(listing: Listing, folder: str, part: str) -> None:
+def _scan(listing: Listing, folder: str, part: str, *, loose: bool = False) -> None:
     """The whole folder, or one part: by its table where it has one, else by class folders."""
     whole = folder == listing.root
     if not whole and identity(folder) in listing.above:
@@ -154,7 +157,11 @@ def _scan(listing: Listing, folder: str, part: str) -> None:
             listing.labels.add(label)
         for file, is_file in _files(listing, path):
             _judge(listing, file, is_file, role, label)
-    listing.loose += sum(_is_image(path) for path, _ in _files(listing, folder, deep=False))
+    for file, is_file in _files(listing, folder, deep=False):
+        if loose:
+            _judge(listing, file, is_file, "unlabelled", None)
+        else:
+            listing.loose += _is_image(file)
 
 
 def _parts_in(folder: str) -> dict[str, str]:

@@ -10,6 +10,7 @@ from torch import Tensor
 SHRINKAGE = 3.0  # added to the correlations' diagonal: 0 whitens fully, a large value not at all
 LENGTH = 10.0  # root mean square length of a scaled row: the slope of the softmax
 NEIGHBOURS = 10
+DRAWN_TOGETHER = 2  # steps towards the neighbours, before images stand for each other
 CELLS = 2**24  # numbers in a block of a matrix that would be too large as a whole
 
 
@@ -76,6 +77,29 @@ class Graph:
         for _ in range(steps):
             value = own * p + (1 - own) * (self.mean @ value)
         return value
+
+
+@dataclass(frozen=True)
+class Space:
+    """Images as they lie to each other, whatever is labelled."""
+
+    scaling: Scaling
+    unit: Tensor  # directions of the scaled features, (N, D)
+    graph: Graph
+
+    @classmethod
+    def of(cls, features: Tensor) -> Space:
+        scaling = Scaling.of(features)
+        unit = torch.nn.functional.normalize(scaling(features), dim=1)
+        return cls(scaling, unit, Graph(unit))
+
+    def scaled(self, features: Tensor) -> Tensor:
+        """Directions of other images in the same space."""
+        return torch.nn.functional.normalize(self.scaling(features), dim=1)
+
+    def smoothed(self, steps: int, own: float = 0.1) -> Tensor:
+        """Directions moved towards those of their neighbours: what is alike draws together."""
+        return torch.nn.functional.normalize(self.graph.smoothed(self.unit, own, steps), dim=1)
 
 
 def _nearest(unit: Tensor, count: int) -> Tensor:

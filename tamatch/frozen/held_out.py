@@ -55,7 +55,7 @@ def cross_validated_error(
 
     Without a `pool`, the error of learning from labels alone.
     """
-    wrong = _wrong(features, labels, pool, classes, prior, _parts(labels, folds, seed), 1.0, seed)
+    wrong = _wrong(features, labels, pool, classes, prior, parts_of(labels, folds, seed), 1.0, seed)
     return _outcome(wrong, len(labels))
 
 
@@ -69,7 +69,7 @@ def learning_curve(
     A line through log error against log labels gives the slope. Its extrapolation starts from the
     interval of the last point, so that the range for twice the labels is never narrower.
     """
-    parts = _parts(labels, folds, seed)
+    parts = parts_of(labels, folds, seed)
     learnt = len(labels) * (1 - 1 / int(parts.max() + 1))
     outcomes = [
         _outcome(_wrong(features, labels, pool, classes, prior, parts, fraction, seed), len(labels))
@@ -89,7 +89,7 @@ def _outcome(wrong: int, labels: int) -> HeldOutError:
     return HeldOutError(labels, wrong, (1 - right[1], 1 - right[0]))
 
 
-def _parts(labels: Tensor, folds: int, seed: int) -> Tensor:
+def parts_of(labels: Tensor, folds: int, seed: int) -> Tensor:
     """A part for each label: within each class in turn, in random order."""
     counts = torch.bincount(labels)
     most = int(counts.max())

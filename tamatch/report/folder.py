@@ -133,6 +133,45 @@ class RunFiles:
         """The figures of the supervised baseline, where one was trained."""
         return None if self.baseline is None else self.baseline.figures
 
+    @property
+    def data_facts(self) -> Pairs:
+        """Sizes of the parts, and what is known of the unlabelled pool."""
+        data, parts = self.data, ("labelled", "unlabelled", "validation", "test")
+        if not data:
+            return []
+        known = "yes" if data.get("true_shares") else "no, so the target is used instead"
+        shared = text(data.get("labelled_in_pool"), UNKNOWN)
+        return [
+            ("Data set", text(data.get("name"), UNKNOWN)),
+            *((f"{part.capitalize()} images", count(whole(data.get(part)))) for part in parts),
+            ("Labelled images also in the unlabelled pool", shared),
+            ("True class shares of the pool known", known),
+            ("SHA-256", text(data.get("sha256"), UNKNOWN)),
+        ]
+
+    @property
+    def configuration(self) -> Pairs:
+        """The resolved configuration without the method's own options."""
+        settings = ((k.rstrip("_"), v) for k, v in self.config.items() if k != "options")
+        return [(name, text(value, "none")) for name, value in settings]
+
+    @property
+    def method_options(self) -> Pairs:
+        """The method's own hyper-parameters, in words."""
+        return [(name, text(value, "none")) for name, value in self.options.items()]
+
+    @property
+    def circumstances(self) -> Pairs:
+        """Versions, device and times."""
+        about, names = self.about, ("device", "threads", "precision")
+        return [
+            *((name, text(version)) for name, version in table(about.get("versions")).items()),
+            *((name, text(about.get(name), UNKNOWN)) for name in names),
+            ("net parameters", count(whole(about.get("parameters")))),
+            *((name, text(when, UNKNOWN)) for name, when in table(about.get("times")).items()),
+            ("training time", duration(number(self.result.get("seconds")))),
+        ]
+
     @cached_property
     def figures(self) -> Figures:
         """From result.json where it is there, else from the last logged rows."""
@@ -245,50 +284,6 @@ def _state_of(about: dict[str, object], result: dict[str, object]) -> list[str]:
     if status == "stopped":
         return [f"This run was stopped{where}; tamatch resume continues it. {so_far}"]
     return [f"This run {status}{where}. {so_far}"]
-
-
-def data_facts(run: RunFiles) -> Pairs:
-    """Sizes of the parts, and what is known of the unlabelled pool."""
-    data = run.data
-    if not data:
-        return []
-    sizes = [
-        (f"{part.capitalize()} images", count(whole(data.get(part))))
-        for part in ("labelled", "unlabelled", "validation", "test")
-    ]
-    known = "yes" if data.get("true_shares") else "no, so the target is used instead"
-    return [
-        ("Data set", text(data.get("name"), UNKNOWN)),
-        *sizes,
-        (
-            "Labelled images also in the unlabelled pool",
-            text(data.get("labelled_in_pool"), UNKNOWN),
-        ),
-        ("True class shares of the pool known", known),
-        ("SHA-256", text(data.get("sha256"), UNKNOWN)),
-    ]
-
-
-def configuration(run: RunFiles) -> Pairs:
-    """The resolved configuration without the method's own options."""
-    settings = ((k.rstrip("_"), v) for k, v in run.config.items() if k != "options")
-    return [(name, text(value, "none")) for name, value in settings]
-
-
-def method_options(run: RunFiles) -> Pairs:
-    """The method's own hyper-parameters, in words."""
-    return [(name, text(value, "none")) for name, value in run.options.items()]
-
-
-def circumstances(run: RunFiles) -> Pairs:
-    """Versions, device and times."""
-    about = run.about
-    rows = [(name, text(version)) for name, version in table(about.get("versions")).items()]
-    rows += [(name, text(about.get(name), UNKNOWN)) for name in ("device", "threads", "precision")]
-    rows.append(("net parameters", count(whole(about.get("parameters")))))
-    rows += [(name, text(when, UNKNOWN)) for name, when in table(about.get("times")).items()]
-    rows.append(("training time", duration(number(run.result.get("seconds")))))
-    return rows
 
 
 def skipped_files(path: Path) -> tuple[int, Pairs]:

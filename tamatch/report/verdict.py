@@ -6,10 +6,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ..errors import DataError
 from ..judge.differences import Paired, chance_gap, paired
 from ..storage.spreadsheet import read_rows
+from .album import album, first_rows
 from .folder import Figures, RunFiles, read_folder
 from .words import UNKNOWN, count, duration, number, numbers, percent, share, table, text, whole
 
@@ -222,6 +224,7 @@ class FirstAnswer:
     remarks: list[str]
     error: CrossValidated | None
     baseline: CrossValidated | None
+    suspects: dict[str, Any] | None  # labels that the features contradict: how many, an album
 
 
 def cross_validated(run: RunFiles) -> CrossValidated | None:
@@ -258,7 +261,14 @@ def first_answer_of(run: RunFiles) -> FirstAnswer | None:
     error = cross_validated(run)
     remarks = [CAVEAT if error else f"No label was held out. {text(told.get('reason'))}"]
     remarks += filter(None, [doubling(run)])
-    return FirstAnswer(ladder, remarks, error, None if inner is None else cross_validated(inner))
+    alone = None if inner is None else cross_validated(inner)
+    return FirstAnswer(ladder, remarks, error, alone, _suspects(run))
+
+
+def _suspects(run: RunFiles) -> dict[str, Any] | None:
+    shown = album("suspects", first_rows(run.path / "suspects.csv"), run.path)
+    count = whole(run.first_answer.get("suspects"))
+    return None if shown is None or count is None else {"count": count, "album": shown}
 
 
 def tuned_ladder(run: RunFiles) -> FirstAnswer | None:
@@ -275,7 +285,8 @@ def tuned_ladder(run: RunFiles) -> FirstAnswer | None:
     inner = run.shown.baseline
     baseline = None if inner is None else cross_validated(inner)
     remarks = [text(run.tuning.get("reason")), TUNED_CAVEAT]
-    return FirstAnswer(ladder, remarks, cross_validated(run.shown), baseline)
+    suspects = _suspects(run.first) if run.first else None
+    return FirstAnswer(ladder, remarks, cross_validated(run.shown), baseline, suspects)
 
 
 def _rungs(run: RunFiles) -> list[dict[str, object]]:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from ..errors import DataError
 from ..frozen.held_out import HeldOutError, LearningCurve, learning_curve
 from ..frozen.regression import labels_alone
 from ..frozen.solver import ACCEPTED, Solution, solve
+from ..frozen.suspects import suspects
 from ..machine.precision import restoring_threads
 from ..model.model import Facts, Model
 from ..nets import body_of
@@ -32,10 +34,11 @@ from ..progress import counting
 from ..settings.config import Run, in_order
 from ..settings.hardware import pick_device
 from ..settings.inputs import learnt_by, lineage, split_of
-from ..step.source import Pool, Subset
+from ..step.source import PREDICTION_COLUMNS, Pool, Subset
 from ..storage.files import timestamp, write_json
 from ..storage.record import digests
-from .end import PoolPredictions, assess, result_of, summary, write_assessment
+from ..storage.spreadsheet import write_table
+from .end import PoolPredictions, assess, picture, result_of, summary, write_assessment
 from .record import record_facts, record_skipped
 from .start import Job, SharedData, remark_on_data, remark_on_skipped, seen_of
 
@@ -91,10 +94,15 @@ def solve_run(job: Job, shared: SharedData) -> dict[str, Any]:
     facts = replace(Facts.of(run.net, data), temperature=assessed.temperature)
     Model(facts, net.net).save(folder.model)
     write_assessment(assessed, folder.path)
+    doubted = None
+    if pool is not None and run.fold is None:
+        with few_threads(len(rows)):
+            doubted = write_suspects(data, split, rows, folder.path)
     result = result_of(run, folder.rows(), time.perf_counter() - began)
     result["first_answer"] = {
         "features_seconds": round(described - began, 3),
         "pool_shares": None if pool is None else found.shares.tolist(),
+        "suspects": doubted,
         **error,
     }
     write_json(folder.result, result)
@@ -200,6 +208,25 @@ def learn(run: Run, task: Task) -> tuple[Solution, dict[str, Any]]:
         return found, {"cross_validation": None, "learning_curve": None, "reason": str(error)}
     result = outcome(curve.outcomes[-1])
     return found, {"cross_validation": result, "learning_curve": points(curve), "reason": ""}
+
+
+def write_suspects(data: DataSet, split: Split, rows: Tensor, folder: Path) -> int | None:
+    """The labels that the features contradict, the surest first, and how many there are.
+
+    Each is guessed from the others; None where a class has a single label.
+    """
+    known = Subset(data, split.labelled)
+    try:
+        found = suspects(rows[known.indices], known.labels, rows[split.unknown], known.classes)
+    except DataError:
+        return None
+    wrong = slice(found.wrong)
+    picked = zip(found.order[wrong], found.instead[wrong], found.confidence[wrong], strict=True)
+    lines = [known.line(int(i), int(c), float(p)) for i, c, p in picked]
+    if lines:
+        write_table(folder / "suspects.csv", PREDICTION_COLUMNS, lines)
+        picture(folder, "suspects", known, found.order[wrong].numpy())
+    return found.wrong
 
 
 def outcome(found: HeldOutError) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -117,27 +117,14 @@ def first_settings(
     features are known already, or are in time. Images are kept as large as they are, but no larger
     than the net looks at them.
     """
-    weights = str(run.weights)
-    fixed = run.size if given.get("size") is not None else None
-    names = names_of(weights) if given.get("net") is None else [nets.body_of(run.net)]
-    looks = []
-    for name in names:
-        net = frozen(weights, size_for(name), device, name)
-        size = fixed or size_of_images(net, side)
+    names = None if given.get("net") is None else [nets.body_of(run.net)]
+
+    def read(size: int) -> DataSet:
         with counting("reading images") as count:
-            looks.append(Look(net, data_of(run, count, size=size)))
-        if looks[-1].left == 0:
-            break
-    known = [look for look in looks if look.left == 0]
-    in_time = (look for look in looks[:-1] if look.seconds <= MOST_SECONDS)
-    look = next(iter(known), None) or next(in_time, looks[-1])
-    first = looks[0]
-    if look is first:
-        why = f"as large as {locate(weights).title} is made for"
-    elif known:
-        why = "these features are known already"
-    else:
-        why = f"at {first.net.size}, {first.left:,} images would take {first.seconds:.0f} s"
+            return data_of(run, count, size=size)
+
+    fixed = run.size if given.get("size") is not None else None
+    look, why = best_look(str(run.weights), read, side, device, names, fixed)
     name, at, size = nets.FROZEN + look.net.name, look.net.size, look.data.size
     own = "as the images are" if side == size else f"enough for the net's {at}"
     chosen = (
@@ -151,6 +138,32 @@ def first_settings(
 def tunable(weights: str, given: Mapping[str, Any]) -> bool:
     """Whether the net of the weights is a transformer, or one that the user wants tuned."""
     return given.get("net") is not None or recognise(locate(weights).path).is_transformer
+
+
+def best_look(
+    weights: str, read: Callable[[int], DataSet], side: float | None, device: torch.device,
+    names: list[str] | None = None, size: int | None = None,
+) -> tuple[Look, str]:  # fmt: skip
+    """The best way to look at the images within MOST_SECONDS, and why it is this one.
+
+    `read` has the images at a size. `names` are nets to choose from, by default all sizes of that
+    of the weights; with `size`, the images have it, whatever the net.
+    """
+    looks = []
+    for name in names or names_of(weights):
+        net = frozen(weights, size_for(name), device, name)
+        looks.append(Look(net, read(size or size_of_images(net, side))))
+        if looks[-1].left == 0:
+            break
+    known = [look for look in looks if look.left == 0]
+    in_time = (look for look in looks[:-1] if look.seconds <= MOST_SECONDS)
+    look = next(iter(known), None) or next(in_time, looks[-1])
+    first = looks[0]
+    if look is first:
+        return look, f"as large as {locate(weights).title} is made for"
+    if known:
+        return look, "these features are known already"
+    return look, f"at {first.net.size}, {first.left:,} images would take {first.seconds:.0f} s"
 
 
 def names_of(weights: str) -> list[str]:

@@ -197,23 +197,18 @@ def from_hint(name: str, hint: Any, default: Any, owner: str) -> Option | None:
         required=required,
         named=dict[str, float] in others,
     )
-    return option if required else with_default(option, default, owner)
+    if required:
+        return option
+    try:
+        return dataclasses.replace(option, default=option.parse(default))
+    except UsageError as error:
+        raise UsageError(f"{owner}'s option {name} has an invalid default: {error}") from None
 
 
 def union_members(hint: Any) -> list[Any]:
     """The types of a union, None after the others; a list of one for any other type."""
     union = typing.get_origin(hint) in (typing.Union, types.UnionType)
     return sorted(typing.get_args(hint) if union else [hint], key=lambda h: h is type(None))
-
-
-def with_default(option: Option, default: Any, owner: str) -> Option:
-    """The option with a default, which must be a value that it takes."""
-    try:
-        return dataclasses.replace(option, default=option.parse(default))
-    except UsageError as error:
-        raise UsageError(
-            f"{owner}'s option {option.name} has an invalid default: {error}"
-        ) from None
 
 
 def options_of_dataclass(cls: Any) -> dict[str, Option]:

@@ -60,6 +60,8 @@ FILES = (
     File("predictions/validation.csv", "runs.end", listed=True),
     File("predictions/pool.csv", "runs.end", listed=True),
     File("never_accepted.csv", "runs.end", listed=True),
+    File("suspects.csv", "runs.first_answer", listed=True),
+    File("pictures/suspects.jpg", "runs.first_answer", listed=True),
     File("pictures/doubtful.jpg", "runs.end", listed=True),
     File("pictures/confident_wrong.jpg", "runs.end", listed=True),
     File("pictures/never_accepted.jpg", "runs.end", listed=True),
@@ -164,7 +166,7 @@ FIRST_ANSWER = table(
             table({"labels": listed(whole(1)), "errors": listed(ERROR), "doubled": table(FOUND)})
         ),
     },
-    closed=True,
+    closed=True, suspects=maybe(whole()),
 )  # fmt: skip
 RUNG = table(
     {

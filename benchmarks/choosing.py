@@ -1,0 +1,203 @@
+"""Choosing what to label, the live loop, junk and wrong labels, with simulated users.
+
+    python benchmarks/choosing.py PART OUT.json NAME=FEATURES.npz ... [--draws 10]
+
+A file of features holds `features` (N, D) and `labels` (N,), which answer as the user would. Each
+draw takes a pool with 200 images of each class and 100 more of each class for the test.
+
+pick    20 and 50 labels: by `choose`, and at random; the test error of the solver with both
+live    100 labels, asked in tens by `Live`; beside it 100 by `choose` in advance; at every stop
+        the estimate of the accuracy beside the accuracy on the pool's images without a label, and
+        the expected gain of ten labels beside what the next ten brought
+junk    10 labels a class, a pool of which half is junk: of the second file, or held-back classes
+wrong   20 labels a class, a tenth of them flipped
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.metrics import roc_auc_score
+from torch import Tensor
+
+from tamatch.frozen.choose import choose
+from tamatch.frozen.junk import solve_with_junk
+from tamatch.frozen.live import STEP, UNKNOWN, Live, gain
+from tamatch.frozen.regression import labels_alone, logits
+from tamatch.frozen.solver import solve
+from tamatch.frozen.suspects import suspects
+
+POOL, TEST = 200, 100  # images a class
+COUNTS, EARLY = (20, 50), 30
+LABELS, MANY, FLIPPED = 10, 20, 0.1
+Data = dict[str, tuple[Tensor, Tensor]]
+
+
+def draw(y: Tensor, seed: int, classes: list[int] | None = None) -> tuple[Tensor, Tensor]:
+    """Positions of a pool and of test images, in random order."""
+    g = torch.Generator().manual_seed(seed)
+    pool, test = [], []
+    for c in y.unique().tolist() if classes is None else classes:
+        own = (y == c).nonzero()[:, 0]
+        own = own[torch.randperm(len(own), generator=g)]
+        test.append(own[:TEST])
+        pool.append(own[TEST : TEST + POOL])
+    both = torch.cat(pool)
+    return both[torch.randperm(len(both), generator=g)], torch.cat(test)
+
+
+def error(x: Tensor, y: Tensor, pool: Tensor, test: Tensor, chosen: Tensor) -> float:
+    """Of the solver with these labels of the pool; a class without a label is never right."""
+    known, rest = pool[chosen], pool[~torch.isin(torch.arange(len(pool)), chosen)]
+    classes, labels = y[known].unique(return_inverse=True)
+    found = solve(x[known], labels, x[rest], len(classes))
+    return 100 * float((classes[found.logits(x[test]).argmax(1)] != y[test]).float().mean())
+
+
+def picks(data: Data, name: str, seed: int) -> dict[str, Any]:
+    x, y = data[name]
+    pool, test = draw(y, seed)
+    g = torch.Generator().manual_seed(seed)
+    ways = {
+        "chosen": choose(x[pool], max(COUNTS)),
+        "random": torch.randperm(len(pool), generator=g),
+    }
+    row: dict[str, Any] = {}
+    for way, order in ways.items():
+        for count in COUNTS:
+            row[f"{way} {count}"] = error(x, y, pool, test, order[:count])
+        for count in (*COUNTS, EARLY):
+            row[f"{way} {count} classes"] = len(y[pool[order[:count]]].unique())
+    return row
+
+
+def live_loop(data: Data, name: str, seed: int) -> dict[str, Any]:
+    x, y = data[name]
+    pool, test = draw(y, seed)
+    truth = y[pool]
+    row: dict[str, Any] = {"in advance 100": error(x, y, pool, test, choose(x[pool], 100))}
+    live, answer, before, stops = Live(x[pool], seed), None, None, []
+    while (asked := int((live.labels != UNKNOWN).sum())) < 100:
+        for image, drawn in live.next(STEP, answer):
+            live.labels[image], live.drawn[image] = truth[image], drawn
+        began = time.perf_counter()
+        before, answer = answer, live.answer()
+        seconds = time.perf_counter() - began
+        if answer is None:
+            continue
+        left = live.labels == UNKNOWN
+        stop: dict[str, Any] = {"labels": asked + STEP, "seconds": round(seconds, 2)}
+        stop["accuracy"] = float((answer.guess == truth)[left].float().mean())
+        judged = live.estimate()
+        stop |= {"judged": judged.judged, "estimate": judged.accuracy, "interval": judged.interval}
+        if before is not None:
+            stop["gain"] = gain(before, answer)
+        stops.append(stop)
+    row["live 100"] = error(x, y, pool, test, (live.labels != UNKNOWN).nonzero()[:, 0])
+    told = [s for s in stops if s["judged"]]
+    row["stops"], row["told"] = stops, len(told)
+    row["covered"] = sum(s["interval"][0] <= s["accuracy"] <= s["interval"][1] for s in told)
+    row["width"] = float(np.mean([s["interval"][1] - s["interval"][0] for s in told]))
+    return row
+
+
+def junk(data: Data, name: str, seed: int) -> dict[str, Any]:
+    x, y = data[name]
+    random = np.random.RandomState(seed)
+    others = [other for other in data if other != name]
+    row: dict[str, Any] = {}
+    for kind in (*(f"{other} in it" for other in others), "held-back classes"):
+        every = random.permutation(int(y.max()) + 1).tolist()
+        classes = every[: len(every) // 2] if kind == "held-back classes" else every
+        pool, test = draw(y, seed, classes)
+        foreign = data[others[0]] if others and kind != "held-back classes" else (x, y)
+        back = [c for c in every if c not in classes] or None
+        odd, _ = draw(foreign[1], seed, back)
+        number = torch.full((int(y.max()) + 1,), -1)
+        number[torch.tensor(classes)] = torch.arange(len(classes))
+        known = torch.cat([pool[y[pool] == c][:LABELS] for c in classes])
+        rest = pool[~torch.isin(pool, known)]
+        mixed = torch.cat([x[rest], foreign[0][odd][: len(rest)]])
+        given = (x[known], number[y[known]])
+        found = solve_with_junk(*given, mixed, len(classes))
+        heads = {
+            "clean": solve(*given, x[rest], len(classes)).head,
+            "labels alone": labels_alone(*given, len(classes)),
+            "junk unknown": solve(*given, mixed, len(classes)).head,
+            "junk weighed": found.solution.head,
+            "clean, weighed": solve_with_junk(*given, x[rest], len(classes)).solution.head,
+        }
+        for way, head in heads.items():
+            wrong = logits(x[test], head).argmax(1) != number[y[test]]
+            row[f"{kind}: {way}"] = 100 * float(wrong.float().mean())
+        belongs = torch.arange(len(mixed)) < len(rest)
+        row[f"{kind}: AUROC"] = float(roc_auc_score(belongs.numpy(), found.score.numpy()))
+        row[f"{kind}: estimated share of junk"] = found.junk
+    return row
+
+
+def wrong_labels(data: Data, name: str, seed: int) -> dict[str, Any]:
+    x, y = data[name]
+    pool, _ = draw(y, seed)
+    classes = int(y.max()) + 1
+    known = torch.cat([pool[y[pool] == c][:MANY] for c in range(classes)])
+    rest = pool[~torch.isin(pool, known)]
+    g = torch.Generator().manual_seed(seed)
+    flipped = torch.randperm(len(known), generator=g)[: round(FLIPPED * len(known))]
+    labels = y[known].clone()
+    labels[flipped] += torch.randint(1, classes, (len(flipped),), generator=g)
+    labels %= classes
+    found = suspects(x[known], labels, x[rest], classes)
+    first = found.order[: len(known) // 5]
+    return {"found in the first fifth": float(torch.isin(flipped, first).float().mean())}
+
+
+PARTS: dict[str, Callable[[Data, str, int], dict[str, Any]]] = {
+    "pick": picks, "live": live_loop, "junk": junk, "wrong": wrong_labels,
+}  # fmt: skip
+
+
+def summary(rows: list[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
+    for key, first in rows[0].items():
+        if isinstance(first, int | float):
+            values = [row[key] for row in rows]
+            told = {"mean": np.mean(values), "deviation": np.std(values), "least": np.min(values)}
+            yield key, {k: round(float(v), 3) for k, v in told.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("part", choices=PARTS)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("features", nargs="+")
+    parser.add_argument("--draws", type=int, default=10)
+    parser.add_argument("--only", help="of the features, those that are measured")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    data: Data = {}
+    for name, path in (item.split("=", 1) for item in options.features):
+        with np.load(path) as file:
+            labels = torch.from_numpy(file["labels"].astype(np.int64))
+            data[name] = torch.from_numpy(file["features"].astype(np.float32)), labels
+    record: dict[str, Any] = {}
+    for name in [options.only] if options.only else data:
+        rows: list[dict[str, Any]] = []
+        for seed in range(options.draws):
+            rows.append(PARTS[options.part](data, name, seed))
+            record[name] = {"draws": rows, "summary": dict(summary(rows))}
+            options.out.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+            shown = {k: v for k, v in rows[-1].items() if k != "stops"}
+            print(name, seed, json.dumps(shown, ensure_ascii=False), flush=True)
+        for key, value in record[name]["summary"].items():
+            print(name, key, value, flush=True)
+
+
+if __name__ == "__main__":
+    main()

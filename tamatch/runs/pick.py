@@ -1,0 +1,121 @@
+"""`tamatch pick`: the images of a folder that are worth a label, the most telling first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..data import DATASETS, UNKNOWN, DataSet, load, own_path
+from ..data.folder import typical_side
+from ..data.labels import LABEL, NAME, TABLES
+from ..errors import DataError, UsageError
+from ..frozen.choose import CROWD, choose, doubts, sample
+from ..frozen.junk import solve_with_junk
+from ..progress import counting
+from ..settings.configure import stored_config
+from ..settings.hardware import pick_device
+from ..storage.files import path_of, refuse_existing
+from ..storage.folder import RunFolder
+from ..storage.spreadsheet import write_table
+from .first_answer import features, few_threads
+from .first_settings import CPU_WEIGHTS, GPU_WEIGHTS, best_look
+
+
+@dataclass(frozen=True)
+class Picked:
+    """Images to label, the most telling first."""
+
+    files: tuple[str, ...]  # relative to the folder
+    pool: int  # images without a label
+    labels: int  # that were there already
+    table: Path | None  # with a column to fill in, …
+    then: str = ""  # … and what to do with it then
+
+    def lines(self) -> list[str]:
+        """The list for the terminal; where there is a table, only a word on it."""
+        if self.table is None:
+            return [*self.files]
+        return [
+            f"{self.table}: {len(self.files):,} of {self.pool:,} images without a label, the most "
+            f"telling first. Fill in the column {LABEL}, then {self.then}."
+        ]
+
+
+def pick(
+    place: str | Path,
+    count: int = 50,
+    csv: str | Path | None = None,
+    *,
+    labels: str | Path | None = None,
+    weights: str | None = None,
+    device: str = "auto",
+    overwrite: bool = False,
+) -> Picked:
+    """The `count` images of a folder, or of a run's data, that are most worth a label.
+
+    Without labels they are the most typical ones that differ from each other. With labels of at
+    least two classes, those images count that the labels leave in doubt. `labels` is a table of
+    labels; `csv` a table to write, with an empty column for them; `weights` are those of the net
+    that looks at the images.
+    """
+    if count < 1:
+        raise UsageError(f"--count must be at least 1, got {count}.")
+    table = None if csv is None else path_of(csv, "csv takes a CSV file to write")
+    if table is not None:
+        refuse_existing(table, is_folder=False, overwrite=overwrite)
+    folder = RunFolder(path_of(place, "pick takes a folder of images or a run folder"))
+    added = None if labels is None else path_of(labels, "labels takes a CSV file")
+    name = str(place)
+    if folder.holds_run():
+        run = stored_config(folder)
+        name = run.data if run.data in DATASETS else folder.path_now(run.data)
+        added = added or (Path(folder.path_now(run.labels)) if run.labels else None)
+    if name in DATASETS:
+        raise UsageError(f"{name} is fully labelled: `tamatch pick` is for your own images.")
+    data, rows = looked_at(own_path(name), added, weights, pick_device(device))
+    here = np.sort(np.concatenate([data.part("train"), data.part("unlabelled")]))
+    known = torch.from_numpy(data.labels[here])
+    left = int((known == UNKNOWN).sum())
+    if not left:
+        raise DataError(f"all images in {name} already have a label: there are none to pick.")
+    with few_threads(len(rows)):
+        order = most_telling(rows[here], known, count)
+    files = tuple(data.files[i] for i in here[order.numpy()])
+    if table is not None:
+        write_table(table, (NAME, LABEL), [(file, "") for file in files])
+    first = f"save it as {Path(name) / TABLES[0]}"  # which then names the classes
+    then = "give it as --labels" if data.classes else first
+    return Picked(files, left, len(here) - left, table, then)
+
+
+def looked_at(
+    place: Path, labels: Path | None, weights: str | None, device: torch.device
+) -> tuple[DataSet, Tensor]:
+    """All images of a place, also those in no class folder, and their features."""
+    weights = weights or (GPU_WEIGHTS if device.type == "cuda" else CPU_WEIGHTS)
+
+    def read(size: int) -> DataSet:
+        with counting("reading images") as progress:
+            return load(place, None, size, progress, labels, loose=True)
+
+    side = None if place.suffix == ".npz" else typical_side(place, loose=True)
+    look, _ = best_look(weights, read, side, device)
+    return look.data, features(look.net, look.data)
+
+
+def most_telling(rows: Tensor, labels: Tensor, count: int) -> Tensor:
+    """Positions of images without a label; what the labels leave in doubt counts, if they can."""
+    known = (labels != UNKNOWN).nonzero()[:, 0]
+    crowd = sample(len(rows), CROWD + len(known), known)
+    classes, y = torch.unique(labels[known], return_inverse=True)
+    doubt = None
+    if len(classes) > 1:
+        others = crowd[labels[crowd] == UNKNOWN]
+        found = solve_with_junk(rows[known], y, rows[others], len(classes))
+        doubt = torch.zeros(len(rows))
+        doubt[others] = (doubts(found.solution.q) * found.weight).float()
+    return choose(rows, count, known, doubt)

@@ -1,0 +1,98 @@
+"""`tamatch pick`: from a folder, from labels, from a run."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import tamatch
+from tamatch import nets
+from tamatch.cli import main
+from tamatch.errors import DataError, UsageError
+from tests.photos import dark_and_light
+
+NET = "vit_64x2_p8_32"
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
+    torch.manual_seed(0)
+    file = tmp_path_factory.mktemp("weights") / "tiny.safetensors"
+    save_file(nets.build(NET, 5, 32).state_dict(), file)
+    return str(file)
+
+
+@pytest.fixture(autouse=True)
+def _cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    monkeypatch.setenv("TAMATCH_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    return dark_and_light(tmp_path / "photos", 3, 20, (24, 30))
+
+
+@pytest.fixture
+def loose(photos: Path) -> Path:
+    """The same images without one label, beside each other."""
+    place = photos.parent / "loose"
+    place.mkdir()
+    for i, file in enumerate(sorted((photos / "unlabelled").iterdir())):
+        shutil.copy(file, place / f"{i:02d}{file.suffix}")
+    return place
+
+
+def test_from_a_folder_without_one_label(
+    loose: Path, tiny: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picked = tamatch.pick(loose, 4, weights=tiny)
+    assert len({*picked.files}) == 4 and picked.labels == 0
+    assert picked.pool == len([*loose.iterdir()])
+    assert all((loose / file).is_file() for file in picked.files)
+    assert main(["pick", str(loose), "--count", "4", "--weights", tiny]) == 0
+    assert capsys.readouterr().out.split() == [*picked.files]
+
+
+def test_the_table_can_be_filled_in_and_given_back(
+    loose: Path, tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "to label.csv"
+    assert main(["pick", str(loose), "--weights", tiny, "--count", "6", "--csv", str(table)]) == 0
+    assert f"then save it as {loose / 'labels.csv'}." in capsys.readouterr().out
+    with pytest.raises(UsageError, match="already exists"):
+        tamatch.pick(loose, csv=table)
+    rows = [*csv.DictReader(table.read_text().splitlines())]
+    assert {*rows[0]} == {"file_name", "label"} and not any(row["label"] for row in rows)
+    with (loose / "labels.csv").open("w") as file:
+        out = csv.writer(file)
+        out.writerow(("file_name", "label"))
+        out.writerows((row["file_name"], "ab"[i % 2]) for i, row in enumerate(rows))
+    more = tamatch.pick(loose, 5, table, weights=tiny, overwrite=True)
+    assert (
+        more.then == "give it as --labels"
+        and more.labels == 6
+        and not {*more.files} & {row["file_name"] for row in rows}
+    )
+
+
+def test_labelled_and_test_images_are_not_picked(photos: Path, tiny: str, tmp_path: Path) -> None:
+    picked = tamatch.pick(photos, 100, weights=tiny)
+    assert picked.pool == len(picked.files) and picked.labels == 6
+    assert all(file.startswith("unlabelled/") for file in picked.files)
+    run = tamatch.train(data=str(photos), weights=tiny, out=tmp_path / "run", quiet=True)
+    assert tamatch.pick(run.path, 100, weights=tiny).files == picked.files
+
+
+def test_where_there_is_nothing_to_pick(photos: Path, tiny: str) -> None:
+    with pytest.raises(UsageError, match="--count must be at least 1"):
+        tamatch.pick(photos, 0)
+    with pytest.raises(UsageError, match="fully labelled"):
+        tamatch.pick("cifar10")
+    shutil.rmtree(photos / "unlabelled")
+    with pytest.raises(DataError, match="already have a label"):
+        tamatch.pick(photos, weights=tiny)
