@@ -4,7 +4,8 @@ Every fifth image to label is drawn uniformly from all that have no label; it ke
 the accuracy honest. The others are chosen (`choose`). The estimate comes from a second solution,
 the judge, which does not learn from the drawn images: how many of them it gets right is a fair
 sample of its accuracy on the images without a label, with Wilson's interval. The answer itself also
-learns from the drawn images, so the estimate is rather too low than too high.
+learns from the drawn images, so the estimate is rather too low than too high. It can be better by
+no more than the share of images that it guesses differently: so much is added to the upper end.
 """
 
 from __future__ import annotations
@@ -122,14 +123,17 @@ class Live:
             found.setdefault(image, drawn)
         return [*found.items()]
 
-    def estimate(self) -> Estimate:
+    def estimate(self, answer: Answer) -> Estimate:
         """The accuracy of the judge on the drawn images that belong to a class."""
         drawn = (self.drawn & (self.labels >= 0)).nonzero()[:, 0]
         judge = self.answer(judge=True) if len(drawn) else None
         if judge is None:
             return Estimate(0, None, (0.0, 1.0))
         right = int((judge.guess[drawn] == self.labels[drawn]).sum())
-        return Estimate(len(drawn), right / len(drawn), wilson(right, len(drawn)))
+        low, high = wilson(right, len(drawn))
+        left = self.labels == UNKNOWN
+        differs = float((judge.guess != answer.guess)[left].float().mean()) if left.any() else 0.0
+        return Estimate(len(drawn), right / len(drawn), (low, min(1.0, high + differs)))
 
     def _spread(self, pool: Tensor, value: Tensor) -> Tensor:
         """A value of some images of the crowd for all images: the mean of the nearest of these."""
