@@ -99,7 +99,7 @@ def solve(
     seeds = torch.cat([normalize(truth.T).T, truth.new_zeros(len(pool), classes)])
     p = normalize(graph.smoothed(seeds, *SPREAD))
     own = LABEL_WEIGHT + SKEW_WEIGHT * float(kl(target, torch.full_like(target, 1 / classes)))
-    head = None
+    start: Tensor | None = None
     for share in ACCEPTED:
         confidence, guess = rescaled(p[count:], target, belongs).max(1)
         number = max(1, round(share * float(belongs.sum())))
@@ -107,10 +107,10 @@ def solve(
         accepted = torch.cat([torch.arange(count, device=rows.device), count + surest])
         answers = torch.cat([labels, guess[surest]])
         weight = weights(labels, guess[surest], belongs[surest], classes, own)
-        head = fit(directions[accepted], answers, weight, classes, start=head)
-        p = torch.cat([truth, logits(directions[count:], head).softmax(1)])
+        start = fit(directions[accepted], answers, weight, classes, start=start)
+        p = torch.cat([truth, logits(directions[count:], start).softmax(1)])
         p = graph.smoothed(p, *SMOOTHING)
-    head = fit(rows[accepted], answers, weight, classes, start=head)
+    head = fit(rows[accepted], answers, weight, classes, start=start)
     q = rescaled(p[count:], target if prior is None else prior, belongs)
     shares = counted(q.argmax(1), classes, belongs) if prior is None else prior
     return Solution(scaling.undo(head), q, shares)
