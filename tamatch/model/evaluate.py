@@ -116,7 +116,7 @@ def evaluate(
         indices = indices[found.labels[indices] >= 0]
     else:
         _, found = own_data(folder, model, root=root)
-        for part in ("test", "validation"):
+        for part in ("test",) if folder.lends_labels else ("test", "validation"):
             indices, listed = still_there(folder.checked("split.csv"), found, part)
             if listed:
                 break

@@ -185,7 +185,7 @@ def summary_table(run: Path) -> list[tuple[str, ...]]:
     worst = (
         UNKNOWN if f.worst is None else f'"{f.worst[0]}" {percent(f.worst[1])}' for f in columns
     )
-    step = "" if folder.first_answer else ", last step"
+    step = "" if folder.first_answer or folder.first else ", last step"
     rows = [
         ("", *(names or (facts.method for facts in columns))),
         (f"{measured_on} error{step}", *last),

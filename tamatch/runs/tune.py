@@ -25,7 +25,7 @@ from ..progress import counting
 from ..pseudo.account import accepted
 from ..rules import finetune
 from ..settings.config import Run, method_options
-from ..settings.configure import HELD_OUT, SOLVED
+from ..settings.configure import SOLVED
 from ..settings.hardware import pick_device
 from ..settings.inputs import split_of
 from ..step.source import Pool, Subset
@@ -66,14 +66,9 @@ def first_job(job: Job) -> Job:
             k: v for k, v in run.options.items() if method == run.method
         },
     )  # fmt: skip
-    if holds_out_itself(folder):
+    if folder.lends_labels:
         first = replace(first, validation_per_class=0)
     return Job(first, folder.first, job.progress)
-
-
-def holds_out_itself(folder: RunFolder) -> bool:
-    """Whether the validation images were chosen here, to judge the tuned net."""
-    return HELD_OUT in folder.read().get("chosen", {})
 
 
 def start_of(job: Job, shared: SharedData) -> FirstAnswer:
@@ -85,7 +80,7 @@ def start_of(job: Job, shared: SharedData) -> FirstAnswer:
     p_model = torch.from_numpy(answer.probabilities(split.unlabelled)).double().mean(0)
     start = Start(answer.found.head, p_model, answer.found.shares)
     wrong = mistakes(answer, data, split)
-    return FirstAnswer(folder.first, start, wrong, data, split, holds_out_itself(folder))
+    return FirstAnswer(folder.first, start, wrong, data, split, folder.lends_labels)
 
 
 def solved(run: Run, data: DataSet, split: Split, rows: Tensor) -> Answer:
@@ -121,6 +116,8 @@ class Tuning(Training):
         wrong = mistakes(self.answer, first.data, first.split)
         passes = self.steps * run.unlabelled / max(1, self.engine.method.task.unlabelled)
         kept, reason = finetune.keeps(int(wrong.sum()), int(first.wrong.sum()), len(wrong), passes)
+        if run.fold is not None:  # its labels judge the outcome, so they may not choose it
+            kept, reason = True, "The tuned net is kept: the labels of --fold choose nothing."
         self.progress.say(reason)
         if first.lent and len(wrong):
             self.answer = solved(run, first.data, with_validation(first.split), rows)

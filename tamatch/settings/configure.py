@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 TARGET = {"target", "prior", "lambda_target"}  # what says where TaMatch steers to
 
-HELD_OUT = "validation_per_class"
 SOLVED = ("tamatch", "supervised")  # methods that are solved at once on frozen features
 BY_CONFIDENCE = ("gaussian", "class*gaussian")
 READ_WITH = {  # options that only some parts of a method read: which choice, and its values
@@ -111,10 +110,10 @@ def user_settings(given: Mapping[str, Any], config_file: Path | None = None) -> 
 
 def settings_of_run(place: str) -> dict[str, Any]:
     """The settings of the run to start from."""
-    found = RunFolder(Path(place)).read()
-    config: dict[str, Any] = found["config"]
-    if nets.is_tuned(str(config.get("net"))) and HELD_OUT in found.get("chosen", {}):
-        del config[HELD_OUT]  # it follows from the labels, of which there may be more now
+    folder = RunFolder(Path(place))
+    config: dict[str, Any] = folder.read()["config"]
+    if folder.lends_labels:  # their number follows from the labels, of which there may be more now
+        del config["validation_per_class"]
     return config
 
 

@@ -102,7 +102,10 @@ def past_of(runs: Sequence[RunFolder], data: DataSet, size: int | None) -> Past:
         column = "hash" if folder.read()["config"].get("size") == size else "image"
         roles = listed_in(folder.checked("split.csv"), column)
         learnt |= [name in roles["labelled"] for name in names[column]]
-        held_out |= [name in roles["validation"] for name in names[column]]
+        validated = np.array([name in roles["validation"] for name in names[column]], bool)
+        if folder.lends_labels:
+            learnt |= validated
+        held_out |= validated
     return Past(learnt, held_out & ~learnt)
 
 

@@ -152,6 +152,11 @@ class RunFolder:
         return RunFolder(self.path / "first")
 
     @property
+    def lends_labels(self) -> bool:
+        """Whether the validation images only judge a tuned net, and are learnt after that."""
+        return "validation_per_class" in self.read().get("chosen", {})
+
+    @property
     def to_resume(self) -> Path:
         """The folder to resume: a baseline or first answer goes on with the run it belongs to."""
         outer = RunFolder(self.path.parent)

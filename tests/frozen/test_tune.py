@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 import tamatch
 from tamatch import nets
 from tamatch.cli import main
-from tamatch.errors import Stopped, UsageError
+from tamatch.errors import DataError, Stopped, UsageError
 from tamatch.nets.features import frozen
 from tamatch.progress import Progress
 from tamatch.pseudo.account import find_module
@@ -147,6 +147,40 @@ def test_a_worse_net_is_not_kept(
     for words in (["evaluate"], ["label", "--out", str(tmp_path / "labels.csv")]):
         assert main([words[0], str(run.path), *words[1:]]) == 0
     assert tamatch.resume(run.path, quiet=True).tuning == run.tuning
+
+
+def test_folds_are_of_what_was_kept(
+    tuned: tamatch.Finished, photos: Path, tiny: str, tmp_path: Path
+) -> None:
+    """Labels that judge a threshold do not also choose between two nets."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(finetune, "keeps", lambda *_: (False, "Not kept."))
+        first = tamatch.train(photos, weights=tiny, steps=4, out=tmp_path / "first", quiet=True)
+        for run, net in ((tuned, "tuned"), (first, "frozen")):
+            found = tamatch.label(
+                run.path, tmp_path / f"{net}.csv", precision=0.5, folds=2, overwrite=True
+            )
+            assert found.cut is not None and found.cut.images == 8
+            model = json.loads((run.path / "folds" / "1-of-2" / "model" / "model.json").read_text())
+            assert model["net"] == f"{net}/{NET}"
+
+
+def test_without_a_test_set_the_held_out_labels_tell(
+    photos: Path, tiny: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "photos"
+    shutil.copytree(photos, folder)
+    shutil.rmtree(folder / "test")
+    run = tamatch.train(folder, weights=tiny, steps=6, out=tmp_path / "run", quiet=True)
+    assert run.accuracy is None and run.tuning is not None and run.tuning["kept"]
+    page = (run.path / "report.html").read_text()
+    assert "Error on held-out labels" in page and "each of 2 labels held out once" in page
+    assert "no labelled image was held out" not in page
+    assert verdict_on(run.path).endswith("has 0.0 % (0.0 to 65.8 %) on 2 labels kept from it.")
+    with pytest.raises(DataError, match="no labelled test images"):  # these labels were learnt
+        tamatch.evaluate(run.path)
+    with pytest.raises(DataError, match="has none"):
+        tamatch.label(run.path, tmp_path / "labels.csv", precision=0.1)
 
 
 @pytest.mark.parametrize(
