@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,12 +45,23 @@ class Answers:
         self.lots: set[int] = set()  # images that were ever asked for by lot
         self.news = threading.Condition()
         self.wanted: Given | None = None  # None once it is being answered
+        self.over = False
         self.past: list[Answer] = []  # with up to STEP labels less, and one with fewer
         self.numbered: tuple[str, ...] = ()  # the classes of these, by their numbers
         self.same: list[tuple[int, int]] | None = None
 
-    def begin(self) -> None:
-        threading.Thread(target=self.work, daemon=True).start()
+    @contextmanager
+    def computed(self) -> Iterator[None]:
+        """Answers come as long as this lasts."""
+        thread = threading.Thread(target=self.work, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            with self.news:
+                self.over = True
+                self.news.notify_all()
+            thread.join()
 
     def tell(self, given: Given) -> None:
         """Have an answer to these labels computed as soon as the present one is done."""
@@ -57,14 +70,15 @@ class Answers:
             self.news.notify_all()
 
     def work(self) -> None:
-        """Answer for ever."""
+        """Answer whatever is the newest, until it is over."""
         with few_threads(len(self.features)):
             self.live = Live(self.features)
             while True:
                 with self.news:
-                    self.news.wait_for(lambda: self.wanted)
+                    self.news.wait_for(lambda: self.over or self.wanted)
                     given, self.wanted = self.wanted, None
-                assert given is not None
+                if self.over or given is None:
+                    return
                 try:
                     self.answer(given)
                 except Exception:
@@ -87,7 +101,7 @@ class Answers:
             return self.publish(done=True)
         if self.outdated():
             return None
-        estimate = live.estimate()
+        estimate = live.estimate(found)
         self.publish(
             judged=estimate.judged, accuracy=estimate.accuracy, interval=estimate.interval,
             gain=self.gain_of(found, given.classes), step=STEP, pays=PAYS,
@@ -108,7 +122,7 @@ class Answers:
     def outdated(self, seconds: float = 0) -> bool:
         """Whether there are newer labels, or come within these seconds."""
         with self.news:
-            return self.news.wait_for(lambda: self.wanted is not None, seconds)
+            return self.news.wait_for(lambda: self.over or self.wanted is not None, seconds)
 
     def gain_of(self, now: Answer, classes: tuple[str, ...]) -> float | None:
         """What STEP more labels may bring; None before there is an answer with STEP labels less."""

@@ -13,7 +13,7 @@ from ..data import DATASETS, own_path
 from ..data.check import counted
 from ..data.dataset import UNKNOWN
 from ..data.labels import TABLES
-from ..data.layout import table_of
+from ..data.layout import list_images, table_of
 from ..errors import DataError, UsageError
 from ..model.load import load, own_data, own_split
 from ..progress import counting
@@ -31,6 +31,7 @@ from .start import Labelling, take_over
 from .store import SKIPPED, LabelFile, lock_of, opened
 
 LABELS = Path("labels.csv")
+LEAST = 3  # images that can be like each other or not
 
 
 def review(
@@ -101,9 +102,10 @@ def start(
     place = Path(name)
     if not place.is_dir():
         raise UsageError(f"start takes a folder of images, and {place} is none.")
-    server = Server(port)
+    if len(list_images(place.absolute(), loose=True).images) < LEAST:
+        raise DataError(f"{place} contains fewer than {LEAST} images: there is nothing to label.")
     table = table_of(place) or place / TABLES[0]
-    with locked(lock_of(table), str(table)):
+    with Server(port) as server, locked(lock_of(table), str(table)):
         store = LabelFile(table)
         data, features = looked_at(own_path(place), added, weights, pick_device(device))
         take_over(store, data)
@@ -118,8 +120,8 @@ def start(
         words = ["--weights", weights] if weights else []
         page = Labelling(place, data, images, store, found, words)
         server.session = page
-        found.begin()
-        serve(server, browser=browser)
+        with found.computed():
+            serve(server, browser=browser)
     return page.train_words() if page.over else None
 
 

@@ -6,21 +6,29 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
+from safetensors.torch import save_file
 
 import tamatch
+from tamatch import nets
 from tamatch.data import load
+from tamatch.review.answers import Answers
 from tamatch.review.picking import Survey
 from tamatch.review.server import Server
-from tamatch.review.session import Pictures, Session
+from tamatch.review.session import Page, Pictures, Session
+from tamatch.review.start import Labelling
 from tamatch.review.store import LabelFile
 
 POOL = 240
+IN_GROUPS = 3
+HARMFUL = ("unlabelled/a.png", "<script>alert(1)</script>.png", "=1+1.png", "ü\\udcff.png")
 
 
 class Project(NamedTuple):
@@ -72,6 +80,18 @@ def small_session(place: Path, names: tuple[str, ...], classes: tuple[str, ...])
     )
 
 
+def small_labelling(place: Path, images: int, names: tuple[str, ...] | None = None) -> Labelling:
+    """Labelling from nothing, without a net: the features are three groups in turn."""
+    files = names or tuple(f"{i}.png" for i in range(images))
+    data = replace(load_arrays(images), files=files)
+    draw = np.random.default_rng(0)
+    groups = 4 * np.eye(IN_GROUPS, 8)[np.arange(images) % IN_GROUPS]
+    features = (groups + draw.normal(0, 0.3, groups.shape)).astype(np.float32)
+    found = Answers(torch.from_numpy(features))
+    store = LabelFile(place / "labels.csv")
+    return Labelling(place, data, np.arange(images), store, found)
+
+
 def load_arrays(count: int) -> tamatch.data.DataSet:
     from tamatch.data.arrays import from_arrays
 
@@ -80,7 +100,7 @@ def load_arrays(count: int) -> tamatch.data.DataSet:
 
 
 @contextmanager
-def served(session: Session) -> Iterator[Server]:
+def served(session: Page) -> Iterator[Server]:
     """A page for this session, in a thread."""
     server = Server(0)
     server.session = session
@@ -99,7 +119,30 @@ def served(session: Session) -> Iterator[Server]:
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
     """A page with four images whose names are meant to harm."""
-    names = ("unlabelled/a.png", "<script>alert(1)</script>.png", "=1+1.png", "ü\udcff.png")
     classes = ("cat", '<img src=x onerror="boom()">', "=dog")
-    with served(small_session(tmp_path, names, classes)) as server:
+    with served(small_session(tmp_path, HARMFUL, classes)) as server:
         yield server
+
+
+@pytest.fixture
+def start_server(tmp_path: Path) -> Iterator[Server]:
+    """A page of `tamatch start` with the same images."""
+    page = small_labelling(tmp_path, 4, HARMFUL)
+    with page.answers.computed(), served(page) as server:
+        yield server
+
+
+@pytest.fixture(params=["server", "start_server"])
+def either(request: pytest.FixtureRequest) -> Server:
+    """The page of either command."""
+    found: Server = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Weights of a small net that knows nothing."""
+    torch.manual_seed(0)
+    file = tmp_path_factory.mktemp("weights") / "tiny.safetensors"
+    save_file(nets.build("vit_64x2_p8_32", 5, 32).state_dict(), file)
+    return str(file)
