@@ -52,23 +52,18 @@ def suspects(
 
 
 def near_duplicates(features: Tensor, alike: float = SAME) -> list[tuple[int, int, float]]:
-    """Pairs of images with nearly the same features and their cosine, the most alike first."""
+    """(first, again, cosine): images with nearly the features of an earlier one, most alike first.
+
+    Each is told once, with the first image that it repeats.
+    """
     unit = torch.nn.functional.normalize(Scaling.of(features)(features), dim=1)
     found = []
     size = max(1, CELLS // max(1, len(unit)))
-    for first in range(0, len(unit), size):
-        likeness = (unit[first : first + size] @ unit[first:].T).triu(1)
-        for i, j in (likeness >= alike).nonzero().tolist():
-            found.append((first + i, first + j, float(likeness[i, j])))
+    for start in range(0, len(unit), size):
+        rows = unit[start : start + size]
+        likeness = (rows @ unit[: start + len(rows)].T).tril(start - 1)
+        again = (likeness >= alike).any(1).nonzero()[:, 0]
+        first = (likeness[again] >= alike).int().argmax(1)
+        cosines = likeness[again, first].tolist()
+        found += zip(first.tolist(), (start + again).tolist(), cosines, strict=True)
     return sorted(found, key=lambda pair: -pair[2])
-
-
-def repeats(features: Tensor, alike: float = SAME) -> Tensor:
-    """The first image with nearly the same features as each, itself where there is none, (N,)."""
-    unit = torch.nn.functional.normalize(Scaling.of(features)(features), dim=1)
-    size = max(1, CELLS // max(1, len(unit)))
-    first = []
-    for rows in torch.split(unit, size):
-        same = rows @ unit.T >= alike
-        first.append(torch.where(same.any(1), same.int().argmax(1), len(unit)))
-    return torch.minimum(torch.cat(first), torch.arange(len(unit)))

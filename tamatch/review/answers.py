@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..frozen.live import PAYS, STEP, Answer, Live, gain
-from ..frozen.suspects import repeats, suspects
+from ..frozen.suspects import near_duplicates, suspects
 from ..runs.first_answer import few_threads
 
 SKIPPED = -3  # in `Given.labels`: asked for no more, guessed like any other
@@ -109,9 +109,7 @@ class Answers:
         if self.outdated(IDLE):
             return None
         if self.same is None:
-            first = repeats(self.features)
-            again = (first != torch.arange(len(first))).nonzero()[:, 0]
-            self.same = [*zip(again.tolist(), first[again].tolist(), strict=True)]
+            self.same = [pair[:2] for pair in near_duplicates(self.features)]
         doubtful = contradicted(self.features, given.labels)
         return self.publish(same=self.same, suspects=doubtful, done=True)
 

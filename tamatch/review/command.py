@@ -118,6 +118,7 @@ def start(
             )
         found = Answers(features[images])
         words = ["--weights", weights] if weights else []
+        words += ["--device", device] if device != "auto" else []
         page = Labelling(place, data, images, store, found, words)
         server.session = page
         with found.computed():

@@ -1,4 +1,4 @@
-"""A real browser and a real `tamatch review`, for the tests of the page."""
+"""A real browser and a real `tamatch review` or `tamatch start`, for the tests of the pages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +35,12 @@ def opened_browser() -> Iterator[Any]:
             browser.close()
 
 
-class Review:
-    """A `tamatch review` process and its address."""
+class Serving:
+    """A process that serves a page, and its address."""
 
-    def __init__(self, run: Path, labels: Path) -> None:
-        words = ["review", str(run), "--labels", str(labels), "--no-browser"]
+    def __init__(self, *words: str, place: Path | None = None) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tamatch", *words],
+            [sys.executable, "-m", "tamatch", *words, "--no-browser"], cwd=place,
             stdout=subprocess.PIPE, text=True, env={**environment(), "PYTHONUNBUFFERED": "1"},
         )  # fmt: skip
         assert self.process.stdout is not None
@@ -51,7 +50,7 @@ class Review:
             if found := re.match(r"Open (\S+)", line):
                 self.address = found[1]
                 return
-        raise AssertionError(f"tamatch review ended: {self.said}")
+        raise AssertionError(f"tamatch ended: {self.said}")
 
     def end(self, how: signal.Signals) -> str:
         """End the process and return the rest of what it said."""
@@ -60,15 +59,19 @@ class Review:
 
 
 @contextmanager
-def reviewing(run: Path, labels: Path) -> Iterator[Review]:
-    review = Review(run, labels)
+def serving(*words: str, place: Path | None = None) -> Iterator[Serving]:
+    made = Serving(*words, place=place)
     try:
-        yield review
+        yield made
     finally:
-        review.process.kill()
-        if review.process.stdout is not None:
-            review.process.stdout.close()
-        review.process.wait()
+        made.process.kill()
+        if made.process.stdout is not None:
+            made.process.stdout.close()
+        made.process.wait()
+
+
+def reviewing(run: Path, labels: Path) -> AbstractContextManager[Serving]:
+    return serving("review", str(run), "--labels", str(labels))
 
 
 def opened_page(browser: Any, address: str, **options: Any) -> Any:

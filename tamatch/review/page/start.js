@@ -70,9 +70,10 @@ function showAnswer() {
   const first = live.guesses?.guess
     ? "Guesses for all images; no estimate of their accuracy yet."
     : "Label the first images: type what you see. Guesses come with the second class.";
-  const [low, high] = (live.interval ?? []).map(points);
+  const whole = (share) => Math.round(100 * share);
+  const [low, high] = (live.interval ?? []).map(whole);
   const many = live.judged >= MANY;
-  const share = many ? `About ${points(live.accuracy)} %` : `${low} to ${high} %`;
+  const share = many ? `About ${whole(live.accuracy)} %` : `${low} to ${high} %`;
   $("accuracy").textContent = known ? `${share} of the guesses are right` : first;
   const lots = `${live.judged} image${live.judged === 1 ? "" : "s"} drawn by lot`;
   $("interval").textContent = known ? (many ? `(${low} to ${high} %, by ${lots})` : `(by ${lots})`) : "";
@@ -80,7 +81,7 @@ function showAnswer() {
   const more = live.gain === undefined || live.gain === null ? "" : `${live.step} more labels: about +${points(Math.max(0, live.gain))} points.`;
   $("gain").textContent = stop ? `${more} More labels hardly pay: train.` : more;
   $("gain").classList.toggle("stop", stop);
-  $("junk").textContent = live.junk ? `About ${points(live.junk)} % belong to none of the classes.` : "";
+  $("junk").textContent = live.junk >= 0.005 ? `About ${whole(live.junk)} % belong to none of the classes.` : "";
   if (live.trouble) $("trouble").textContent = live.trouble;
   $("trouble").hidden = !live.trouble && !broken;
 }
@@ -110,7 +111,7 @@ function filter() {
     guesses: () => open.filter((i) => guess.length && belongs[i] >= ODD).sort((a, b) => guess[a] - guess[b] || sure[b] - sure[a] || a - b),
     odd: () => open.filter((i) => belongs[i] < ODD).sort((a, b) => belongs[a] - belongs[b] || a - b),
     suspects: () => (live.suspects ?? []).map(([i]) => i),
-    same: () => [...new Set((live.same ?? []).flatMap(([again, first]) => [first, again]))],
+    same: () => [...new Set((live.same ?? []).flat())],
     labelled: () => all.filter((i) => labels.has(i) && ![SKIPPED, data.none].includes(labels.get(i))),
     none: () => all.filter((i) => labels.get(i) === data.none),
     skipped: () => all.filter((i) => labels.get(i) === SKIPPED),
@@ -141,7 +142,8 @@ function showPanel() {
   const none = image === undefined;
   const guess = none ? null : guessOf(image);
   $("panel").classList.toggle("none", none);
-  for (const id of ["none", "skip", "name"]) $(id).disabled = none || broken;
+  for (const id of ["none", "skip"]) $(id).disabled = none || broken;
+  $("name").disabled = broken; // it has the focus before the first image is there
   for (const id of ["confirm", "row"]) $(id).disabled = !guess || broken;
   $("undo").disabled = undoable === 0 || broken;
   $("rename").disabled = data.classes.length === 0 || broken;
@@ -259,6 +261,7 @@ function undo() {
 function typed() {
   const name = $("name").value.trim();
   const known = data.classes.find((c) => c.toLowerCase() === name.toLowerCase());
+  if (view[cursor] === undefined) return;
   if (name) decide(known ?? name);
   $("name").value = "";
   $("grid").focus({ preventScroll: true });
