@@ -95,7 +95,7 @@ def live_loop(data: Data, name: str, seed: int) -> dict[str, Any]:
         left = live.labels == UNKNOWN
         stop: dict[str, Any] = {"labels": asked + STEP, "seconds": round(seconds, 2)}
         stop["accuracy"] = float((answer.guess == truth)[left].float().mean())
-        judged = live.estimate()
+        judged = live.estimate(answer)
         stop |= {"judged": judged.judged, "estimate": judged.accuracy, "interval": judged.interval}
         if before is not None:
             stop["gain"] = gain(before, answer)

@@ -77,6 +77,8 @@ def prepared(words: list[str], made: Path) -> list[str]:
             small = small[:-2]
         size = ["--size", "8"] if classes == 2 and "--from" not in words else []
         return [*words, *small, *size, "--overwrite"]
+    if words[0] == "pick":
+        return [*words, "--weights", "vit_tiny.safetensors", "--overwrite"]
     if words[0] in ("label", "export", "predict") and "--overwrite" not in words:
         return [*words, "--overwrite"]
     return words

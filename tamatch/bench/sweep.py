@@ -19,6 +19,7 @@ from .tables import FORMATS, fuller_lengths, table
 SMOKE_STEPS = 4
 SMOKE = {  # what takes long on a CPU: a large net and batch, and tests
     "net": ["wrn_10_1_clean"], "batch": ["8"], "unlabelled": ["8"], "test_every": ["4"],
+    "test_images": ["200"],
 }  # fmt: skip
 
 

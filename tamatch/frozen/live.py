@@ -1,10 +1,14 @@
 """Labelling with live answers: after every label, a guess for all images and what to ask next.
 
-Every fifth image to label is drawn uniformly from all that have no label; it keeps the estimate of
-the accuracy honest. The others are chosen (`choose`). The estimate comes from a second solution,
-the judge, which does not learn from the drawn images: how many of them it gets right is a fair
-sample of its accuracy on the images without a label, with Wilson's interval. The answer itself also
-learns from the drawn images, so the estimate is rather too low than too high.
+Of five images to label, two stand for what no label speaks for yet (`choose`), two are in the most
+doubt, and one is drawn uniformly from all that have no label: it keeps the estimate of the accuracy
+honest. Before there is an answer, four of five are of the first kind.
+
+The estimate comes from a second solution, the judge, which does not learn from the drawn images:
+how many of them it gets right is a fair sample of its accuracy on the images without a label, with
+Wilson's interval. The answer itself also learns from the drawn images, so the estimate is rather
+too low than too high. It can be better by no more than the share of images that it guesses
+differently: so much is added to the upper end.
 """
 
 from __future__ import annotations
@@ -110,26 +114,31 @@ class Live:
         doubt = None
         if answer is not None:
             doubt = doubts(answer.q[self.crowd]) * answer.belongs[self.crowd]
-        chosen = iter(self.crowd[spread_out(self.space, count, here, doubt)].tolist())
-        lottery = iter(self.lottery[left[self.lottery]].tolist())
-        asked = int((~left).sum())
-        found: dict[int, bool] = {}
+        telling = self.crowd[spread_out(self.space, count, here, doubt)]
+        doubtful = telling if doubt is None else self.crowd[doubt.argsort(descending=True)]
+        orders = (iter(order[left[order]].tolist()) for order in (telling, doubtful, self.lottery))
+        chosen, unsure, lottery = orders
+        asked, found = int((~left).sum()), dict[int, bool]()
         while len(found) < min(count, int(left.sum())):
-            drawn = (asked + len(found)) % DRAWN == DRAWN - 1
-            image = next(lottery if drawn else chosen, None)
-            if image is None:
+            place = (asked + len(found)) % DRAWN
+            drawn = place == DRAWN - 1
+            image = next(lottery if drawn else (chosen, unsure)[place % 2], None)
+            if image is None:  # all of the crowd have a label
                 image, drawn = next(lottery), True
             found.setdefault(image, drawn)
         return [*found.items()]
 
-    def estimate(self) -> Estimate:
+    def estimate(self, answer: Answer) -> Estimate:
         """The accuracy of the judge on the drawn images that belong to a class."""
         drawn = (self.drawn & (self.labels >= 0)).nonzero()[:, 0]
         judge = self.answer(judge=True) if len(drawn) else None
         if judge is None:
             return Estimate(0, None, (0.0, 1.0))
         right = int((judge.guess[drawn] == self.labels[drawn]).sum())
-        return Estimate(len(drawn), right / len(drawn), wilson(right, len(drawn)))
+        low, high = wilson(right, len(drawn))
+        left = self.labels == UNKNOWN
+        differs = float((judge.guess != answer.guess)[left].float().mean()) if left.any() else 0.0
+        return Estimate(len(drawn), right / len(drawn), (low, min(1.0, high + differs)))
 
     def _spread(self, pool: Tensor, value: Tensor) -> Tensor:
         """A value of some images of the crowd for all images: the mean of the nearest of these."""

@@ -27,6 +27,7 @@ class CDMAD(Method):
     """
 
     views = Views(u=("weak", "strong", "strong"))
+    alters_inputs = True  # it makes one of its own
     bias: Tensor  # z(blank) of the tested net
 
     def __init__(

@@ -96,7 +96,9 @@ def prepare(
     record_facts(run, folder, data, split, net, engine.device, place, seen)
     if not folder.views.exists():
         save_views(engine, folder.views)
-    parts = {"validation": split.validation, "test": split.test}
+    parts = {"validation": split.validation, "test": thinned(split.test, run.test_images)}
+    if len(parts["test"]) < len(split.test) and not job.is_baseline:
+        progress.say(f"Tests use {len(parts['test']):,} of {len(split.test):,} test images.")
     device = engine.device if engine.source.place == "device" else None
     held_out = {k: shared.subset(data, part, device) for k, part in parts.items() if len(part)}
     pool = Pool(data, split) if engine.method.views.u else None
@@ -104,6 +106,13 @@ def prepare(
         remark_on_data(run, data, split, pool, seen, progress)
     facts = Facts.of(run.net, data)
     return kind(run, engine, folder, held_out, facts, progress, pool, job.callbacks), split
+
+
+def thinned(test: Indices, most: int | None) -> Indices:
+    """At most so many of the test images, evenly spread over them."""
+    if most is None or most >= len(test):
+        return test
+    return test[np.arange(most) * len(test) // most]
 
 
 def remark_on_skipped(data: DataSet, progress: Progress) -> None:

@@ -177,16 +177,19 @@ def answered(live: Live, truth: Tensor, count: int) -> None:
 def test_from_nothing_to_an_answer() -> None:
     x, y = clusters((90,) * 4, spread=0.6)
     live = Live(x)
-    assert live.answer() is None and live.estimate().accuracy is None
+    assert live.answer() is None
     answered(live, y, 10)
     answer = live.answer()
     assert answer is not None and answer.labels == 10
+    assert Live(x).estimate(answer).interval == (0, 1)  # nothing was drawn yet
     assert (answer.guess == y).float().mean() > 0.9
     given = live.labels != UNKNOWN
     assert torch.equal(answer.guess[given], y[given]) and (answer.confidence[given] == 1).all()
     assert int(live.drawn.sum()) == 10 // DRAWN
     answered(live, y, 15)
-    estimate = live.estimate()
+    answer = live.answer()
+    assert answer is not None
+    estimate = live.estimate(answer)
     assert estimate.judged == 25 // DRAWN
     assert estimate.interval[0] <= float((answer.guess == y).float().mean()) <= estimate.interval[1]
 
