@@ -54,7 +54,7 @@ def spread_out(space: Space, count: int, labelled: Tensor, doubt: Tensor | None 
     gain = torch.cat(
         [
             weight @ (likeness(v @ rows.T) - covered[:, None]).clamp(min=0)
-            for rows in v.split(max(1, CELLS // len(v)))
+            for rows in torch.split(v, max(1, CELLS // len(v)))
         ]
     )
     gain[labelled] = -1

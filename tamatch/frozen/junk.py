@@ -79,4 +79,4 @@ def closeness(v: Tensor, labels: Tensor, classes: int) -> Tensor:
 
 def nearest(rows: Tensor, to: Tensor) -> Tensor:
     """The largest cosine of each row with any of the others."""
-    return torch.stack([(rows @ part.T).amax(1) for part in to.split(100)]).amax(0)
+    return torch.stack([(rows @ part.T).amax(1) for part in torch.split(to, 100)]).amax(0)

@@ -91,7 +91,7 @@ class Live:
         if judge:
             given &= ~self.drawn
         known = given.nonzero()[:, 0]
-        classes = self.labels[known].unique()
+        classes = torch.unique(self.labels[known])
         if len(classes) < 2:
             return None
         pool = self.crowd[~given[self.crowd] & (self.labels[self.crowd] != NONE)]
@@ -168,4 +168,6 @@ def _nearest_of(rows: Tensor, crowd: Tensor) -> Tensor:
     """Positions of the nearest of a crowd, (N, NEIGHBOURS), in blocks of bounded memory."""
     size = max(1, CELLS // len(crowd))
     count = min(NEIGHBOURS, len(crowd))
-    return torch.cat([(part @ crowd.T).topk(count, dim=1).indices for part in rows.split(size)])
+    return torch.cat(
+        [(part @ crowd.T).topk(count, dim=1).indices for part in torch.split(rows, size)]
+    )

@@ -111,7 +111,7 @@ def most_telling(rows: Tensor, labels: Tensor, count: int) -> Tensor:
     """Positions of images without a label; what the labels leave in doubt counts, if they can."""
     known = (labels != UNKNOWN).nonzero()[:, 0]
     crowd = sample(len(rows), CROWD + len(known), known)
-    classes, y = labels[known].unique(return_inverse=True)
+    classes, y = torch.unique(labels[known], return_inverse=True)
     doubt = None
     if len(classes) > 1:
         others = crowd[labels[crowd] == UNKNOWN]
