@@ -4,11 +4,12 @@
 
 A file of features holds `features` (N, D) and `labels` (N,). Each draw takes 150 images of each
 class for the test, then the labels, then a pool of at most 300 images a class with the labels in
-it. The pool of a class of rank k is γ^(-k/(C-1)) of that; ranks are drawn anew, and reversed they
-are those of the labels, backwards. Logistic regression has its best C of a grid, judged on the test
-images. With --rivals: scikit-learn's semi-supervised classifiers, each with the best of a grid,
-also on its own data sets, a third of which is the test. With --held-out: the cross-validated error
-and the learning curve with 5 labels a class, beside the test error with 5 and with 10.
+it. The pool of a class of rank k is γ^(-k/(C-1)) of that, reversed γ^(k/(C-1)-1); ranks are drawn
+anew. Labels may be long-tailed in the same way. Logistic regression has its best C of a grid,
+judged on the test images. With --rivals: scikit-learn's semi-supervised classifiers, each with the
+best of a grid, also on its own data sets, a third of which is the test; pools of 100 a class. With
+--held-out: the cross-validated error and the learning curve with 5 labels a class, beside the test
+error with 5 and with 10.
 """
 
 from __future__ import annotations
@@ -31,12 +32,14 @@ from tamatch import FeatureClassifier
 from tamatch.frozen.held_out import learning_curve
 
 Array = np.ndarray[Any, Any]
-TEST, POOL = 150, 300  # images a class
-CELLS = {
-    "5 labels": (5, 1, False), "2 labels": (2, 1, False),
-    "5 labels, pool γ = 50": (5, 50, False), "5 labels, pool γ = 10": (5, 10, False),
-    "10 labels": (10, 1, False),
-    "10 to 1 labels, pool γ = 10 reversed": (10, 10, True),
+TEST, POOL, RIVALS_POOL = 150, 300, 100  # images a class
+CELLS = {  # labels of the first class, γ of the labels, γ of the pool, pool reversed
+    "5 labels": (5, 1, 1, False), "2 labels": (2, 1, 1, False), "10 labels": (10, 1, 1, False),
+    "5 labels, pool γ = 10": (5, 1, 10, False),
+    "5 labels, pool γ = 10 reversed": (5, 1, 10, True),
+    "5 labels, pool γ = 50": (5, 1, 50, False),
+    "10 to 1 labels, pool γ = 10": (10, 10, 10, False),
+    "10 to 1 labels, pool γ = 10 reversed": (10, 10, 10, True),
 }  # fmt: skip
 STRENGTHS = (0.01, 0.1, 1.0, 10.0)
 
@@ -61,19 +64,21 @@ def grids() -> dict[str, list[Callable[[], Any]]]:
     }  # fmt: skip
 
 
-def draw(labels: Array, count: int, gamma: float, reverse: bool, seed: int) -> Iterator[Array]:
+def draw(
+    labels: Array, seed: int, count: int, tail: float = 1, gamma: float = 1, turned: bool = False,
+    most: int = POOL,
+) -> Iterator[Array]:  # fmt: skip
     """Positions of labels, of the unlabelled pool and of the test."""
     random = np.random.RandomState(seed)
     classes = int(labels.max()) + 1
-    ranks = random.permutation(classes)
+    ranks = random.permutation(classes) / (classes - 1)
     parts: list[list[Array]] = [[], [], []]
-    for c in range(classes):
+    for c, rank in enumerate(ranks):
         own = random.permutation(np.flatnonzero(labels == c))
         test = min(TEST, len(own) // 3)
-        share = gamma ** (-ranks[c] / (classes - 1))
-        other = gamma ** (-(classes - 1 - ranks[c]) / (classes - 1))
-        n = max(1, round(count * other)) if reverse else count
-        pool = max(n + 1, round(min(POOL, len(own) - test) * share))
+        share = gamma ** (rank - 1 if turned else -rank)
+        n = max(1, round(count * tail**-rank))
+        pool = max(n + 1, round(min(most, len(own) - test) * share))
         for part, rows in zip(parts, np.split(own[: test + pool], [test, test + n]), strict=True):
             part.append(rows)
     test_rows, known, unlabelled = map(np.concatenate, parts)
@@ -100,15 +105,15 @@ def directions(x: Array, known: Array, pool: Array) -> Array:
 
 
 def cells(x: Array, y: Array, draws: int, only: list[str], found: dict[str, Any]) -> Iterator[None]:
-    for name, (count, gamma, reverse) in CELLS.items():
+    for name, cell in CELLS.items():
         if only and name not in only:
             continue
         ours, seconds, rivals = [], [], []
         for seed in range(draws):
-            parts = [*draw(y, count, gamma, reverse, seed)]
-            start = time.perf_counter()
+            parts = [*draw(y, seed, *cell)]
+            start = time.process_time()
             ours.append(error(FeatureClassifier(), x, y, *parts))
-            seconds.append(time.perf_counter() - start)
+            seconds.append(time.process_time() - start)
             scaled = directions(x, *parts[:2])
             rivals.append(
                 [error(LogisticRegression(C=c, max_iter=500), scaled, y, *parts) for c in STRENGTHS]
@@ -130,7 +135,7 @@ def rivals(x: Array, y: Array, draws: int, table: dict[str, Any]) -> Iterator[No
         for make in settings:
             row = []
             for seed in range(draws):
-                parts = [*draw(y, 5, 1, False, seed)]
+                parts = [*draw(y, seed, 5, most=RIVALS_POOL)]
                 scaled = x if name == "FeatureClassifier" else standard(x, *parts[:2])
                 row.append(error(make(), scaled, y, *parts))
             errors.append(row)
@@ -144,7 +149,7 @@ def held_out(x: Array, y: Array, draws: int, table: dict[str, Any]) -> Iterator[
     table["draws"] = []
     classes = int(y.max()) + 1
     for seed in range(draws):
-        known, pool, test = draw(y, 10, 1, False, seed)
+        known, pool, test = draw(y, seed, 10)
         fewer = np.concatenate([known[y[known] == c][:5] for c in range(classes)])
         others = np.r_[np.setdiff1d(known, fewer), pool]
         curve = learning_curve(

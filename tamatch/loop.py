@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 from . import methods
 from .errors import UsageError
-from .own.net import Head, described, last_linear, linear_calls, take_features
+from .own.net import Head, described, last_linear, linear_calls
 from .own.usercode import blaming
 from .settings.config import RUN_OPTIONS, in_order, method_options, normalised_shares
 from .settings.configure import resolve_method
@@ -241,8 +241,8 @@ class AnyNet(nn.Module):
 
     def _out(self, logits: Tensor, features: Tensor | None) -> Out:
         if self.head_name is not None:
-            seen = take_features(self.model, self.head_name)
-            features = seen if features is None else features
+            features = self.head.seen if features is None else features
+            self.head.seen = None  # kept longer, it would hold the memory of a step
         logits = logits.float() if logits.dtype.itemsize < 4 else logits
         features = logits if features is None else features.to(logits.dtype)
         return Out(logits, features, features)

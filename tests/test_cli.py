@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import shlex
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
@@ -46,10 +48,10 @@ def read_csv(path: Path) -> list[dict[str, str]]:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small finished run with its baseline."""
     path = tmp_path_factory.mktemp("cli") / "run"
-    done = process("train", "--out", str(path), *SMALL[:-1], "supervised")
-    assert done.returncode == 0, done.stderr
-    assert "report.html" in done.stdout
-    assert "Did the unlabelled images help? " in done.stdout
+    with redirect_stdout(io.StringIO()) as told:
+        assert main(["train", "--out", str(path), *SMALL[:-1], "supervised"]) == 0
+    assert "report.html" in told.getvalue()
+    assert "Did the unlabelled images help? " in told.getvalue()
     return path
 
 

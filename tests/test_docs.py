@@ -163,7 +163,9 @@ def test_other_commands_are_understood(command: Command) -> None:
     known, extra = top_parser().parse_known_args(words)
     assert not extra
     if known.command == "bench" and known.name:
-        bench_parser(known.name).parse_args(known.rest)
+        _, extra = bench_parser(known.name).parse_known_args(known.rest)
+        flags = {word.partition("=")[0] for word in extra if word.startswith("--")}
+        assert flags <= known_flags()  # options of `train` and of the methods
 
 
 @pytest.mark.parametrize(

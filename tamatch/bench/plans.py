@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import re
 import sys
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from importlib.util import resolve_name
+from itertools import product
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,10 +21,18 @@ from .. import methods
 from ..errors import UsageError, unknown_name
 from ..methods import METHODS
 from ..own import usercode
+from ..settings.config import RUN_OPTIONS, method_options
+from ..settings.configure import resolve_method
+from ..settings.options import as_text, flag_of
 from . import published
 from .cells import FULL, Cell, Plan, Setting, Variant, full_steps
 
 ALL = "all"
+OWN = "own"  # the bench whose data the user names
+NOT_SET = {  # options of `train` that a bench sets in another way
+    "data": "--settings", "method": "--methods", "seed": "--seeds", "steps": "--steps",
+    "root": "--root", "device": "--device", "weights": "--weights", "baseline": "--methods",
+}  # fmt: skip
 CHECKSUM = 12  # digits of the checksum of a method's code
 
 
@@ -91,7 +101,7 @@ TAILS = tuple(  # TaMatch-LT with one option changed
         ("strength-3", "κ = 3 in both losses", {"strength": 3.0}),
         ("freematch", "FreeMatch's thresholds", {"select": "freematch"}),
         ("accepted", "r of the accepted labels in the unlabelled loss", {"used": "accepted"}),
-        ("two-heads", "a second head without adjustment", {"heads": 2}),
+        ("one-head", "no second head", {"heads": 1}),
         ("two-views", "two strong views", {"strong_views": 2}),
         ("strong-labels", "labelled images also as strong views", {"labelled_views": 2}),
         ("class-weights", "TaMatch's class weights on top", {"weigh": "class"}),
@@ -172,6 +182,11 @@ PLANS: dict[str, Plan] = {
         variants=TAILS,
         against="tamatch_lt",
     ),
+    OWN: Plan(
+        "Your own images: error (%)",
+        ("supervised", "fixmatch", "freematch", "softmatch", "tamatch"),
+        (),
+    ),
     "digits": Plan(
         "All methods: error (%) on the embedded digits with 40 labels", tuple(METHODS), (DIGITS,)
     ),
@@ -205,6 +220,79 @@ def share(text: str | None, cells: list[Cell]) -> list[Cell]:
     return cells[int(job) - 1 :: int(jobs)]
 
 
+def option_values(words: Sequence[str], sets: Sequence[str]) -> dict[str, list[str]]:
+    """The values of each option, from `--name value` and from `--set name=v1,v2`."""
+    found: dict[str, list[str]] = {}
+    at = 0
+    while at < len(words):
+        name, equals, value = words[at].partition("=")
+        if not name.startswith("--"):
+            raise UsageError(f"{words[at]} is not an option.")
+        follows = at + 1 < len(words) and not words[at + 1].startswith("--")
+        if not equals:
+            value = words[at + 1] if follows else "no" if name.startswith("--no-") else "yes"
+        at += 2 if follows and not equals else 1
+        found[name.removeprefix("--").removeprefix("no-").replace("-", "_")] = [value]
+    for text in sets:
+        name, equals, value = text.partition("=")
+        if not (name and value):
+            raise UsageError(f"--set takes NAME=VALUE or NAME=V1,V2, got {text!r}.")
+        found[name.strip().lstrip("-").replace("-", "_")] = [v.strip() for v in value.split(",")]
+    return found
+
+
+def with_options(plan: Plan, values: Mapping[str, Sequence[str]]) -> Plan:
+    """The plan with these options in each row that has them; several values make a row each."""
+    for name in values:
+        if name in NOT_SET:
+            raise UsageError(f"{flag_of(name)} is set by {NOT_SET[name]} here.")
+    rows: list[tuple[str, str, dict[str, Any]]] = [
+        *((method, plan.rows[method], {}) for method in plan.methods),
+        *((variant.method, variant.title, variant.options) for variant in plan.variants),
+    ]
+    known = {method: {**RUN_OPTIONS, **method_options(method)} for method, _, _ in rows}
+    for name in values:
+        if rows and not any(name in options for options in known.values()):
+            resolve_method(
+                rows[0][0], {name: values[name][0]}, None, {}
+            )  # which says what is wrong
+    if not values:
+        return plan
+    variants, kept = list[Variant](), list[str]()
+    for method, title, fixed in rows:
+        own = [name for name in values if name in known[method]]
+        if not own and not fixed:
+            kept.append(method)
+            continue
+        for chosen in product(*(values[name] for name in own)):
+            options = {n: known[method][n].parse(v) for n, v in zip(own, chosen, strict=True)}
+            typed = {name: as_text(value) for name, value in options.items()}
+            told = ", ".join([title, *(f"{name} {value}" for name, value in typed.items())])
+            start = method.rpartition(":")[2] + (f"-{title}" if fixed else "")
+            name = row_name(start, typed)
+            variants.append(Variant(name, told, {**fixed, **options}, method))
+    return replace(plan, methods=tuple(kept), variants=tuple(variants), against="")
+
+
+def row_name(start: str, options: Mapping[str, str]) -> str:
+    """A name for files, the same for the same options: code of the user's own by its content."""
+    parts = [start]
+    for name, value in options.items():
+        file = Path(value.rpartition(":")[0])
+        own = hashlib.sha256(file.read_bytes()).hexdigest()[:CHECKSUM] if file.is_file() else ""
+        parts.append(f"{name}={Path(value).name}{'@' * bool(own)}{own}")
+    return re.sub(r"[^\w=@+-]", "_", "-".join(parts))
+
+
+def own_setting(folder: str, steps: int) -> Setting:
+    """A person's own images as a column of a table."""
+    path = Path(folder).resolve()
+    if not path.exists():
+        raise UsageError(f"--data {folder} does not exist.")
+    place = hashlib.sha256(str(path).encode()).hexdigest()[:CHECKSUM]
+    return Setting(f"own-{place}-{steps}", f"{folder}, {steps} steps", str(path), {"steps": steps})
+
+
 def scale_of(plan: Plan, scale: str | None, steps: int | None) -> Fraction:
     """The share of the full length, such as 1/8 or 0.125; `--steps N` is the one for N steps."""
     if scale is not None and steps is not None:
@@ -226,6 +314,12 @@ def scale_of(plan: Plan, scale: str | None, steps: int | None) -> Fraction:
 def selected_plan(arguments: Namespace) -> Plan:
     """The bench's plan with the rows and columns that were asked for."""
     plan = PLANS[arguments.bench]
+    if arguments.bench == OWN:
+        if arguments.steps is None:
+            raise UsageError("bench own needs --steps, so that all methods train equally long.")
+        setting = own_setting(arguments.data, RUN_OPTIONS["steps"].parse(arguments.steps))
+        arguments.steps = None  # which is no share of any recipe's
+        return replace(with_rows(plan, arguments.methods), settings=(setting,))
     wanted = names("--settings", arguments.settings, tuple(s.name for s in plan.settings))
     settings = tuple(setting for setting in plan.settings if setting.name in wanted)
     return replace(with_rows(plan, arguments.methods), settings=settings)

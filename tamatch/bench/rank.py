@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Mapping
@@ -9,6 +10,7 @@ from pathlib import Path
 from statistics import mean
 from typing import NamedTuple
 
+from ..errors import UsageError, one_line
 from ..methods import METHODS
 from .cells import SEEDS, Cell, Plan, Setting
 from .plans import PLANS, one_name, scale_of, with_rows
@@ -161,6 +163,39 @@ def left_out(plan: Plan, errors: Errors, holes: Mapping[Setting, list[str]]) -> 
     return notes
 
 
+def read_errors(path: Path) -> dict[str, dict[str, float]]:
+    """A table of the user's own: a method a line, its error in each setting a column."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            head, *lines = csv.reader(file)
+        found = {
+            line[0]: {s: float(e) for s, e in zip(head[1:], line[1:], strict=True) if e.strip()}
+            for line in lines if line
+        }  # fmt: skip
+    except (OSError, UnicodeDecodeError, ValueError, csv.Error) as error:
+        raise UsageError(
+            f"--table {path} cannot be read: {one_line(error)}. It has a method a line, and its "
+            "error in each setting in a column; the first line names the settings."
+        ) from None
+    if not any(found.values()):
+        raise UsageError(f"--table {path} has no errors.")
+    return found
+
+
+def own_page(path: Path) -> Page:
+    """The ranks of a table of the user's own."""
+    errors = read_errors(path)
+    header = ("method", "rank", "mean error", "settings")
+    rows = [
+        (method, f"{own.rank:.2f}", f"{own.error:.2f}", str(own.settings))
+        for method, own in standings(errors).items()
+    ]
+    holes = [method for method, row in errors.items() if len(row) < max(map(len, errors.values()))]
+    notes = [f"Without a value in some setting: {', '.join(holes)}."] if holes else []
+    rule = RULE.partition(" Our own")[0]
+    return Page("Friedman rank and mean error (%)", [Grid(path.name, header, rows)], [*notes, rule])
+
+
 def page(arguments: Namespace) -> Page:
     printed = standings(printed_errors())
     notes = disagreements(printed) or ["The printed Table 1 yields all of Table 2."]
@@ -191,7 +226,7 @@ def page(arguments: Namespace) -> Page:
 
 def one_table(text: str) -> str:
     """`--of BENCH`: a bench with a table of methods."""
-    tables = tuple(name for name, plan in PLANS.items() if not plan.variants)
+    tables = tuple(name for name, plan in PLANS.items() if plan.settings and not plan.variants)
     return one_name("--of", text, tables)
 
 
@@ -207,6 +242,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--score", choices=SCORES, default="error_best", help="error to rank by (default: best)"
     )
+    parser.add_argument(
+        "--table", type=Path, metavar="FILE.csv",
+        help="rank a table of your own: a method a line, a setting a column",
+    )  # fmt: skip
     parser.add_argument("--scale", help="rank shortened runs, e.g. 1/8")
     parser.add_argument("--steps", type=int, help="rank runs of this many steps")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of results")
@@ -214,5 +253,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    sys.stdout.write(FORMATS[arguments.format](page(arguments)))
+    shown = page(arguments) if arguments.table is None else own_page(arguments.table)
+    sys.stdout.write(FORMATS[arguments.format](shown))
     return 0

@@ -19,12 +19,14 @@ from ..machine.gpu import gpu_failure
 from ..machine.launch import StopSignals
 from ..methods import is_user_code
 from ..progress import Progress, Screen
+from ..runs.decide import decide
 from ..runs.end import Finished
 from ..runs.jobs import SWITCHES, complete_all
 from ..runs.record import begin
 from ..runs.start import Job
 from ..settings.config import Run
-from ..settings.configure import configure, stored_config
+from ..settings.configure import ask, configure, stored_config
+from ..settings.recipes import PROTOCOLS
 from ..storage.files import Locked, locked
 from ..storage.folder import RunFolder, removing_empty_folders
 from .cells import MACHINE, Cell
@@ -102,7 +104,12 @@ class Runner:
     def job(self, cell: Cell, screen: Screen, held: ExitStack, *, named: bool) -> Job:
         """A run that has begun, or begins now."""
         folder = RunFolder(self.runs / cell.name)
-        wanted = configure({**cell.options, **self.machine})
+        given = {**cell.options, **self.machine}
+        own = cell.setting.data not in PROTOCOLS  # much is chosen for these images and this machine
+        if own and folder.record.exists():
+            wanted = stored_config(folder, cell.method if is_user_code(cell.method) else None)
+        else:
+            wanted = decide(ask(given)).run if own else configure(given)
         if not folder.record.exists():
             held.enter_context(folder.taken(overwrite=False))
             begin(wanted, folder)

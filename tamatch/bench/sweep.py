@@ -12,9 +12,15 @@ from ..errors import UsageError
 from ..methods import held
 from ..settings.options import read_seeds
 from .cells import MACHINE, Cell, explain
-from .plans import PLANS, scale_of, selected_plan, share
+from .plans import OWN, PLANS, option_values, scale_of, selected_plan, share, with_options
 from .results import Store, start
 from .tables import FORMATS, fuller_lengths, table
+
+SMOKE_STEPS = 4
+SMOKE = {  # what takes long on a CPU: a large net and batch, and tests
+    "net": ["wrn_10_1_clean"], "batch": ["8"], "unlabelled": ["8"], "test_every": ["4"],
+    "test_images": ["200"],
+}  # fmt: skip
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -23,11 +29,23 @@ def add_arguments(parser: ArgumentParser) -> None:
     rows = ", ".join(plan.rows)
     what.add_argument("--methods", metavar="A,B", help=f"some of {rows}, all, or FILE.py:CLASS")
     names = ", ".join(setting.name for setting in plan.settings)
-    what.add_argument("--settings", metavar="A,B", help=f"some of {names}")
+    if parser.get_default("bench") == OWN:
+        what.add_argument("--data", metavar="DIR", required=True, help="folder of your images")
+    else:
+        what.add_argument("--settings", metavar="A,B", help=f"some of {names}")
     what.add_argument("--seeds", metavar="0,1", default="0,1,2", help="seeds (default: 0,1,2)")
     what.add_argument("--scale", help="shorten the runs, e.g. to 1/8; schedules shrink with them")
     what.add_argument("--steps", type=int, help="shorten the runs to this many steps")
+    what.add_argument(
+        "--set", metavar="NAME=V1,V2", action="append", default=[],
+        help="any option of `train` or of the methods; several values make a row each",
+    )  # fmt: skip
+    what.add_argument(
+        "--smoke", action="store_true",
+        help="try every run briefly on a CPU: one seed, 4 small steps, a small net, one test",
+    )  # fmt: skip
     what.add_argument("--cell", metavar="K/N", help="job K of an array of N jobs")
+    parser.epilog = "Options of `train` and of the methods work here, too: --tau 0.9."
     how = parser.add_argument_group("how")
     only = how.add_mutually_exclusive_group()
     only.add_argument("--list", action="store_true", help="print the runs without training")
@@ -52,7 +70,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    plan = selected_plan(arguments)
+    values = option_values(arguments.extra, arguments.set)
+    if arguments.smoke:
+        arguments.steps, arguments.scale, arguments.seeds = SMOKE_STEPS, None, "0"
+        values = {**SMOKE, **values}
+    plan = with_options(selected_plan(arguments), values)
     scale = scale_of(plan, arguments.scale, arguments.steps)
     cells = plan.cells(arguments.bench, read_seeds(arguments.seeds), scale)
     mine = share(arguments.cell, cells)

@@ -107,6 +107,9 @@ COMMANDS = {
     "bench": Command(
         "make the runs of a table, rank methods, measure speed", bench.add_arguments, bench.run
     ),
+    "from-usb": Command(
+        "turn a configuration of USB into a command", train.add_from_usb, train.run_from_usb
+    ),
     "methods": Command("list the methods, or the options of one", add_methods, run_methods),
     "nets": Command("list the nets", add_json, run_nets),
 }

@@ -1,4 +1,4 @@
-"""The commands that settings belong to: check, train, resume."""
+"""The commands that settings belong to: check, train, resume, from-usb."""
 
 from __future__ import annotations
 
@@ -75,6 +75,19 @@ def plan_of(data: str, given: dict[str, Any]) -> SplitPlan | None:
     if "fold" in split:
         split["fold"] = read_fold(split["fold"])
     return SplitPlan(**split) if split else None
+
+
+def add_from_usb(sub: ArgumentParser) -> None:
+    sub.add_argument("path", metavar="CONFIG.yaml", type=Path, help="a configuration of USB")
+
+
+def run_from_usb(arguments: Namespace) -> int:
+    from ..settings.usb import translate
+
+    found = translate(arguments.path)
+    print(found.command)
+    print("\n".join(f"# {remark}" for remark in found.remarks))
+    return 0
 
 
 def add_train(sub: ArgumentParser) -> None:

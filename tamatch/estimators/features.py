@@ -52,7 +52,7 @@ class FeatureClassifier(Classifier):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from all rows of X and from those labels in y that are not -1."""
-        X, y, self.classes_, labels = self._check(X, y, dtype=np.float64)
+        X, y, self.classes_, labels = self._check(X, y, dtype=[np.float64, np.float32])
         known = labels != UNKNOWN
         prior = self._prior()
         found = solve(

@@ -1,28 +1,34 @@
 """TaMatch solved on the whole pool at once, on frozen features.
 
-Given features x, some of them with labels y, of C classes:
+Given features x, some of them with labels y, of C classes; u = 1/C:
 
-    z = A(x − mean), and its direction d = z / ‖z‖               features.Scaling
-    π = class shares of the pool: given, or estimated            estimated_shares
+    z = A(x − centre), and its direction d = z / ‖z‖              features.Scaling
+    g = for each pool image the class whose labels' mean is nearest, by angle
+    centre = mean over classes of the mean x of labels and g; g again with it, CENTRINGS times
+    t = share of each class among g, moved towards u by its noise; known shares π: (π + u) / 2
     p = labels spread over a graph of nearest neighbours         features.Graph
     for a = 0.2, 0.3, …, 0.9:
-        q = Normalize(p ⊙ r), r = π / p_model, p_model = E[p]    rescaled
+        q = Normalize(p ⊙ r), r = t / p_model, p_model = E[p]    rescaled
         ŷ = argmax q; the share a of the pool with the largest max q is accepted
-        w = u / (share of ŷ among the accepted)                  class_weights
-        W = regression of labels and accepted ŷ on d, weights w  regression.fit
+        W = regression of labels and accepted ŷ on d, weighted   weights, regression.fit
         p = softmax(W·d), known labels fixed, smoothed over the graph
     W = the last regression once more, on z                      linear in x
 
 As in training a net by TaMatch, predictions are rescaled towards a target and pseudo-labels are
 weighted by class. p_model is exact instead of a running average, and acceptance is a share that
-grows instead of a fixed confidence. There are two targets: rescaling steers towards what the pool
-holds, weights steer towards classes u that are learnt evenly. With the first for both, a rare class
-would be found and then outvoted.
+grows instead of a fixed confidence.
+
+The target should lie half-way between the pool's shares and uniform: uniform fills rare classes
+with images of others, and the shares themselves hide rare classes. The guesses g count about that,
+because their errors are spread over the classes. That needs two things: angles, since the mean of a
+class's labels is the longer the fewer they are; and the centre of evenly frequent classes, since
+around the pool's mean the largest class has no direction. What the answers count in the end is
+nearer to the pool's shares than t, and is told as their estimate.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -34,12 +40,13 @@ from .features import LENGTH, Graph, Scaling
 from .regression import fit, logits
 
 ACCEPTED = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # share of the pool, round by round
-LABEL_WEIGHT = 0.3  # of all labels together, relative to all accepted pseudo-labels, …
-SKEW_WEIGHT = 30.0  # … plus this times KL[π ‖ u]: in a skewed pool pseudo-labels are less reliable
+LABEL_WEIGHT = 0.3  # of a class's labels, relative to the accepted images of a class on average, …
+SKEW_WEIGHT = 30.0  # … plus this times KL[t ‖ u]: in a skewed pool pseudo-labels are less reliable
+CENTRINGS = 3  # more move the centre no further
+NOISE = 0.05  # KL[t ‖ u] of a balanced pool by chance, with one label a class
 SWEEPS = 3  # of rescaling: normalising the rows moves the mean again
 SPREAD = (0.1, 30)  # own share and steps of spreading labels
 SMOOTHING = (0.3, 3)  # own share and steps of smoothing predictions
-NOISE = 0.15  # over the fewest labels of a class: KL[h ‖ u] of a balanced pool, by chance
 
 
 @dataclass(frozen=True)
@@ -66,53 +73,77 @@ def solve(
     """
     count = len(labels)
     both = torch.cat([features, pool])
-    certain = None if belongs is None else torch.cat([belongs.new_ones(count), belongs])
-    scaling = Scaling.of(both, certain)
-    rows = scaling(both)
-    truth = one_hot(labels, classes).to(rows.dtype)
-    even = class_weights(labels, classes).to(rows.dtype)
+    belongs = pool.new_ones(len(pool)) if belongs is None else belongs.to(both)
+    amounts = torch.cat([belongs.new_ones(count), belongs])
+    scaling = Scaling.of(both, amounts)
+    truth = one_hot(labels, classes).to(both.dtype)
     if not len(pool):
-        return Solution(scaling.undo(fit(rows, labels, even, classes)), truth[:0], truth.mean(0))
+        even = weights(labels, labels[:0], belongs, classes, 1.0)
+        head = fit(scaling(both), labels, even, classes)
+        return Solution(scaling.undo(head), truth[:0], truth.mean(0))
 
+    guess = nearest(scaling(both), labels, classes)
+    for _ in range(CENTRINGS):
+        centre = class_means(both, torch.cat([labels, guess]), classes, amounts).mean(0)
+        scaling = replace(scaling, mean=centre)
+        guess = nearest(scaling(both), labels, classes)
+    if prior is None:
+        target = estimated_target(counted(guess, classes, belongs), labels)
+    else:
+        prior = prior.to(both)
+        target = (prior + 1 / classes) / 2
+
+    rows = scaling(both)
     directions = LENGTH * F.normalize(rows, dim=1)  # the length of z says little about the class
     graph = Graph(directions)
-    head = fit(directions[:count], labels, even, classes)
-    if prior is None:
-        prior = estimated_shares(logits(directions[count:], head), truth.sum(0).min(), belongs)
     seeds = torch.cat([normalize(truth.T).T, truth.new_zeros(len(pool), classes)])
     p = normalize(graph.smoothed(seeds, *SPREAD))
-    label_weight = LABEL_WEIGHT + SKEW_WEIGHT * kl(prior, torch.full_like(prior, 1 / classes))
-    amount = len(pool) if belongs is None else float(belongs.sum())
+    own = LABEL_WEIGHT + SKEW_WEIGHT * float(kl(target, torch.full_like(target, 1 / classes)))
+    start: Tensor | None = None
     for share in ACCEPTED:
-        confidence, guess = rescaled(p[count:], prior, belongs).max(1)
-        if belongs is not None:
-            confidence = confidence * belongs
-        surest = confidence.topk(max(1, round(share * amount))).indices
-        guess, own = guess[surest], None if belongs is None else belongs[surest]
-        weights = class_weights(guess, classes, own).to(rows.dtype)
-        weights = torch.cat([label_weight * even, weights])
+        confidence, guess = rescaled(p[count:], target, belongs).max(1)
+        number = max(1, round(share * float(belongs.sum())))
+        surest = (confidence * belongs).topk(number).indices
         accepted = torch.cat([torch.arange(count, device=rows.device), count + surest])
-        answers = torch.cat([labels, guess])
-        head = fit(directions[accepted], answers, weights, classes, start=head)
-        p = torch.cat([truth, logits(directions[count:], head).softmax(1)])
+        answers = torch.cat([labels, guess[surest]])
+        weight = weights(labels, guess[surest], belongs[surest], classes, own)
+        start = fit(directions[accepted], answers, weight, classes, start=start)
+        p = torch.cat([truth, logits(directions[count:], start).softmax(1)])
         p = graph.smoothed(p, *SMOOTHING)
-    head = fit(rows[accepted], answers, weights, classes, start=head)
-    return Solution(scaling.undo(head), rescaled(p[count:], prior, belongs), prior)
+    head = fit(rows[accepted], answers, weight, classes, start=start)
+    q = rescaled(p[count:], target if prior is None else prior, belongs)
+    shares = counted(q.argmax(1), classes, belongs) if prior is None else prior
+    return Solution(scaling.undo(head), q, shares)
 
 
-def estimated_shares(z: Tensor, fewest: Tensor, belongs: Tensor | None = None) -> Tensor:
-    """π of the pool from its logits by a regression on the labels that weighs classes evenly.
+def estimated_target(h: Tensor, labels: Tensor) -> Tensor:
+    """t = u + s·(h − u), h the shares of the guesses; s = 1 − noise / KL[h ‖ u], at least 0.
 
-    π = u + s·(h − u): h, how often each class is the best guess, moved towards the uniform u by
-    s = 1 − noise / KL[h ‖ u], so that a balanced pool is taken as balanced. The class with the
-    fewest labels makes the noise: the regression misses it.
+    So a balanced pool is taken as balanced. The noise is that of the means of the labels, ∝ 1/n.
     """
-    classes = z.shape[1]
-    uniform = z.new_full((classes,), 1 / classes)
-    guessed = torch.bincount(z.argmax(1), belongs, minlength=classes).to(z.dtype)
-    h = normalize(guessed + 1)
-    trust = (1 - NOISE / fewest / kl(h, uniform).clamp(min=EPS)).clamp(min=0)
-    return uniform + trust * (h - uniform)
+    uniform = torch.full_like(h, 1 / len(h))
+    noise = NOISE * (1 / torch.bincount(labels, minlength=len(h)).clamp(min=1)).mean()
+    return uniform + (1 - noise / kl(h, uniform).clamp(min=EPS)).clamp(min=0) * (h - uniform)
+
+
+def counted(guess: Tensor, classes: int, amounts: Tensor) -> Tensor:
+    """The share of each class among guesses; one more guess of each keeps it above zero."""
+    return normalize(torch.bincount(guess, amounts, minlength=classes).to(amounts) + 1)
+
+
+def class_means(
+    rows: Tensor, labels: Tensor, classes: int, amounts: Tensor | None = None
+) -> Tensor:
+    """The mean row of each class, (C, D), of rows that count `amounts`; zero without rows."""
+    members = one_hot(labels, classes).to(rows.dtype)
+    members = members if amounts is None else members * amounts[:, None]
+    return normalize(members.T) @ rows
+
+
+def nearest(rows: Tensor, labels: Tensor, classes: int) -> Tensor:
+    """The class whose labels have the mean at the smallest angle, for all rows but the labels'."""
+    means = class_means(rows[: len(labels)], labels, classes)
+    return (rows[len(labels) :] @ F.normalize(means, dim=1).T).argmax(1)
 
 
 def rescaled(p: Tensor, target: Tensor, belongs: Tensor | None = None) -> Tensor:
@@ -123,11 +154,15 @@ def rescaled(p: Tensor, target: Tensor, belongs: Tensor | None = None) -> Tensor
     return p
 
 
-def class_weights(labels: Tensor, classes: int, amounts: Tensor | None = None) -> Tensor:
-    """w ∝ u / share of the label's class: all classes together weigh 1, and each the same.
+def weights(labels: Tensor, guess: Tensor, amounts: Tensor, classes: int, own: float) -> Tensor:
+    """Of labels, then of pseudo-labels: all classes together weigh 1, and each the same.
 
-    The paper's bound of these weights is left out: it keeps single steps of training stable, and
-    here, where the shares are exact, it makes long-tailed pools worse.
+    Pseudo-labels count `amounts`; in each class the labels together as much as `own` times the
+    average class's pseudo-labels, so that in a rare class wrong ones do not outvote them. The
+    paper's bound of the weights is left out: it keeps single steps of training stable, and here,
+    where the shares are exact, it makes long-tailed pools worse.
     """
-    own = 1 if amounts is None else amounts
-    return normalize(own / torch.bincount(labels, amounts, minlength=classes)[labels])
+    known = own * (amounts.sum() if len(guess) else 1) / classes
+    total = known + torch.bincount(guess, amounts, minlength=classes).to(amounts)
+    of_labels = known / torch.bincount(labels, minlength=classes)[labels] / total[labels]
+    return normalize(torch.cat([of_labels, amounts / total[guess]]))

@@ -22,12 +22,12 @@ class CDMAD(Method):
 
     q = softmax(z^w − z(blank)),  L = E[H(y, p(x))] + λ_u·E[H(q, p^s)] over two strong views,
     with q = p^w until `debias_after`; tests see z − z(blank). The blank image is 1 in every pixel
-    after normalisation, as in their code. It passes through the net along with the batch; for tests
-    it passes alone, through the net that is tested, one step before it is. `parity="usb"` changes
-    nothing.
+    after normalisation, as in their code. It is predicted as a test image is: their code normalises
+    it by its own statistics in training. `parity="usb"` changes nothing.
     """
 
     views = Views(u=("weak", "strong", "strong"))
+    alters_inputs = True  # it makes one of its own
     bias: Tensor  # z(blank) of the tested net
 
     def __init__(
@@ -45,10 +45,11 @@ class CDMAD(Method):
 
     def forward(self, batch: Batch) -> Loss:
         blank = torch.ones_like(batch.x[0][:1])
-        x, weak, one, two, empty = self.predict(*batch.x, *batch.u, blank, constant=1)
+        bias = tested(self.net, blank)
+        self.bias.copy_(bias[0] if self.average is None else tested(self.average, blank)[0])
+        x, weak, one, two = self.predict(*batch.x, *batch.u, constant=1)
         late = (batch.progress >= self.debias_after).float()
-        q = (weak.logits - late * empty.logits).detach().softmax(-1)
-        self.bias.copy_(self.logits_when_tested(blank)[0])
+        q = (weak.logits.detach() - late * bias).softmax(-1)
         mask = torch.ones_like(q[:, 0])
         pseudo = Pseudo(q, q.argmax(-1), mask, mask)
         sup = each_ce(x.logits, batch.y).mean()
@@ -56,14 +57,15 @@ class CDMAD(Method):
         parts = {"sup": sup.detach(), "unsup": unsup.detach(), **pseudo.report()}
         return Loss(sup + self.lambda_u * unsup, parts)
 
-    @torch.no_grad()
-    def logits_when_tested(self, images: Tensor) -> Tensor:
-        net = super().final
-        before = net.training
-        logits: Tensor = net.eval()(images).logits
-        net.train(before)
-        return logits
-
     @property
     def final(self) -> nn.Module:
         return Shifted(super().final, -self.bias)
+
+
+@torch.no_grad()
+def tested(net: nn.Module, images: Tensor) -> Tensor:
+    """The logits of a net as it is tested."""
+    before = net.training
+    logits: Tensor = net.eval()(images).logits
+    net.train(before)
+    return logits

@@ -30,16 +30,16 @@ class TaMatchLT(FixMatch):
     """FixMatch whose net learns for equal class shares, though labels and pool have others.
 
     r = p_target / p_model,  p_target = 1/C           stats.Status.ratio
-    p̃ = Normalize(p^w / r),  ŷ = argmax p̃             pseudo.parts.pool
+    z̃ = ½z^w + ½(g^w + log r_g)                       opinion
+    p̃ = Normalize(softmax(z̃) / r),  ŷ = argmax p̃      pseudo.parts.pool
     p_model ← λm·p_model + (1−λm)·E[p̃]                stats.Status.observe_
     m = 1[max p̃ ≥ τ]                                  pseudo.parts.Threshold
-    L^l = (1/B) Σ H(y, softmax(z − κ·log r_l)),  r_l = p_target / the labelled class shares
-    L^u = (1/Bu) Σ w·m·H(ŷ, softmax(z^s − κ·log r))
+    L = H(y, softmax(z − κ·log r_l)) + λ_u·w·m·H(ŷ, softmax(z^s − κ·log r))     the net's logits z
+      + H(y, softmax(g)) + λ_u·w·m·H(ŷ, softmax(g^s)), in the mean              a second head g
 
-    `heads=2`: a second linear head g learns from the same labels without r, and p^w is the softmax
-    of ½z + ½(g + log r_g), r_g = p_target / the shares that g learns from. `used="accepted"`: r in
-    L^u is that of the accepted labels. The model is tested with z + κ_t·log p_model.
-    `parity="usb"` changes nothing.
+    r_l and r_g are p_target over the labelled class shares, and over the mean of these and p_model.
+    Tests see z + κ_t·log p_model, κ_t = 0. `heads=1` has no g, and z̃ = z^w. `used="accepted"`: r
+    in the loss is that of the accepted labels. `parity="usb"` changes nothing.
     """
 
     compiles = True
@@ -50,11 +50,11 @@ class TaMatchLT(FixMatch):
         net: nn.Module,
         task: Task,
         *,
-        strength: Strength = 2.0,
+        strength: Strength = 2.0,  # κ, as in ACR, CCL and SimPro
         test_strength: TestStrength = 0.0,
         lambda_model: LambdaModel = 0.999,
         used: UsedShares = "pool",
-        heads: Heads = 1,
+        heads: Heads = 2,
         strong_views: StrongViews = 1,
         labelled_views: LabelledViews = 1,
         generate: Generate | Part = "pool",

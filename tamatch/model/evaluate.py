@@ -111,10 +111,16 @@ def evaluate(
     if data:
         found = load_data(data, Path(root) if root else None, model.facts.size)
         found = in_classes_of(model, found)
-        indices, part = held_out(found)
+        test = found.part("test")
+        indices, part = (test, "test") if len(test) else (np.arange(len(found.labels)), "labelled")
+        indices = indices[found.labels[indices] >= 0]
     else:
         _, found = own_data(folder, model, root=root)
-        indices, part, gone = own_held_out(folder, found)
+        for part in ("test",) if folder.lends_labels else ("test", "validation"):
+            indices, listed = still_there(folder.checked("split.csv"), found, part)
+            if listed:
+                break
+        gone = listed - len(indices)
     if not len(indices):
         lost = f", and none of the {gone:,} images that the run held out is unchanged"
         raise DataError(
@@ -139,19 +145,3 @@ def in_classes_of(model: Model, data: DataSet) -> DataSet:
         )
     numbers = np.array([classes.index(name) for name in data.classes] + [UNKNOWN])  # -1: the last
     return dataclasses.replace(data, classes=classes, labels=numbers[data.labels])
-
-
-def own_held_out(folder: RunFolder, data: DataSet) -> tuple[np.ndarray, str, int]:
-    """The images that a run tested on, or else validated with; which, and how many are gone."""
-    for part in ("test", "validation"):
-        found, listed = still_there(folder.checked("split.csv"), data, part)
-        if listed:
-            break
-    return found, part, listed - len(found)
-
-
-def held_out(data: DataSet) -> tuple[np.ndarray, str]:
-    """The test part where there is one, else everything labelled; and which it is."""
-    test = data.part("test")
-    indices = test if len(test) else np.flatnonzero(data.labels >= 0)
-    return indices[data.labels[indices] >= 0], "test" if len(test) else "labelled"

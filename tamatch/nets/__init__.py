@@ -36,6 +36,7 @@ TIMM = "foreign:build_timm"
 OWN = "foreign:build_own"
 FROZEN_NET = "features:build"
 FROZEN = "frozen/"  # before the name of a net that is not trained
+TUNED = "tuned/"  # before that of a net that is trained on from such an answer
 CUSTOM = usercode.UserObjects()  # modules, and what makes them
 OWN_NAME = r".+\.py:\w+|python:.+"  # in a file, or an object that was given in Python
 
@@ -96,6 +97,15 @@ FAMILIES: dict[str, tuple[str, NetEntry]] = {
             "as that net; needs weights",
         ),
     ),
+    f"{TUNED}NAME": (
+        rf"{TUNED}(timm/.+|\w+)",
+        NetEntry(
+            "the same, trained on from there",
+            224,
+            FROZEN_NET,
+            "as that net; needs weights",
+        ),
+    ),
     "FILE.py:NAME": (
         OWN_NAME,
         NetEntry("a class or function of your own that makes a net", 32, OWN, "your own"),
@@ -110,7 +120,7 @@ def find(name: str) -> NetEntry:
     for pattern, entry in FAMILIES.values():
         if re.fullmatch(pattern, name):
             if entry.build == FROZEN_NET:
-                find(name.removeprefix(FROZEN))
+                find(body_of(name))
             return entry
     hint = perhaps(name, NETS) or f" If it is a net of timm, write timm/{name}."
     if name.endswith(".py"):
@@ -131,6 +141,21 @@ def is_timm(name: str) -> bool:
 def is_frozen(name: str) -> bool:
     """Whether it is a net that is not trained, with a last layer that is solved at once."""
     return name.startswith(FROZEN)
+
+
+def is_tuned(name: str) -> bool:
+    """Whether it is a net that is trained on from the last layer of a frozen one."""
+    return name.startswith(TUNED)
+
+
+def begins_anew(name: str) -> bool:
+    """Whether a run that goes on from another takes over its settings, but not its weights."""
+    return is_frozen(name) or is_tuned(name)
+
+
+def body_of(name: str) -> str:
+    """The name of the net that is frozen or tuned."""
+    return name.removeprefix(FROZEN).removeprefix(TUNED)
 
 
 def size_in_name(name: str) -> int | None:

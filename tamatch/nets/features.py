@@ -1,4 +1,4 @@
-"""Pre-trained nets that are not trained any further: their features, and a linear head on them."""
+"""Pre-trained nets as they are, or tuned from there: features, and a linear head on them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ..machine.precision import native_bf16
 from ..rules import finetune
 from ..types import Out
-from . import FROZEN, is_timm, size_in_name
+from . import FROZEN, body_of, is_timm, size_in_name
 from . import build as build_net
 from .base import Net, uncompiled
 from .pretrained import locate
@@ -31,8 +31,8 @@ Floats = npt.NDArray[np.float32]
 
 
 def build(name: str, classes: int, size: int) -> FrozenNet:
-    """Build `frozen/NAME` for images of `size`; a transformer has the size in its name."""
-    body = name.removeprefix(FROZEN)
+    """Build `frozen/NAME` or `tuned/NAME` for images of `size`; a transformer's name has one."""
+    body = body_of(name)
     side = size_in_name(body) or size
     return FrozenNet(build_net(body, 1, side), classes, side)
 
@@ -40,10 +40,10 @@ def build(name: str, classes: int, size: int) -> FrozenNet:
 class FrozenNet(Net):
     """Images of any size are resized to the body's own, without smoothing: they are not larger.
 
-    The features are those of an image and of its mirror image, averaged.
+    The features are those of an image and of its mirror image, averaged; in training those of the
+    image alone, which augmentation mirrors or not.
     """
 
-    independent = True
     channels_last = False
 
     def __init__(self, body: Net, classes: int, size: int) -> None:
@@ -51,7 +51,9 @@ class FrozenNet(Net):
         super().__init__(classes=classes, width=width, map_width=width)
         self.body, self.size, self.headless = body, size, body.headless
         self.head = nn.Linear(width, classes)
+        self.independent, self.has_cuda_code = body.independent, body.has_cuda_code
         zero_head(body)  # it is never read, and must not make two files of one model differ
+        body.head.requires_grad_(False)
 
     def set_head(self, solved: Tensor) -> None:
         """Take a linear classifier of the features, (C, D + 1) with the intercepts last."""
@@ -67,11 +69,24 @@ class FrozenNet(Net):
         return self.finish(features, features)
 
     def frozen_features(self, images: Tensor) -> Tensor:
-        """The body's features of an image and its mirror image, averaged."""
+        """The body's features of an image and, but in training, its mirror image, averaged."""
         if images.shape[-2:] != (self.size, self.size):
             images = F.interpolate(images, (self.size, self.size), mode="bicubic")
+        if self.training:
+            return self.body.frozen_features(images)
         one, other = (self.body.frozen_features(view) for view in (images, images.flip(-1)))
         return (one + other) / 2
+
+    def accelerate(self, *, compiling: bool = True, kernels: bool = True) -> None:
+        """Use the body's own kernels; its features are not compiled."""
+        self.body.accelerate(compiling=False, kernels=kernels)
+        self.rehearsable = self.body.rehearsable
+
+    def depth_of(self, parameter: str) -> tuple[int, int]:
+        """That of the body; both heads come last."""
+        if parameter.startswith("body."):
+            return self.body.depth_of(parameter.removeprefix("body."))
+        return self.body.depth_of("head.weight")
 
     def loadable(self) -> nn.Module:
         """Weight files are those of the body."""

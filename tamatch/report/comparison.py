@@ -92,7 +92,7 @@ def _settings(folder: RunFiles) -> dict[str, str]:
 def _differences(own: dict[str, str], others: Sequence[dict[str, str]]) -> list[str]:
     """Settings in which groups differ.
 
-    One that only some know counts if there is no other: a later version may have brought it.
+    Settings that only some of them have, as after an update, count only if there are no others.
     """
     names = dict.fromkeys([*own, *(name for other in others for name in other)])
     differ = [
@@ -139,19 +139,18 @@ def _judge(first: Group, second: Group, kind: str, *, rivals: int) -> Conclusion
     own, other = (mean_and_spread(group.errors) for group in (first, second))
     both = f"{lowest}{what} is {own} with {first.name}, {other} with {second.name}"
     both = both[0].upper() + both[1:]
-    found = _by_runs(first, second, both) if several else _by_images(first, second, kind, both)
+    if not several:
+        found = _by_images(first, second, kind, both)
+    elif max(first.errors) < min(second.errors):  # which shows what the seed alone can change
+        told = f"{both}; every run of the first is below every run of the second."
+        found = Conclusion(f"{first.name} is better", told, "good")
+    else:
+        told = f"{both}; the errors of single runs overlap."
+        found = Conclusion("No clear difference", told)
     if also := _unfair(first.members[0], second.members[0]):
         told = f"{found.reason} They also differ in {' and '.join(also)}."
         return replace(found, reason=told)
     return found
-
-
-def _by_runs(first: Group, second: Group, both: str) -> Conclusion:
-    """By the errors of single runs, which show what the seed alone can change."""
-    if max(first.errors) < min(second.errors):
-        told = f"{both}; every run of the first is below every run of the second."
-        return Conclusion(f"{first.name} is better", told, "good")
-    return Conclusion("No clear difference", f"{both}; the errors of single runs overlap.")
 
 
 def _by_images(first: Group, second: Group, kind: str, both: str) -> Conclusion:

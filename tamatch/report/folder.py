@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -85,6 +85,7 @@ class RunFiles:
     notes: tuple[str, ...]  # what is missing or broken, in sentences
     baseline: RunFiles | None
     trust: TrustFile  # trust.json, which a run writes when it finishes
+    first: RunFiles | None = None  # the first answer that the net was tuned from
 
     @property
     def config(self) -> dict[str, object]:
@@ -109,7 +110,17 @@ class RunFiles:
     @property
     def first_answer(self) -> dict[str, object]:
         """What the result says of a run whose net is not trained; empty for any other run."""
-        return table(self.result.get("first_answer"))
+        return {} if self.tuning else table(self.result.get("first_answer"))
+
+    @property
+    def tuning(self) -> dict[str, object]:
+        """What the result says of a run whose net was tuned; empty for any other run."""
+        return table(self.result.get("tuning"))
+
+    @property
+    def shown(self) -> RunFiles:
+        """What there is to report: of a run whose tuning was for nothing, the first answer."""
+        return self.first if self.first and self.tuning.get("kept") is False else self
 
     @property
     def net(self) -> str:
@@ -122,12 +133,54 @@ class RunFiles:
         """The figures of the supervised baseline, where one was trained."""
         return None if self.baseline is None else self.baseline.figures
 
+    @property
+    def data_facts(self) -> Pairs:
+        """Sizes of the parts, and what is known of the unlabelled pool."""
+        data, parts = self.data, ("labelled", "unlabelled", "validation", "test")
+        if not data:
+            return []
+        known = "yes" if data.get("true_shares") else "no, so the target is used instead"
+        shared = text(data.get("labelled_in_pool"), UNKNOWN)
+        return [
+            ("Data set", text(data.get("name"), UNKNOWN)),
+            *((f"{part.capitalize()} images", count(whole(data.get(part)))) for part in parts),
+            ("Labelled images also in the unlabelled pool", shared),
+            ("True class shares of the pool known", known),
+            ("SHA-256", text(data.get("sha256"), UNKNOWN)),
+        ]
+
+    @property
+    def configuration(self) -> Pairs:
+        """The resolved configuration without the method's own options."""
+        settings = ((k.rstrip("_"), v) for k, v in self.config.items() if k != "options")
+        return [(name, text(value, "none")) for name, value in settings]
+
+    @property
+    def method_options(self) -> Pairs:
+        """The method's own hyper-parameters, in words."""
+        return [(name, text(value, "none")) for name, value in self.options.items()]
+
+    @property
+    def circumstances(self) -> Pairs:
+        """Versions, device and times."""
+        about, names = self.about, ("device", "threads", "precision")
+        return [
+            *((name, text(version)) for name, version in table(about.get("versions")).items()),
+            *((name, text(about.get(name), UNKNOWN)) for name in names),
+            ("net parameters", count(whole(about.get("parameters")))),
+            *((name, text(when, UNKNOWN)) for name, when in table(about.get("times")).items()),
+            ("training time", duration(number(self.result.get("seconds")))),
+        ]
+
     @cached_property
     def figures(self) -> Figures:
         """From result.json where it is there, else from the last logged rows."""
         about, result, data, train = self.about, self.result, self.data, self.metrics.of("train")
         error_last = number(result.get("error_last"))
-        measured_on = next((kind for kind in HELD_OUT if self.metrics.of(kind).rows), "")
+        # labels that have judged a tuned net were learnt afterwards
+        lent = bool(self.tuning) and "validation_per_class" in table(about.get("chosen"))
+        parts = HELD_OUT[:1] if lent else HELD_OUT
+        measured_on = next((kind for kind in parts if self.metrics.of(kind).rows), "")
         if error_last is not None:
             measured_on = "test"
         log = self.metrics.of(measured_on)
@@ -163,13 +216,13 @@ class RunFiles:
             per_class=tuple(per_class),
             utilization=None if labelled_pool else utilization,
             seconds=number(result.get("seconds")),
-            held_out=bool(measured_on) or any(whole(data.get(k)) != 0 for k in HELD_OUT),
+            held_out=bool(measured_on) or any(whole(data.get(k)) != 0 for k in parts),
             labelled_pool=labelled_pool,
         )
 
 
 def read_folder(path: Path) -> RunFiles:
-    """Read a run folder and, where there is one, the supervised baseline inside it."""
+    """Read a run folder and, where they are, its supervised baseline and its first answer."""
     if not path.is_dir():
         raise no_folder(path)
     if not _is_run(path):
@@ -177,8 +230,9 @@ def read_folder(path: Path) -> RunFiles:
             f"{path} is not a run folder: it contains none of {', '.join(_EXPECTED)}. "
             f"{folder_advice(path)}"
         )
-    inner = path / "baseline"
-    return _read(path, _read(inner, None) if _is_run(inner) else None)
+    inner, first = path / "baseline", path / "first"
+    found = _read(path, _read(inner, None) if _is_run(inner) else None)
+    return replace(found, first=read_folder(first)) if _is_run(first) else found
 
 
 def _is_run(path: Path) -> bool:
@@ -230,50 +284,6 @@ def _state_of(about: dict[str, object], result: dict[str, object]) -> list[str]:
     if status == "stopped":
         return [f"This run was stopped{where}; tamatch resume continues it. {so_far}"]
     return [f"This run {status}{where}. {so_far}"]
-
-
-def data_facts(run: RunFiles) -> Pairs:
-    """Sizes of the parts, and what is known of the unlabelled pool."""
-    data = run.data
-    if not data:
-        return []
-    sizes = [
-        (f"{part.capitalize()} images", count(whole(data.get(part))))
-        for part in ("labelled", "unlabelled", "validation", "test")
-    ]
-    known = "yes" if data.get("true_shares") else "no, so the target is used instead"
-    return [
-        ("Data set", text(data.get("name"), UNKNOWN)),
-        *sizes,
-        (
-            "Labelled images also in the unlabelled pool",
-            text(data.get("labelled_in_pool"), UNKNOWN),
-        ),
-        ("True class shares of the pool known", known),
-        ("SHA-256", text(data.get("sha256"), UNKNOWN)),
-    ]
-
-
-def configuration(run: RunFiles) -> Pairs:
-    """The resolved configuration without the method's own options."""
-    settings = ((k.rstrip("_"), v) for k, v in run.config.items() if k != "options")
-    return [(name, text(value, "none")) for name, value in settings]
-
-
-def method_options(run: RunFiles) -> Pairs:
-    """The method's own hyper-parameters, in words."""
-    return [(name, text(value, "none")) for name, value in run.options.items()]
-
-
-def circumstances(run: RunFiles) -> Pairs:
-    """Versions, device and times."""
-    about = run.about
-    rows = [(name, text(version)) for name, version in table(about.get("versions")).items()]
-    rows += [(name, text(about.get(name), UNKNOWN)) for name in ("device", "threads", "precision")]
-    rows.append(("net parameters", count(whole(about.get("parameters")))))
-    rows += [(name, text(when, UNKNOWN)) for name, when in table(about.get("times")).items()]
-    rows.append(("training time", duration(number(run.result.get("seconds")))))
-    return rows
 
 
 def skipped_files(path: Path) -> tuple[int, Pairs]:

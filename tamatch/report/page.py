@@ -11,32 +11,12 @@ from markupsafe import Markup
 
 from .album import data_url
 from .classes import accuracy_table, label_counts, mistakes_of
-from .folder import (
-    Figures,
-    RunFiles,
-    circumstances,
-    configuration,
-    data_facts,
-    method_options,
-    read_folder,
-    skipped_files,
-)
+from .folder import Figures, RunFiles, read_folder, skipped_files
 from .metrics import Log
 from .pool import balance_of, usage_of
 from .svg import Line, line_chart, small_chart
-from .verdict import first_answer_of, verdict_of
-from .words import (
-    UNKNOWN,
-    count,
-    filled,
-    literal,
-    numbers,
-    percent,
-    table,
-    text,
-    whole,
-    write_page,
-)
+from .verdict import first_answer_of, tuned_ladder, verdict_of
+from .words import UNKNOWN, count, filled, literal, numbers, percent, table, text, whole, write_page
 
 ORACLE = "oracle: chosen on the test set"
 OTHERS = 60  # further quantities that are drawn, at most
@@ -46,23 +26,28 @@ _LISTED = 200  # classes in a model card
 
 def write_report(run: Path, out: Path | None = None) -> Path:
     """Write RUN/report.html or `out`, one self-contained file, from the result files in RUN."""
-    folder = read_folder(run)
+    whole_run = read_folder(run)
+    folder = whole_run.shown
     facts, baseline = folder.figures, folder.baseline_figures
     labels = label_counts(numbers(folder.data.get("labelled_shares")), folder.labelled)
     train, held = folder.metrics.of("train"), folder.trust.held
     accuracy_columns, accuracies = accuracy_table(facts, baseline, labels, held)
     first = first_answer_of(folder)
+    others = [name for name in train.scalar_names() if name not in _DRAWN_ELSEWHERE][:OTHERS]
     baseline_notes = () if folder.baseline is None else folder.baseline.notes
     return write_page(
         "report.html.j2",
         out or run / "report.html",
         folder=folder,
+        whole=whole_run,
         run=facts,
         baseline=baseline,
         first=first,
-        notes=[*folder.notes, *(f"Baseline: {note}" for note in baseline_notes)],
+        ladder=tuned_ladder(whole_run) or first,
+        tuned=bool(whole_run.tuning),
+        notes=[*whole_run.notes, *(f"Baseline: {note}" for note in baseline_notes)],
         warnings=_warnings(folder),
-        verdict=verdict_of(folder),
+        verdict=verdict_of(whole_run),
         errors=_error_rows(facts, baseline),
         error_charts=error_charts(error_lines(folder), facts.measured_on),
         accuracies=accuracies,
@@ -74,14 +59,10 @@ def write_report(run: Path, out: Path | None = None) -> Path:
         pool=folder.trust.pool,
         usage=usage_of(train, facts.classes, folder.trust.pool, run),
         loss_charts=_loss_charts(train),
-        other_charts=_other_charts(train),
+        other_charts=[small_chart(name, [Line(name, train.curve(name))]) for name in others],
         views=data_url(run / "batch.png"),
-        data=data_facts(folder),
         split_stored=(run / "split.csv").is_file(),
         skipped=skipped_files(run / "skipped.csv"),
-        configuration=configuration(folder),
-        options=[] if first else method_options(folder),
-        circumstances=circumstances(folder),
         train=train,
     )
 
@@ -91,10 +72,10 @@ def model_card(run: Path) -> str:
 
     Names come from files and folders of anybody, so the template shows them as code spans.
     """
-    folder = read_folder(run)
+    folder = read_folder(run).shown
     facts, held = folder.figures, folder.trust.held
     model = [("Net", folder.net or UNKNOWN), ("Classes", count(len(facts.classes)))]
-    options = [(f"Option {literal(name)}", value) for name, value in method_options(folder)]
+    options = [(f"Option {literal(name)}", value) for name, value in folder.method_options]
     method = [("Name", facts.method), ("Steps", count(facts.steps)), ("Seed", facts.seed)]
     precisions = [one.precision for one in held.classes] if held else []
     classes = zip_longest(facts.classes, facts.per_class, precisions)
@@ -103,8 +84,8 @@ def model_card(run: Path) -> str:
         run=facts,
         held=held,
         baseline=folder.baseline_figures,
-        model=[*model, *circumstances(folder)],
-        data=data_facts(folder),
+        model=[*model, *folder.circumstances],
+        data=folder.data_facts,
         method=[*method, *options],
         classes=islice(classes, min(len(facts.classes), _LISTED)),
         more=len(facts.classes) - _LISTED,
@@ -178,9 +159,3 @@ def _loss_charts(log: Log) -> list[Markup]:
         line_chart("Learning rate", [Line("learning rate", log.curve("lr"))]),
     ]
     return [chart for chart in charts if chart]
-
-
-def _other_charts(log: Log) -> list[Markup]:
-    """Whatever else the method logs."""
-    names = [name for name in log.scalar_names() if name not in _DRAWN_ELSEWHERE]
-    return [small_chart(name, [Line(name, log.curve(name))]) for name in names[:OTHERS]]

@@ -36,6 +36,12 @@ CAVEAT = (
     "that of images like the labelled ones, and rather too high, since fewer labels were learnt."
 )
 
+TUNED_CAVEAT = (
+    "Held-out labels: in the first two rows, each label was guessed once without being seen, by "
+    "cross-validation; in the last, only those that were kept from tuning. They were learnt after "
+    "that. The first two times are with the features, which all share."
+)
+
 
 @dataclass(frozen=True)
 class Conclusion:
@@ -50,7 +56,13 @@ class Conclusion:
 
 
 def verdict_of(folder: RunFiles) -> Conclusion:
-    """The verdict on a run folder, image by image where both have their predictions."""
+    """The verdict on a run folder, image by image where both have their predictions.
+
+    Of a tuned net: on the first answer, whose baseline has the same features.
+    """
+    if folder.first is not None:
+        told = verdict_of(folder.first)
+        return replace(told, reason=f"{told.reason} {_on_tuning(folder)}".strip())
     run, baseline = folder.figures, folder.baseline_figures
     if run.labelled_pool and run.method not in LABELS_ONLY:
         return Conclusion("There were none", NO_POOL)
@@ -67,6 +79,19 @@ def verdict_of(folder: RunFiles) -> Conclusion:
     if folder.baseline is not None:
         pairs = compared(folder.path, folder.baseline.path, run.measured_on)
     return verdict(run, baseline, folder.labelled, pairs)
+
+
+def _on_tuning(folder: RunFiles) -> str:
+    last, held_out = folder.figures.error_last, cross_validated(folder)
+    if not folder.tuning:
+        return ""
+    if folder.tuning.get("kept") is False:
+        return "The net was tuned, but the first answer is kept."
+    if last is not None:
+        return f"Tuned from there, the net has {percent(last)}."
+    if held_out is None:
+        return "The net was tuned from there."
+    return f"Tuned from there, the net has {held_out} on {held_out.labels} labels kept from it."
 
 
 def verdict(
@@ -142,7 +167,7 @@ def verdict_on(run: Path) -> str:
 
 def outlook_on(run: Path) -> str:
     """What twice the labels would bring to a first answer; empty for any other run."""
-    return doubling(read_folder(run))
+    return doubling(read_folder(run).shown)
 
 
 def summary_table(run: Path) -> list[tuple[str, ...]]:
@@ -150,17 +175,19 @@ def summary_table(run: Path) -> list[tuple[str, ...]]:
 
     Each row is a name, the run's value and, where a baseline was trained, the baseline's.
     """
-    folder = read_folder(run)
-    runs = [one for one in (folder, folder.baseline) if one is not None]
+    folder = read_folder(run).shown
+    ladder = (folder.first, folder.first.baseline) if folder.first else (folder.baseline,)
+    runs = [folder, *(one for one in ladder if one is not None)]
     columns = [one.figures for one in runs]
+    names = ("net tuned", "first answer", "labels alone") if folder.first else ()
     measured_on = columns[0].measured_on or "test"
     last = ("not measured" if f.error_last is None else percent(f.error_last) for f in columns)
     worst = (
         UNKNOWN if f.worst is None else f'"{f.worst[0]}" {percent(f.worst[1])}' for f in columns
     )
-    step = "" if folder.first_answer else ", last step"
+    step = "" if folder.first_answer or folder.first else ", last step"
     rows = [
-        ("", *(facts.method for facts in columns)),
+        ("", *(names or (facts.method for facts in columns))),
         (f"{measured_on} error{step}", *last),
     ]
     if any(facts.error_median is not None for facts in columns):
@@ -201,8 +228,12 @@ class FirstAnswer:
 
 
 def cross_validated(run: RunFiles) -> CrossValidated | None:
-    """None also for a run that trains its net, or one with a single label of some class."""
-    found = table(run.first_answer.get("cross_validation"))
+    """None also for a net that is trained from its start, or with a single label of some class.
+
+    Of a tuned net, the error on the labels that were kept from it.
+    """
+    rungs = _rungs(run)
+    found = table(rungs[-1].get("held_out") if rungs else run.first_answer.get("cross_validation"))
     error, labels = number(found.get("error")), whole(found.get("labels"))
     ends = numbers(found.get("interval"))
     if error is None or labels is None or len(ends) != 2:
@@ -238,6 +269,36 @@ def _suspects(run: RunFiles) -> dict[str, Any] | None:
     shown = album("suspects", first_rows(run.path / "suspects.csv"), run.path)
     count = whole(run.first_answer.get("suspects"))
     return None if shown is None or count is None else {"count": count, "album": shown}
+
+
+def tuned_ladder(run: RunFiles) -> FirstAnswer | None:
+    """What a run says whose net was tuned from a first answer; None for any other run."""
+    if not (rungs := _rungs(run)):
+        return None
+    tested = any(number(rung.get("error")) is not None for rung in rungs)
+    ladder = [("", *["test error"] * tested, "error on held-out labels", "time")]
+    for rung in rungs:
+        held_out = table(rung.get("held_out"))
+        labels = f" of {count(whole(held_out.get('labels')))}" if held_out else ""
+        errors = (*[_between(rung)] * tested, _between(held_out) + labels)
+        ladder.append((text(rung.get("name")), *errors, duration(number(rung.get("seconds")))))
+    inner = run.shown.baseline
+    baseline = None if inner is None else cross_validated(inner)
+    remarks = [text(run.tuning.get("reason")), TUNED_CAVEAT]
+    suspects = _suspects(run.first) if run.first else None
+    return FirstAnswer(ladder, remarks, cross_validated(run.shown), baseline, suspects)
+
+
+def _rungs(run: RunFiles) -> list[dict[str, object]]:
+    listed = run.tuning.get("ladder")
+    return [table(rung) for rung in listed] if isinstance(listed, list) else []
+
+
+def _between(found: dict[str, object]) -> str:
+    error, ends = number(found.get("error")), numbers(found.get("interval"))
+    if error is None:
+        return UNKNOWN
+    return percent(error) + (f" ({ends[0]:.1f} to {percent(ends[1])})" if len(ends) == 2 else "")
 
 
 def _rung(run: RunFiles, *, measured: bool) -> tuple[str, ...]:

@@ -8,13 +8,19 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from .choose import SIZES, Chosen, choice
+from .choose import NOTHING, SIZES, Chosen, choice
+from .pace import rounded
 
 CPU_SIZE, GPU_SIZE = 128, 256  # pixels, at most, of a net whose patches cannot be made smaller
 CPU_GRID, GPU_GRID = 8, 16  # patches in a row: a step takes as long as there are patches
 USER_NET_LR = 1e-4  # of all layers: their order is unknown
 LR, LAYER_DECAY = 1e-3, 0.65  # of the head, and from each layer to the one below
 WARMUP_SHARE = 0.1
+TUNED_STEPS = 5_000  # of a run on a GPU: with all else about 90 s on an H200 with a ViT-Tiny
+TUNED_PASSES = 5  # through the pool, at least, on a GPU
+ENOUGH_PASSES = 1  # after which the tuned net was the better one wherever all labels are known
+HELD_OUT = 5  # one of so many labels is kept from tuning, …
+FEWEST_LABELS = 4  # … where each class has at least so many
 NORMALISE = "half"  # as Google's and most of timm's transformers are trained
 
 
@@ -77,12 +83,17 @@ def recipe(normalise: str = NORMALISE) -> Chosen:
 
     A last layer that begins at 0 is not sure of anything before it has learnt something.
     """
+    return tuning(normalise) | Chosen({"head": "zero"}, {})
+
+
+def tuning(normalise: str) -> Chosen:
+    """The same for a last layer that is solved."""
     words = COLOURS[normalise].words
     return (
         choice("normalise", normalise, normalise, f"{words}, as such weights expect")
         | choice("optimizer", "adamw", "adamw", "usual for pre-trained nets")
         | choice("lr", LR, f"{LR:g}", "for the last layer; lower for each layer below it")
-        | Chosen({"layer_decay": LAYER_DECAY, "head": "zero"}, {})
+        | Chosen({"layer_decay": LAYER_DECAY}, {})
     )
 
 
@@ -104,3 +115,39 @@ def net(name: str, original: str, weights: str, row: int = 0) -> Chosen:
 def warmup(steps: int) -> int:
     """Steps over which the learning rate grows: the last layer knows nothing at first."""
     return round(WARMUP_SHARE * steps)
+
+
+def tuned_steps(pool: int, unlabelled: int) -> Chosen:
+    """On a GPU, by the size of the pool."""
+    passes = rounded(TUNED_PASSES * pool / unlabelled)
+    count = max(TUNED_STEPS, passes)
+    return choice("steps", count, f"{count:,}", f"usual for {pool:,} training images")
+
+
+def held_out(fewest: int) -> Chosen:
+    """How many labels of each class judge the tuned net, by those of the class with the fewest."""
+    if fewest < FEWEST_LABELS:
+        return NOTHING
+    count = max(1, fewest // HELD_OUT)
+    why = "kept from tuning, to judge whether that has helped"
+    return choice("validation_per_class", count, f"{count} of each class", why)
+
+
+def keeps(wrong: int, first_wrong: int, labels: int, passes: float) -> tuple[bool, str]:
+    """Whether the tuned net takes the place of the first answer, and why.
+
+    A few held-out labels show a large difference only. Where they show none, the net is kept if it
+    was tuned for as long as it takes to be better on data sets whose labels are all known.
+    """
+    long = passes >= ENOUGH_PASSES
+    kept = wrong < first_wrong or (wrong == first_wrong and long)
+    what = "The tuned net is kept" if kept else "The first answer is kept"
+    if wrong != first_wrong:
+        why = f"of {labels} held-out labels, tuning leaves {wrong} wrong and the first answer"
+        return kept, f"{what}: {why} {first_wrong}."
+    seen = f"{passes:.1f} passes through the unlabelled images"
+    judged = (
+        f"both err on {wrong} of {labels} held-out labels" if labels else "no label is held out"
+    )
+    usually = "after which tuning usually has helped" if long else "too little for tuning to help"
+    return kept, f"{what}: {judged}, and {seen} were made, {usually}."

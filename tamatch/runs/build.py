@@ -7,11 +7,12 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from .. import methods, nets
 from ..augment import Augment, Policy
@@ -25,13 +26,16 @@ from ..methods.base import Method
 from ..model.model import Model
 from ..modules import make_buffers_contiguous, restoring, unshifted
 from ..nets.base import Net, set_momentum, share_norms
+from ..nets.features import FrozenNet
 from ..nets.foreign import dry_run_net
 from ..nets.pretrained import locate
 from ..nets.weights import load_weights, zero_head
 from ..own.method import check_built, check_constructor, try_method
 from ..own.usercode import blaming
-from ..settings.config import Run, in_order
+from ..pseudo.account import find_module
+from ..settings.config import Run, in_order, target_follows
 from ..settings.hardware import pick_device, pick_images, pick_precision, set_up_torch
+from ..stats import Ema, Status
 from ..step import optim
 from ..step.engine import Engine, Pace
 from ..step.source import Draw, Resident, Source, Streamed, stream_key
@@ -46,19 +50,43 @@ Say = Callable[[str], None]
 SEEDS = {"init": 1, "steps": 2, "views": 3, "batches": 4}  # independent streams of one seed
 
 
+@dataclass(frozen=True)
+class Start:
+    """Where a tuned net begins: the solved last layer, and what it says of the pool."""
+
+    head: Tensor  # (C, D + 1)
+    p_model: Tensor  # (C,) mean prediction
+    shares: Tensor  # (C,) of the pool
+
+    def begin(self, method: Method, run: Run) -> None:
+        """Let a method's learning status begin there, and so a target that follows it."""
+        status = find_module(method, Status)
+        if status is not None and isinstance(status.model, Ema):
+            status.model.value.copy_(self.p_model)
+            if target_follows(run):
+                status.target.value.copy_(self.shares)
+
+
 def silent(text: str) -> None:
     """Says nothing."""
 
 
-def engine_of(run: Run, data: DataSet, split: Split, say: Say = silent) -> Engine:
+def engine_of(
+    run: Run, data: DataSet, split: Split, say: Say = silent, start: Start | None = None
+) -> Engine:
     """An engine at step 0, on the device the run asks for.
 
-    `say` is told about loaded weights, and about images that do not live on the device.
+    `say` is told about loaded weights, and about images that do not live on the device. A tuned
+    net begins at its `start`.
     """
     device, autocast = set_up_machine(run)
     with seeded(run):
         net = net_of(run, data, say)
+        if start is not None:
+            cast(FrozenNet, net).set_head(start.head)
         method = method_of(run, net, task_of(run, data, split), device)
+    if start is not None:
+        start.begin(method, run)
     policy = Policy(
         data.size, data.mean, data.std,
         horizontal_flip=run.flips != "none", vertical_flip=run.flips == "both",
@@ -99,7 +127,7 @@ def net_of(run: Run, data: DataSet, say: Say) -> Net:
         say(str(load_weights(net, found.path)))
     if run.head == "zero":
         zero_head(net)
-    if run.from_ is not None:
+    if run.from_ is not None and not nets.is_tuned(run.net):
         load_from_run(Path(run.from_), net, run, data)
         say(f"Starting from the weights of {run.from_}.")
     return net

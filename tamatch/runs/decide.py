@@ -7,6 +7,7 @@ length comes last. One valid `Run` goes out, with a reason for each choice.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Container, Mapping
@@ -20,7 +21,7 @@ import torch
 from .. import methods, nets
 from ..data import DATASETS, DataSet, Split, load, own_path
 from ..data.folder import typical_side
-from ..errors import UsageError
+from ..errors import DataError, UsageError
 from ..machine.precision import native_bf16, restoring_threads
 from ..nets.pretrained import Located, locate
 from ..progress import Progress, counting
@@ -30,19 +31,34 @@ from ..rules.pace import Speed
 from ..settings.config import Run, target_follows
 from ..settings.configure import TARGET, Asked
 from ..settings.hardware import pick_device, pick_precision
-from ..settings.inputs import data_of, split_of
+from ..settings.inputs import data_of, normalised, split_of
 from ..storage.folder import RunFolder
-from .first_settings import RULE, first_settings, wants_first, weights_for
+from .first_settings import (
+    ONE_STEP,
+    RULE,
+    Look,
+    first_settings,
+    is_neutral,
+    tunable,
+    way_of,
+    weights_for,
+)
 from .speed import Speeds
 
+TUNED_RULE = (
+    "First answer: TaMatch is solved on the features of the pre-trained net. Then the net is tuned "
+    "from there, and kept if it is better on the labels held out. --net frozen/NAME does without."
+)
+GPU_IMAGES = 1000.0  # whose features a GPU computes in a second, at least
+SOLVED_IMAGES = 250.0  # of the pool, for which a second of solving is enough, cross-validation too
 OVERHEAD = 10.0  # seconds for what comes before and after the training: imports, the report
 PACE_SETTINGS = (  # what follows from the number of steps
     "steps", "warmup", "ema", "norm_momentum", "lambda_target", "log_every", "test_every",
     "save_every",
 )  # fmt: skip
 SHOWN_SETTINGS = (
-    "size", "flips", "net", "normalise", "optimizer", "lr", "batch", "unlabelled", "steps",
-    "lambda_target", "baseline", "compile", "precision", "threads",
+    "size", "flips", "net", "normalise", "validation_per_class", "optimizer", "lr", "batch",
+    "unlabelled", "steps", "lambda_target", "baseline", "compile", "precision", "threads",
 )  # fmt: skip
 
 
@@ -72,7 +88,7 @@ class Decided:
 class Draft:
     """The settings while they are chosen: each choice may rest on the ones before."""
 
-    def __init__(self, asked: Asked, fixed: Container[str]) -> None:
+    def __init__(self, asked: Asked, fixed: set[str]) -> None:
         self.asked, self.fixed = asked, fixed
         self.chosen = NOTHING
 
@@ -113,10 +129,14 @@ def decide(asked: Asked, limit: str | None = None, runs: int = 1) -> Decided:
 
     fixed, device = fixed_by(asked, limit), pick_device(run.device)
     draft, from_scratch = Draft(asked, fixed), ""
-    if own and wants_first(asked.said, limit):
+    if own and (way := way_of(asked.said, limit, device)) != "train":
         weights, from_scratch = weights_for(asked.said, device)
-        if weights is not None:
+        if weights is not None and way == "tune" and not tunable(weights, asked.said):
+            way = "first" if is_neutral(asked.said, limit) else "train"
+        if weights is not None and way == "first":
             return decide_first(draft, weights, device)
+        if weights is not None and way == "tune":
+            return decide_tuned(draft, weights, device, limit, began, runs)
     gpu = device.type == "cuda"
     if limit is not None:
         pace.refuse_too_short(limit, pace.parse_time(limit) - OVERHEAD, gpu=gpu)
@@ -145,10 +165,88 @@ def decide_first(draft: Draft, weights: str, device: torch.device) -> Decided:
     """A run that is solved at once on the features of a frozen net."""
     draft.take(Chosen({"weights": weights}, {}))
     side = side_of(own_path(draft.asked.run.data))
-    chosen, images = first_settings(draft.run(), draft.asked.said, side, device)
+    chosen, look = first_settings(draft.run(), draft.asked.said, side, device)
     draft.take(chosen)
     run, told = draft.run(), {k: v for k, v in chosen.reasons.items() if k not in draft.fixed}
-    return Decided(run, told, f"{images:,} images on {machine(device, run)}", (RULE,))
+    occasion = f"{len(look.data.images):,} images on {machine(device, run)}"
+    return Decided(run, told, occasion, (RULE,))
+
+
+def decide_tuned(
+    draft: Draft, weights: str, device: torch.device, limit: str | None, began: float, runs: int
+) -> Decided:
+    """A run whose net is tuned from the first answer on, if there is time for it."""
+    draft.take(Chosen({"weights": weights}, {}))
+    side, asked = side_of(own_path(draft.asked.run.data)), draft.asked.run
+    first, look = first_settings(draft.run(), draft.asked.said, side, device)
+    data, name = normalised(look.data, look.net.normalise), nets.TUNED + look.net.name
+    why = f"tuned from the first answer on; {first.reasons['net'].partition(': ')[2]}"
+    chosen = {k: v for k, v in first.settings.items() if k not in ONE_STEP}
+    draft.take(Chosen(chosen, first.reasons) | choice("net", name, name, why))
+    draft.take(finetune.tuning(look.net.normalise))
+    split = split_of(asked, data, draft["size"])
+    fit_to_data(draft, split, device)
+    draft.take(choice("baseline", "none", "none", "the first answer has one: labels alone"))
+    if draft.fixed.isdisjoint(("validation_per_class", "fold")):
+        split = hold_out(draft, data, split)
+    if "steps" not in draft.fixed:
+        within = limit or pace.duration_in_words(pace.CPU_SECONDS)
+        speeds = Speeds(data, split, pace.parse_time(limit) if limit else math.inf)
+        before = runs * first_seconds(look, split, device)
+        if limit is None and device.type == "cuda":
+            draft.take(finetune.tuned_steps(len(split.unlabelled), draft["unlabelled"]))
+        elif not tuned_in_time(draft, speeds, device, within, began - before, runs):
+            alone = f"Within {within} there is time for the first answer, but not for tuning."
+            if "net" in draft.fixed:
+                raise UsageError(f"{alone} Give more --time, or leave out --net.")
+            found = decide_first(Draft(draft.asked, draft.fixed), weights, device)
+            return replace(found, remarks=(alone,))
+    draft.chosen = paced(draft, own=True) | draft.chosen
+    told = {k: v for k, v in draft.chosen.reasons.items() if k not in draft.fixed}
+    run = draft.final()
+    occasion = f"{len(data.images):,} images on {machine(device, run)}"
+    remarks = filter(None, (balance_of(run, draft.asked.user, data, split),))
+    return Decided(run, told, occasion, (TUNED_RULE, *remarks, *remarks_on_average(run)))
+
+
+def hold_out(draft: Draft, data: DataSet, split: Split) -> Split:
+    """Choose how many labels judge the tuned net; the split without these."""
+    counts = np.bincount(data.labels[split.labelled], minlength=len(data.classes))
+    found = finetune.held_out(int(counts.min()))
+    run = replace(draft.asked.run, **found.settings)
+    try:
+        split = split_of(run, data, draft["size"])
+    except DataError:  # too many are copies of others
+        return split
+    draft.take(found)
+    return split
+
+
+def tuned_in_time(
+    draft: Draft, speeds: Speeds, device: torch.device, limit: str, began: float, runs: int
+) -> bool:
+    """Choose as many steps as fit; False if these are too few."""
+    gpu = device.type == "cuda"
+
+    def left() -> float:
+        return pace.parse_time(limit) - OVERHEAD - (time.perf_counter() - began)
+
+    if left() < (pace.GPU_SECONDS if gpu else 1):
+        return False
+    if "compile" not in draft.fixed:
+        draft.take(pace.compiling(limit, gpu=gpu))
+    found = measured(draft, speeds, device, runs)
+    if pace.steps_within(left(), found) < pace.LEAST_STEPS:
+        return False
+    draft.take(pace.steps_in_time(limit, left(), found, device.type))
+    return True
+
+
+def first_seconds(look: Look, split: Split, device: torch.device) -> float:
+    """What the first answer takes, and the last: features not known yet, or not any more."""
+    images = look.left + len(look.data.images)
+    each = look.seconds_each if device.type != "cuda" else 1 / GPU_IMAGES
+    return images * each + len(split.unlabelled) / SOLVED_IMAGES
 
 
 def fixed_by(asked: Asked, limit: str | None) -> set[str]:
@@ -195,7 +293,7 @@ def start_of(
 
 def fine_tunes(run: Run, net: str) -> bool:
     """Whether the run starts from weights, with a net that is fine-tuned gently."""
-    kinds = nets.is_transformer, nets.is_timm, nets.is_user_code
+    kinds = nets.is_transformer, nets.is_timm, nets.is_tuned, nets.is_user_code
     return run.weights is not None and any(kind(net) for kind in kinds)
 
 

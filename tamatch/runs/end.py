@@ -287,10 +287,17 @@ class Finished:
 
     @property
     def first_answer(self) -> dict[str, Any] | None:
-        """Of a run whose net is not trained: the error by cross-validation, the learning curve and
-        the estimated class shares of the pool; None for any other run.
+        """Of a pre-trained net as it is: the error by cross-validation, the learning curve and the
+        estimated class shares of the pool; None for a run without such an answer.
         """
         return self.result.get("first_answer")
+
+    @property
+    def tuning(self) -> dict[str, Any] | None:
+        """Of a run that tunes its net from there: whether that is kept and why, and the `ladder`
+        from labels alone to the tuned net, each with its errors and seconds; None for other runs.
+        """
+        return self.result.get("tuning")
 
     @property
     def history(self) -> History:

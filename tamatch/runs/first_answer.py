@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,9 @@ import torch
 from torch import Tensor
 
 from ..data import DataSet, Split
+from ..data.dataset import Indices
 from ..data.feature_cache import features_of
+from ..data.splits import Mask
 from ..errors import DataError
 from ..frozen.held_out import HeldOutError, LearningCurve, learning_curve
 from ..frozen.regression import labels_alone
@@ -26,7 +28,7 @@ from ..frozen.solver import ACCEPTED, Solution, solve
 from ..frozen.suspects import suspects
 from ..machine.precision import restoring_threads
 from ..model.model import Facts, Model
-from ..nets import FROZEN
+from ..nets import body_of
 from ..nets.features import Frozen, frozen
 from ..progress import counting
 from ..settings.config import Run, in_order
@@ -55,7 +57,7 @@ def solve_run(job: Job, shared: SharedData) -> dict[str, Any]:
     data = shared.data(run)
     record_skipped(folder, data)
     split = split_of(run, data, run.size, folder.split)
-    net = frozen(str(run.weights), data.size, device, run.net.removeprefix(FROZEN))
+    net = looking(run, data, device)
     seen = seen_of(data, split, learnt_by(lineage(run.from_), data, run.size))
     record_facts(run, folder, data, split, net.net, device, "stream", seen)
     folder.update(status="running")
@@ -70,29 +72,22 @@ def solve_run(job: Job, shared: SharedData) -> dict[str, Any]:
     described = time.perf_counter()
 
     with few_threads(len(rows)):
-        found, error = learn(run, data, split, rows, device if len(rows) >= FEW_ROWS else CPU)
+        found, error = learn(run, Task.of(run, data, split, rows, device))
     net.net.set_head(found.head)
+    answer = Answer(found, rows)
     parts = {"validation": split.validation, "test": split.test}
     held_out = {k: Subset(data, part) for k, part in parts.items() if len(part)}
-    raw = {k: probabilities(found, rows[part.indices]) for k, part in held_out.items()}
+    raw = {k: answer.probabilities(part.indices) for k, part in held_out.items()}
     for kind, part in held_out.items():
         scores = part.score(torch.from_numpy(raw[kind]))
         told = {"error": scores.error, "per_class": scores.per_class}
         folder.append({"step": 1, "kind": kind, **told})
     if pool is not None and len(pool):
-        folder.append(
-            {"step": 1, "kind": "train", "used": ACCEPTED[-1], **shares(found, rows, pool)}
-        )
+        folder.append({"step": 1, "kind": "train", "used": ACCEPTED[-1], **answer.shares(pool)})
 
     def predict_pool(pool: Pool, temperature: float) -> tuple[PoolPredictions, dict[str, Any]]:
-        own = probabilities(found, rows[pool.indices], temperature)
-        order = np.argsort(-own, axis=-1, kind="stable")
-        sure, label = found.q.max(1)
-        answers = PoolPredictions(
-            order[:, 0], own.max(-1), order[:, min(1, own.shape[1] - 1)], label.numpy(),
-            sure.double().numpy(), drawn=np.ones(len(pool), bool), accepted=None,
-        )  # fmt: skip
-        told = {**shares(found, rows, pool), "factors": None, "weights": None, "tau": None}
+        answers = answer.of_pool(pool, temperature)
+        told = {**answer.shares(pool), "factors": None, "weights": None, "tau": None}
         return answers, summary(answers, pool, told)
 
     assessed = assess(raw, held_out, pool, predict_pool)
@@ -119,6 +114,11 @@ def solve_run(job: Job, shared: SharedData) -> dict[str, Any]:
     return result
 
 
+def looking(run: Run, data: DataSet, device: torch.device) -> Frozen:
+    """The pre-trained net of a run."""
+    return frozen(str(run.weights), data.size, device, body_of(run.net))
+
+
 def features(net: Frozen, data: DataSet) -> Tensor:
     """A row for each image of the data."""
     with counting("looking at images") as count:
@@ -126,28 +126,84 @@ def features(net: Frozen, data: DataSet) -> Tensor:
     return torch.from_numpy(found)
 
 
-def learn(
-    run: Run, data: DataSet, split: Split, rows: Tensor, device: torch.device
-) -> tuple[Solution, dict[str, Any]]:
-    """The solution, on the CPU, and what is known of its error without a test set."""
-    classes, rows = len(data.classes), rows.to(device)
-    x, y = rows[split.labelled], torch.from_numpy(data.labels[split.labelled]).to(device)
-    prior = None
-    if run.prior is not None:
-        known = in_order(run.prior, data.classes, data.name)
-        prior = torch.tensor(known, device=device)
-    pool = None if run.method == "supervised" or not len(split.unknown) else rows[split.unknown]
-    if pool is None:
-        counts = torch.bincount(y, minlength=classes) / len(y)
-        found = Solution(labels_alone(x, y, classes), x.new_empty(0, classes), counts)
-    else:
-        found = solve(x, y, pool, classes, prior)
-    found = Solution(found.head.cpu(), found.q.cpu(), found.shares.cpu())
+@dataclass(frozen=True)
+class Task:
+    """What there is to learn from: features with their labels, those of the pool, known shares."""
+
+    features: Tensor
+    labels: Tensor
+    pool: Tensor | None
+    classes: int
+    prior: Tensor | None
+
+    @classmethod
+    def of(cls, run: Run, data: DataSet, split: Split, rows: Tensor, device: torch.device) -> Task:
+        """Of a run, from a row of features for each image; few rows are faster on a CPU."""
+        rows = rows.to(device if len(rows) >= FEW_ROWS else CPU)
+        labels = torch.from_numpy(data.labels[split.labelled]).to(rows.device)
+        without = run.method == "supervised" or not len(split.unknown)
+        prior = None
+        if run.prior is not None:
+            known = in_order(run.prior, data.classes, data.name)
+            prior = torch.tensor(known, device=rows.device)
+        return cls(
+            rows[split.labelled], labels, None if without else rows[split.unknown],
+            len(data.classes), prior,
+        )  # fmt: skip
+
+    def solved(self) -> Solution:
+        """The solution, on the CPU."""
+        x, y = self.features, self.labels
+        if self.pool is None:
+            counts = torch.bincount(y, minlength=self.classes) / len(y)
+            head = labels_alone(x, y, self.classes)
+            found = Solution(head, x.new_empty(0, self.classes), counts)
+        else:
+            found = solve(x, y, self.pool, self.classes, self.prior)
+        return Solution(found.head.cpu(), found.q.cpu(), found.shares.cpu())
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A solution, and what it says about the images with these rows of features."""
+
+    found: Solution
+    rows: Tensor
+
+    def probabilities(self, images: Indices, temperature: float = 1.0) -> np.ndarray:
+        """(n, C) of these images."""
+        return (self.found.logits(self.rows[images]) / temperature).softmax(1).numpy()
+
+    def of_pool(
+        self, pool: Pool, temperature: float, drawn: Mask | None = None,
+        accepted: Indices | None = None,
+    ) -> PoolPredictions:  # fmt: skip
+        """Every image of the pool; all of them were seen, unless it is told which were drawn."""
+        own = self.probabilities(pool.indices, temperature)
+        order = np.argsort(-own, axis=-1, kind="stable")
+        sure, label = self.found.q.max(1)
+        return PoolPredictions(
+            order[:, 0], own.max(-1), order[:, min(1, own.shape[1] - 1)], label.numpy(),
+            sure.double().numpy(), np.ones(len(pool), bool) if drawn is None else drawn, accepted,
+        )  # fmt: skip
+
+    def shares(self, pool: Pool) -> dict[str, Any]:
+        """The class shares of the pool: as the model sees them, and as they were estimated."""
+        mean = torch.from_numpy(self.probabilities(pool.indices)).mean(0)
+        return {"p_model": mean.tolist(), "p_target": self.found.shares.tolist()}
+
+
+def learn(run: Run, task: Task) -> tuple[Solution, dict[str, Any]]:
+    """The solution, and what is known of its error without a test set."""
+    found = task.solved()
     if run.fold is not None:
         reason = "The labels of --fold are held out."
         return found, {"cross_validation": None, "learning_curve": None, "reason": reason}
     try:
-        curve = learning_curve(x, y, pool, classes, prior, seed=run.seed, fractions=FRACTIONS)
+        curve = learning_curve(
+            task.features, task.labels, task.pool, task.classes, task.prior, seed=run.seed,
+            fractions=FRACTIONS,
+        )  # fmt: skip
     except DataError as error:
         return found, {"cross_validation": None, "learning_curve": None, "reason": str(error)}
     result = outcome(curve.outcomes[-1])
@@ -185,17 +241,6 @@ def points(curve: LearningCurve) -> dict[str, Any]:
     doubled = {"error": 100 * expected, "interval": [100 * low, 100 * high]}
     errors = [100 * found.error for found in curve.outcomes]
     return {"labels": [*curve.labels], "errors": errors, "doubled": doubled}
-
-
-def probabilities(found: Solution, rows: Tensor, temperature: float = 1.0) -> np.ndarray:
-    """What the model says of images with these features."""
-    return (found.logits(rows) / temperature).softmax(1).numpy()
-
-
-def shares(found: Solution, rows: Tensor, pool: Pool) -> dict[str, Any]:
-    """The class shares of the pool: as the model sees them, and as they were estimated or given."""
-    mean = found.logits(rows[pool.indices]).softmax(1).mean(0)
-    return {"p_model": mean.tolist(), "p_target": found.shares.tolist()}
 
 
 @contextmanager

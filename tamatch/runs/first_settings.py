@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -36,13 +36,14 @@ NEUTRAL = {  # options that say nothing of how a net is trained
     "labelled_in_pool", "prior", "baseline", "device", "images", "threads", "precision",
     "deterministic",
 }  # fmt: skip
-ONE_STEP = {
+ONE_STEP: dict[str, Any] = {
     "steps": 1, "warmup": 0, "ema": 0.0, "log_every": 1, "test_every": 1, "save_every": 1,
 }  # fmt: skip
 RULE = (
-    "First answer: the pre-trained net stays as it is, and TaMatch is solved on its features. Any "
-    "option of training (--time, --steps, --method, --net) trains a net instead."
+    "First answer: the pre-trained net stays as it is, and TaMatch is solved on its features. "
+    "--time 10m tunes the net from there; --method and --net train another one."
 )
+Way = Literal["first", "tune", "train"]  # features alone; then the net; a net from its start
 
 
 @dataclass(frozen=True)
@@ -57,23 +58,40 @@ class Look:
         """Images whose features are not known yet."""
         return missing(self.data.image_digests(), self.net.key)
 
-    @cached_property
+    @property
     def seconds(self) -> float:
-        """For these, by looking at some of them twice: the first time is slower."""
+        """For these."""
+        return self.left * self.seconds_each
+
+    @cached_property
+    def seconds_each(self) -> float:
+        """By looking at some images twice: the first time is slower."""
         some = self.data.images[np.arange(min(MEASURED, len(self.data.images)))]
         self.net(some)
         began = time.perf_counter()
         self.net(some)
-        return self.left * (time.perf_counter() - began) / len(some)
+        return (time.perf_counter() - began) / len(some)
 
 
-def wants_first(given: Mapping[str, Any], limit: str | None) -> bool:
-    """Whether nothing that the user says, or the run to go on from, is about training a net."""
+def way_of(given: Mapping[str, Any], limit: str | None, device: torch.device) -> Way:
+    """What is made of the images, by what the user says or the run to go on from.
+
+    Another net, another method or a last layer of the user's choice is trained as it is.
+    """
     net = given.get("net")
     if net is not None and nets.is_frozen(str(net)):
         if limit is not None:
             raise UsageError(f"--net {net} is not trained, so --time has no effect on it.")
-        return True
+        return "first"
+    if net is not None and nets.is_tuned(str(net)):
+        return "tune"
+    if given.keys() & {"net", "method", "head", "from_"}:
+        return "train"
+    return "first" if is_neutral(given, limit) and device.type != "cuda" else "tune"
+
+
+def is_neutral(given: Mapping[str, Any], limit: str | None) -> bool:
+    """Whether nothing that is said is about training a net."""
     return limit is None and given.keys() <= NEUTRAL
 
 
@@ -92,14 +110,14 @@ def weights_for(given: Mapping[str, Any], device: torch.device) -> tuple[str | N
 
 def first_settings(
     run: Run, given: Mapping[str, Any], side: float | None, device: torch.device
-) -> tuple[Chosen, int]:
-    """The net at a size, and the size of the images, with reasons; how many images there are.
+) -> tuple[Chosen, Look]:
+    """The net at a size, and the size of the images, with reasons; the way to look at them.
 
     `side` is that of most images, in pixels. The net looks at them at the largest size whose
     features are known already, or are in time. Images are kept as large as they are, but no larger
     than the net looks at them.
     """
-    names = None if given.get("net") is None else [run.net.removeprefix(nets.FROZEN)]
+    names = None if given.get("net") is None else [nets.body_of(run.net)]
 
     def read(size: int) -> DataSet:
         with counting("reading images") as count:
@@ -114,7 +132,12 @@ def first_settings(
         | choice("net", name, name, f"looks at images at {at} × {at} pixels; {why}")
         | Chosen({"normalise": look.net.normalise, "flips": "none", **ONE_STEP}, {})
     )
-    return chosen, len(look.data.images)
+    return chosen, look
+
+
+def tunable(weights: str, given: Mapping[str, Any]) -> bool:
+    """Whether the net of the weights is a transformer, or one that the user wants tuned."""
+    return given.get("net") is not None or recognise(locate(weights).path).is_transformer
 
 
 def best_look(

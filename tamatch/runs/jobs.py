@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from .. import dist, nets, report
+from ..data import Split
 from ..errors import NumericError, Stopped, UsageError
 from ..machine.launch import StopSignals
 from ..machine.precision import restoring_threads
@@ -153,7 +154,7 @@ def train_left(jobs: Sequence[Job], stop: StopSignals) -> list[Outcome]:
         from .first_answer import solve_run  # with what only these runs need
 
         return [solve_run(job, shared) for job in jobs]
-    return train_to_end([at_checkpoint(job, shared) for job in jobs], stop) if jobs else []
+    return train_to_end([at_checkpoint(job, shared, stop) for job in jobs], stop) if jobs else []
 
 
 def result_in(folder: RunFolder) -> dict[str, Any] | None:
@@ -162,13 +163,37 @@ def result_in(folder: RunFolder) -> dict[str, Any] | None:
     return folder.read_result()
 
 
-def at_checkpoint(job: Job, shared: SharedData) -> Training:
+def at_checkpoint(job: Job, shared: SharedData, stop: StopSignals) -> Training:
     """A run at its newest checkpoint, which is sent to the other processes, if there are any."""
     state, messages = checkpoint.newest(job.folder.checkpoints)
     for message in messages:
         job.progress.say(message)
-    training, split = prepare(job, shared, started=state is not None)
+    started = state is not None
+    if nets.is_tuned(job.run.net):
+        training, split = tuning(job, shared, stop, started=started)
+    else:
+        training, split = prepare(job, shared, started=started)
     training.resume(state)
     if not dist.alone():
         send_run(job.run, job.folder, split, training.engine)
     return training
+
+
+def tuning(
+    job: Job, shared: SharedData, stop: StopSignals, *, started: bool
+) -> tuple[Training, Split]:
+    """A run whose net is tuned, after its first answer and the baseline of that are there."""
+    from .tune import Tuning, first_job, start_of  # with what only these runs need
+
+    first = first_job(job)
+    job.folder.update(status="running")
+    with first.folder.held():
+        if not first.folder.record.exists():
+            begin(first.run, first.folder)
+        train_baselines([first], train_all([first], stop), stop)
+    job.progress.say("Tuning the net from the first answer on:")
+    found = start_of(job, shared)
+    training, split = prepare(job, shared, started=started, start=found.start, kind=Tuning)
+    assert isinstance(training, Tuning)
+    training.first = found
+    return training, split

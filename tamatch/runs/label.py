@@ -28,6 +28,7 @@ from ..model.load import load, own_data, own_split
 from ..model.model import Model
 from ..progress import Progress
 from ..settings.config import Run
+from ..settings.configure import stored_config
 from ..settings.inputs import first_weights, split_plan
 from ..step.source import OnHost
 from ..storage.files import path_of, refuse_existing
@@ -99,6 +100,12 @@ def images_to_hold_out(labels: Indices) -> int:
     return int(counts[counts > 1].sum())
 
 
+def kept_run(folder: RunFolder, run: Run) -> Run:
+    """The run, or its first answer, where that was kept instead of the tuned net."""
+    tuning = folder.read_result().get("tuning")
+    return run if tuning is None or tuning["kept"] else stored_config(folder.first)
+
+
 def trained_without(
     folder: RunFolder, run: Run, data: DataSet, split: Split, folds: int, progress: Progress
 ) -> Iterator[tuple[Model, Indices]]:
@@ -109,6 +116,7 @@ def trained_without(
     was stopped goes on.
     """
     refuse_links(folder.path)
+    run = kept_run(folder, run)
     afresh = dataclasses.replace(run, baseline="none", from_=None, weights=first_weights(folder))
     stop = StopSignals()
     validating = np.isin(np.arange(len(data.files)), split.validation)
@@ -284,7 +292,7 @@ def cut_by_validation(
     model: Model, data: DataSet, split: Split, precision: float, folder: RunFolder
 ) -> Cut:
     """The cut that the run's validation images support."""
-    need, have = least_images(precision), len(split.validation)
+    need, have = least_images(precision), 0 if folder.lends_labels else len(split.validation)
     if have < need:
         raise DataError(
             f"--precision {precision:g} needs at least {need:,} validation images, even if the "

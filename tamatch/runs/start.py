@@ -26,7 +26,7 @@ from ..step.source import LABELLED, UNLABELLED, Pool, Subset
 from ..storage.events import Callbacks
 from ..storage.files import write_bytes
 from ..storage.folder import RunFolder
-from .build import engine_of
+from .build import Start, engine_of
 from .record import record_facts, record_skipped
 from .training import Training
 
@@ -76,7 +76,10 @@ class SharedData:
         return self.held_out[-1][1]
 
 
-def prepare(job: Job, shared: SharedData, *, started: bool) -> tuple[Training, Split]:
+def prepare(
+    job: Job, shared: SharedData, *, started: bool, start: Start | None = None,
+    kind: type[Training] = Training,
+) -> tuple[Training, Split]:  # fmt: skip
     """Read the data, build the engine, and write down what the run stands on."""
     run, folder, progress = job.run, job.folder, job.progress
     data = shared.data(run)
@@ -84,20 +87,32 @@ def prepare(job: Job, shared: SharedData, *, started: bool) -> tuple[Training, S
     if not job.is_baseline:
         remark_on_skipped(data, progress)
     split = split_of(run, data, run.size, folder.split)
-    engine = engine_of(without_start(run) if started else run, data, split, progress.say)
+    engine = engine_of(
+        *(without_start(run) if started else run, data, split, progress.say),
+        start=None if started else start,
+    )
     seen = seen_of(data, split, learnt_by(lineage(run.from_), data, run.size))
     net, place = engine.method.net, engine.source.place
     record_facts(run, folder, data, split, net, engine.device, place, seen)
     if not folder.views.exists():
         save_views(engine, folder.views)
-    parts = {"validation": split.validation, "test": split.test}
+    parts = {"validation": split.validation, "test": thinned(split.test, run.test_images)}
+    if len(parts["test"]) < len(split.test) and not job.is_baseline:
+        progress.say(f"Tests use {len(parts['test']):,} of {len(split.test):,} test images.")
     device = engine.device if engine.source.place == "device" else None
     held_out = {k: shared.subset(data, part, device) for k, part in parts.items() if len(part)}
     pool = Pool(data, split) if engine.method.views.u else None
     if not (started or job.is_baseline):
         remark_on_data(run, data, split, pool, seen, progress)
     facts = Facts.of(run.net, data)
-    return Training(run, engine, folder, held_out, facts, progress, pool, job.callbacks), split
+    return kind(run, engine, folder, held_out, facts, progress, pool, job.callbacks), split
+
+
+def thinned(test: Indices, most: int | None) -> Indices:
+    """At most so many of the test images, evenly spread over them."""
+    if most is None or most >= len(test):
+        return test
+    return test[np.arange(most) * len(test) // most]
 
 
 def remark_on_skipped(data: DataSet, progress: Progress) -> None:

@@ -12,6 +12,7 @@ from hashlib import sha256
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from ..data import shares
 from ..errors import DataError, NumericError
@@ -214,7 +215,7 @@ class Training:
     def test(self) -> None:
         """Errors on the held-out parts: shown, never used for a choice."""
         for kind, part in self.held_out.items():
-            scores = part.score(self.engine.probabilities(part.images))
+            scores = part.score(self.predicted(part))
             row = {"step": self.engine.steps_done, "kind": kind}
             row |= {"error": scores.error, "per_class": scores.per_class}
             self.write(row)
@@ -239,28 +240,40 @@ class Training:
         checkpoint.save(self.folder.checkpoints, self.engine.steps_done, state)
         self.folder.update(step=self.engine.steps_done, metrics=mark)
 
+    def predicted(self, part: Subset) -> Tensor:
+        """Class probabilities of held-out images."""
+        return self.engine.probabilities(part.images)
+
     def predict_pool(self, pool: Pool, temperature: float) -> tuple[PoolPredictions, Any]:
         found = predict_pool(self.engine, pool, temperature)
         return found, summary(found, pool, told_by(self.engine.method))
 
     def finish(self) -> dict[str, Any]:
         """Write the model, its assessment and the result."""
-        parts = self.held_out.items()
-        raw = {k: self.engine.probabilities(part.images).cpu().numpy() for k, part in parts}
+        self.write_answers()
+        return self.conclude(result_of(self.run, self.folder.rows(), self.elapsed()))
+
+    def write_answers(self) -> None:
+        """The model and what it says about all images."""
+        raw = {k: self.predicted(part).cpu().numpy() for k, part in self.held_out.items()}
         found = assess(raw, self.held_out, self.pool, self.predict_pool)
         facts = replace(self.facts, temperature=found.temperature)
         Model(facts, self.engine.method.final).save(self.folder.model)
         write_assessment(found, self.folder.path)
-        rows = self.folder.rows()
         if self.watch is not None and found.pool_predictions is not None:
-            self.watch.end([row for row in rows if row["kind"] == "train"], found.pool_predictions)
-        result = result_of(self.run, rows, self.elapsed())
+            rows = [row for row in self.folder.rows() if row["kind"] == "train"]
+            self.watch.end(rows, found.pool_predictions)
+
+    def conclude(self, result: dict[str, Any]) -> dict[str, Any]:
+        """Write the result; the run is finished."""
         write_json(self.folder.result, result)
         before = self.folder.read()
         times = {**before.get("times", {}), "finished": timestamp()}
         self.folder.checked(self.folder.split.name)
-        files = digests(self.folder.path)
-        self.folder.update(status="finished", step=self.steps, times=times, files=files)
+        files, mark = digests(self.folder.path), self.folder.mark()
+        self.folder.update(
+            status="finished", step=self.steps, times=times, files=files, metrics=mark
+        )
         self.progress.ended()
         return result
 

@@ -100,6 +100,9 @@ class Run:
 
     log_every: Annotated[int, AT_LEAST_ONE, "steps between log lines"]
     test_every: Annotated[int, AT_LEAST_ONE, "steps between tests"]
+    test_images: (
+        Annotated[int, AT_LEAST_ONE, "test on this many of the test images, evenly spread"] | None
+    ) = None
     save_every: Annotated[int, AT_LEAST_ONE, "steps between checkpoints"]
 
     baseline: Annotated[Literal["supervised", "none"], "baseline to train on the same labels"]
@@ -149,19 +152,25 @@ def method_options(method: str) -> dict[str, Option]:
     }
 
 
-def read_config(path: Path) -> dict[str, Any]:
-    """A YAML file of option names and values, as `--print-config` writes it."""
+def read_mapping(path: Path, what: str) -> dict[str, Any]:
+    """A YAML file of names and values; `what` begins the error message."""
     try:
         content = parse_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UsageError(f"--config {path} cannot be read: {error.strerror}.") from None
+        raise UsageError(f"{what} {path} cannot be read: {error.strerror}.") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f" (line {mark.line + 1})" if mark else ""
         why = getattr(error, "problem", None) or one_line(error, 200)
-        raise UsageError(f"--config {path} is not valid YAML{where}: {why}.") from None
+        raise UsageError(f"{what} {path} is not valid YAML{where}: {why}.") from None
     if not isinstance(content, dict):
-        raise UsageError(f"--config {path} must contain lines of the form `option: value`.")
+        raise UsageError(f"{what} {path} must contain lines of the form `option: value`.")
+    return content
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """A YAML file of option names and values, as `--print-config` writes it."""
+    content = read_mapping(path, "--config")
     if isinstance(content.get("config"), dict):
         raise UsageError(
             f"--config {path} is a run record, not an option file: it has the options of the run "

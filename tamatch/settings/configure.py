@@ -84,7 +84,7 @@ def ask(given: Mapping[str, Any], config_file: Path | None = None) -> Asked:
     with naming_file(config_file, from_file):
         place = RUN_OPTIONS["from_"].parse(user.get("from_"))
         try:
-            earlier = None if place is None else RunFolder(Path(place)).read()["config"]
+            earlier = None if place is None else settings_of_run(place)
         except UsageError as error:  # it begins with the path
             raise UsageError(f"--from {error}") from None
     return Asked(user, config_file, from_file, earlier)
@@ -106,6 +106,15 @@ def user_settings(given: Mapping[str, Any], config_file: Path | None = None) -> 
     if "from" in values:
         values["from_"] = values.pop("from")
     return values
+
+
+def settings_of_run(place: str) -> dict[str, Any]:
+    """The settings of the run to start from."""
+    folder = RunFolder(Path(place))
+    config: dict[str, Any] = folder.read()["config"]
+    if folder.lends_labels:  # their number follows from the labels, of which there may be more now
+        del config["validation_per_class"]
+    return config
 
 
 def with_inherited(values: dict[str, Any], earlier: dict[str, Any] | None) -> dict[str, Any]:
@@ -130,7 +139,7 @@ def with_inherited(values: dict[str, Any], earlier: dict[str, Any] | None) -> di
             "of --fold and --from."
         )
     left_out = {"from_", "weights"}
-    if nets.is_frozen(str(values.get("net", config.get("net")))):
+    if nets.begins_anew(str(values.get("net", config.get("net")))):
         left_out = {"from_"}  # the features are those of the same net
     if "validation_per_class" in values:
         left_out |= {"fold"}
@@ -302,7 +311,9 @@ def check_together(values: dict[str, Any]) -> None:
             check_installed(tracker)
     if nets.is_frozen(values["net"]):
         check_frozen(values)
-    elif values.get("from_") and values.get("weights"):
+    elif nets.is_tuned(values["net"]) and values.get("weights") is None:
+        raise UsageError(f"--net {values['net']} starts from a pre-trained net: give --weights.")
+    elif not nets.is_tuned(values["net"]) and values.get("from_") and values.get("weights"):
         raise UsageError("--from and --weights both set the initial weights: give only one.")
     if values.get("labels") and (data := values.get("data", Run.data)) in recipes.PROTOCOLS:
         raise UsageError(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import methods
+from .. import methods, nets
 from ..data import DataSet, OnProgress, Past, Split, SplitPlan, load, make_split, make_split_again
 from ..data.splitfile import image_hashes, listed_in
 from ..data.splits import Mask, read_fold
@@ -102,7 +102,10 @@ def past_of(runs: Sequence[RunFolder], data: DataSet, size: int | None) -> Past:
         column = "hash" if folder.read()["config"].get("size") == size else "image"
         roles = listed_in(folder.checked("split.csv"), column)
         learnt |= [name in roles["labelled"] for name in names[column]]
-        held_out |= [name in roles["validation"] for name in names[column]]
+        validated = np.array([name in roles["validation"] for name in names[column]], bool)
+        if folder.lends_labels:
+            learnt |= validated
+        held_out |= validated
     return Past(learnt, held_out & ~learnt)
 
 
@@ -127,7 +130,8 @@ def split_of(run: Run, data: DataSet, size: int | None, before: Path | None = No
             held_out = listed_in(before, "image")["validation"]
     if held_out is not None:
         return make_split_again(data, plan, np.array([f in held_out for f in data.files], bool))
-    earlier = lineage(run.from_) if plan.validation_per_class or plan.fold else []
+    takes_over = not nets.begins_anew(run.net) and (plan.validation_per_class or plan.fold)
+    earlier = lineage(run.from_) if takes_over else []
     past = past_of(earlier, data, size) if earlier else None
     if past and plan.fold:  # another draw would hold out what the earlier runs have learnt
         return make_split_again(data, plan, past.held_out)

@@ -197,23 +197,18 @@ def from_hint(name: str, hint: Any, default: Any, owner: str) -> Option | None:
         required=required,
         named=dict[str, float] in others,
     )
-    return option if required else with_default(option, default, owner)
+    if required:
+        return option
+    try:
+        return dataclasses.replace(option, default=option.parse(default))
+    except UsageError as error:
+        raise UsageError(f"{owner}'s option {name} has an invalid default: {error}") from None
 
 
 def union_members(hint: Any) -> list[Any]:
     """The types of a union, None after the others; a list of one for any other type."""
     union = typing.get_origin(hint) in (typing.Union, types.UnionType)
     return sorted(typing.get_args(hint) if union else [hint], key=lambda h: h is type(None))
-
-
-def with_default(option: Option, default: Any, owner: str) -> Option:
-    """The option with a default, which must be a value that it takes."""
-    try:
-        return dataclasses.replace(option, default=option.parse(default))
-    except UsageError as error:
-        raise UsageError(
-            f"{owner}'s option {option.name} has an invalid default: {error}"
-        ) from None
 
 
 def options_of_dataclass(cls: Any) -> dict[str, Option]:
@@ -228,38 +223,54 @@ def keyword_options(cls: type) -> dict[str, Option | None]:
     """The keyword parameters of a class, then those its `**` hands to parents; None if no option.
 
     The class that names a keyword first decides what it is: one that fixes what its parent leaves
-    open names it, too, without an `Annotated` type.
+    open names it, too, without an `Annotated` type. In a class of the user's own, a keyword that no
+    parent has needs none: its type, or that of its default, is enough.
     """
     found: dict[str, Option | None] = {}
+    plain: dict[str, Option] = {}
     for owner in cls.__mro__:
         init = owner.__dict__.get("__init__")
         if init is None or owner is object:
             continue
         hints = typing.get_type_hints(init, include_extras=True)
         parameters = inspect.signature(init).parameters.values()
-        for p in parameters:
-            if p.kind is p.KEYWORD_ONLY and p.name not in found:
-                found[p.name] = from_hint(p.name, hints.get(p.name), p.default, cls.__name__)
+        for p in (p for p in parameters if p.kind is p.KEYWORD_ONLY):
+            option = from_hint(p.name, hints.get(p.name), p.default, cls.__name__)
+            if option is not None:
+                plain.pop(p.name, None)
+            elif p.name not in found and not is_ours(owner):
+                plain |= plain_option(p, hints.get(p.name), cls.__name__)
+            found.setdefault(p.name, option)
         if not any(p.kind is p.VAR_KEYWORD for p in parameters):
             break
-    return found
+    return {**found, **plain}
+
+
+def plain_option(p: inspect.Parameter, hint: Any, owner: str) -> dict[str, Option]:
+    """A keyword as an option without help and bounds, by name; none if it takes other objects."""
+    kind = type(p.default) if hint is None else hint
+    try:
+        option = from_hint(p.name, typing.Annotated[kind, ""], p.default, owner)
+    except (UsageError, TypeError):
+        return {}
+    return {} if option is None else {p.name: option}
+
+
+def is_ours(cls: type) -> bool:
+    """Whether a class is of this package."""
+    return cls.__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
 def undescribed_option(name: str, cls: type, method: str) -> UsageError | None:
-    """The error for a method's keyword without an `Annotated` type; None for other names.
-
-    Keywords of our own methods that do not are for the methods that build on them.
-    """
-    ours = __name__.partition(".")[0]
+    """The error for a keyword of the user's method that is no option; None for other names."""
     parameters = (
         inspect.signature(owner.__dict__["__init__"]).parameters.get(name)
         for owner in cls.__mro__
-        if "__init__" in owner.__dict__
-        and owner.__module__.partition(".")[0] not in (ours, "builtins")
+        if "__init__" in owner.__dict__ and owner is not object and not is_ours(owner)
     )
     if not any(p is not None and p.kind is p.KEYWORD_ONLY for p in parameters):
         return None
     return UsageError(
-        f"{flag_of(name)} is not an option, as {method} does not describe {name}. Its type must "
-        f'be Annotated: `{name}: Annotated[float, "what it is"] = …`.'
+        f"{flag_of(name)} is not an option: {method} fixes {name}, or its type is none that can be "
+        f'typed. To open it: `{name}: Annotated[float, "what it is"] = …`.'
     )

@@ -147,12 +147,21 @@ class RunFolder:
         return RunFolder(self.path / "baseline")
 
     @property
+    def first(self) -> RunFolder:
+        """The first answer that a tuned run starts from."""
+        return RunFolder(self.path / "first")
+
+    @property
+    def lends_labels(self) -> bool:
+        """Whether the validation images only judge a tuned net, and are learnt after that."""
+        return "validation_per_class" in self.read().get("chosen", {})
+
+    @property
     def to_resume(self) -> Path:
-        """The folder to resume: a baseline goes on with the run that it belongs to."""
+        """The folder to resume: a baseline or first answer goes on with the run it belongs to."""
         outer = RunFolder(self.path.parent)
-        return (
-            outer.path if outer.baseline.path == self.path and outer.record.exists() else self.path
-        )
+        inside = self.path in (outer.baseline.path, outer.first.path)
+        return outer.to_resume if inside and outer.record.exists() else self.path
 
     def holds_run(self) -> bool:
         """Whether run.json is there, readable, and the record of a run."""
@@ -299,7 +308,8 @@ class RunFolder:
         if status != "running":
             return status != "new"
         logged = self.metrics.exists() and self.metrics.stat().st_size > 0
-        return logged or (self.checkpoints.exists() and any(self.checkpoints.iterdir()))
+        saved = self.checkpoints.exists() and any(self.checkpoints.iterdir())
+        return logged or saved or self.first.result.exists()
 
     def finished(self) -> bool:
         return self.record.exists() and self.read().get("status") == "finished"

@@ -68,8 +68,8 @@ FILES = (
     File("result.json", "runs.training", listed=True),
     File("report.html", "report.page"),
 )
-INSIDE = r"(?:(?:baseline|folds/\d+-of-\d+)/)*"  # runs that belong to a run
-FOLDERS = {name.split("/")[0] for name, *_ in FILES if "/" in name} | {"baseline", "folds"}
+INSIDE = r"(?:(?:baseline|first|folds/\d+-of-\d+)/)*"  # runs that belong to a run
+FOLDERS = {name.split("/")[0] for name, *_ in FILES if "/" in name} | {"baseline", "first", "folds"}
 
 
 class Kind(NamedTuple):
@@ -157,15 +157,30 @@ RUN = table(
     metrics=MARK, files=named(DIGEST),
 )  # fmt: skip
 FOUND = {"error": ERROR, "interval": listed(ERROR, 2, 2)}  # with its 95 % confidence interval
+HELD_OUT = maybe(table({"labels": whole(1), **FOUND}, closed=True))
 FIRST_ANSWER = table(
     {
         "features_seconds": number(0), "pool_shares": maybe(SHARES), "reason": TEXT,
-        "cross_validation": maybe(table({"labels": whole(1), **FOUND}, closed=True)),
+        "cross_validation": HELD_OUT,
         "learning_curve": maybe(
             table({"labels": listed(whole(1)), "errors": listed(ERROR), "doubled": table(FOUND)})
         ),
     },
     closed=True, suspects=maybe(whole()),
+)  # fmt: skip
+RUNG = table(
+    {
+        "name": TEXT, "error": maybe(ERROR), "interval": maybe(listed(ERROR, 2, 2)),
+        "held_out": HELD_OUT, "seconds": number(0),
+    },
+    closed=True,
+)  # fmt: skip
+TUNING = table(
+    {
+        "kept": FLAG, "reason": TEXT, "labels": whole(), "wrong": whole(), "first_wrong": whole(),
+        "ladder": listed(RUNG, 1),
+    },
+    closed=True,
 )  # fmt: skip
 RESULT = table(
     {
@@ -173,7 +188,7 @@ RESULT = table(
         "per_class_accuracy": ACCURACIES, "utilization": maybe(number()), "seconds": number(0),
         "best_step": maybe(whole()),
     } | dict.fromkeys(("error_last", "error_median20", "error_best"), maybe(ERROR)),
-    closed=True, first_answer=FIRST_ANSWER,
+    closed=True, first_answer=FIRST_ANSWER, tuning=TUNING,
 )  # fmt: skip
 MODEL = table(
     {
@@ -309,6 +324,7 @@ def names_of(files: Iterable[File], *, inside: bool) -> re.Pattern[str]:
 OWN = names_of(FILES, inside=True)
 FIRST = names_of((file for file in FILES if file.first), inside=True)
 LISTED = names_of((file for file in FILES if file.listed), inside=False)
+ANSWERS = names_of((f for f in FILES if f.writer in ("runs.end", "model.model")), inside=False)
 TEMPORARY = re.compile(r"((?:.*/)?)\.([^/]+)\.\d+\.tmp")  # of `write_bytes`
 
 

@@ -48,6 +48,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         ("ablation-lt --methods tamatch_no_clipping --settings lt-1500-3000-100", "1500 / 3000"),
         ("causes --methods replacement", "What affects TaMatch's error"),
         ("causes --methods eps-4", "ε = 1e-4 in the ratio"),
+        ("tails --methods one-head --settings lt-500-4000-150", "no second head"),
+        ("tails --methods cdmad --settings lt-500-4000-100", "CDMAD"),
         ("digits --methods supervised", "embedded digits, 40 labels"),
     ],
 )

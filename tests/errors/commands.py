@@ -567,6 +567,4 @@ COMMANDS = [
     ("bench speed --reference .", 2,
      "--reference <any>: train.py not found. Give a checkout of the reference benchmark "
      "(github.com/microsoft/Semi-supervised-learning)."),
-    ("bench augment --sizes 4", 2,
-     "--sizes takes comma-separated whole numbers of at least 8; got '4'."),
 ]  # fmt: skip

@@ -143,7 +143,7 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     ),
     "\0=\0 is unknown": "methods/test_compose.py::test_a_wrong_name_is_told_with_its_near_miss",
     "resume_seeds takes one or more": "runs/test_seeds.py::test_no_run_to_resume_is_told",
-    "does not describe \0": "own/test_method.py"
+    "fixes \0, or its type is none": "own/test_method.py"
     "::test_a_keyword_that_says_nothing_about_itself_is_no_option",
     "cannot be captured as a CUDA graph": "step/test_engine.py"
     "::test_a_step_that_cannot_be_recorded_is_told_with_its_first_cause",

@@ -399,7 +399,7 @@ def test_threads_do_not_share_their_draws() -> None:
     X, _, few = blobs()
 
     def rows(seed: int) -> np.ndarray:
-        model = SSLClassifier("mixmatch", **{**QUICK, "steps": 40}, random_state=seed)
+        model = SSLClassifier("mixmatch", **{**QUICK, "steps": 20}, random_state=seed)
         found: np.ndarray = model.fit(X, few).predict_proba(X)
         return found
 

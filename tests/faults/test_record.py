@@ -205,7 +205,7 @@ def test_a_damaged_line_of_an_older_run_is_told_with_its_number(run: Path) -> No
 @pytest.mark.parametrize(
     ("field", "value"),
     [("temperature", 0), ("temperature", float("nan")), ("temperature", -1.0), ("size", 0),
-     ("std", [0.1, 0.0, 0.1]), ("classes", []), ("mean", 5), ("net", None)],
+     ("size", "8"), ("std", [0.1, 0.0, 0.1]), ("classes", []), ("mean", 5), ("net", None)],
 )  # fmt: skip
 def test_nonsense_in_a_model_is_refused_by_name(run: Path, field: str, value: Any) -> None:
     unseal(run / "run.json")

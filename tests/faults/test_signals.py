@@ -208,7 +208,9 @@ def test_ctrl_c_before_the_baseline_s_first_step_says_how_to_go_on(
 def test_a_closed_terminal_is_waited_for_and_saved(tmp_path: Path) -> None:
     """It sends SIGHUP more than once, and takes no output any more."""
     run = tmp_path / "run"
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # these tests may run under nohup
     process = start("train", "--out", str(run), *SMALL, "--steps", "100000")
+    signal.signal(signal.SIGHUP, before)
     rows = run / "metrics.jsonl"
     wait_for(lambda: (rows.exists() and rows.stat().st_size > 0) or process.poll() is not None)
     assert process.stdout and process.stderr

@@ -74,7 +74,7 @@ def test_the_whole_way(
     out, said = capsys.readouterr()
     assert f"frozen/{NET}: looks at images at 32 × 32 pixels" in said
     assert "  size 24 × 24 pixels: as the images are" in said
-    assert "Any option of training (--time, --steps, --method, --net) trains a net instead." in said
+    assert "--time 10m tunes the net from there; --method and --net train another one." in said
     assert "error on held-out labels" in out and "With twice as many labels (12)" in out
     for name in ("run.json", "split.csv", "trust.json", "predictions/pool.csv", "log.txt"):
         assert (where / name).exists(), name
@@ -162,8 +162,8 @@ def test_without_weights_a_net_is_trained_and_a_line_says_so(photos: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "asked", [{"weights": "none"}, {"steps": 3}, {"method": "fixmatch"}, {"net": "wrn_10_1_clean"},
-              {"lr": 0.1}, {"tau": 0.9}],
+    "asked", [{"weights": "none"}, {"weights": "none", "steps": 3}, {"method": "fixmatch"},
+              {"net": "wrn_10_1_clean"}],
 )  # fmt: skip
 def test_other_options_train_a_net_and_ask_nobody(
     photos: Path, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tamatch.frozen import regression, solver
 from tamatch.frozen.features import LENGTH, NEIGHBOURS, SHRINKAGE, Graph, Scaling
-from tamatch.frozen.solver import class_weights, estimated_shares, rescaled, solve
+from tamatch.frozen.solver import nearest, rescaled, solve, weights
 
 Array = np.ndarray[Any, Any]
 Data = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -42,14 +42,29 @@ def error(data: Data, classes: int = 4, prior: Tensor | None = None) -> float:
 
 def reference(x: Array, y: Array, u: Array, classes: int) -> dict[str, Array]:
     both = np.concatenate([x, u])
+    count = len(y)
     mean, deviation = both.mean(0), both.std(0)
     standard = (both - mean) / deviation
     correlation = np.cov(standard.T, bias=True)
     root = np.linalg.cholesky(correlation + SHRINKAGE * np.eye(len(mean)))
     z = np.linalg.solve(root, standard.T).T
     z *= LENGTH / np.sqrt((z**2).sum(1).mean())
+
+    def nearest() -> Array:
+        means = [z[:count][y == c].mean(0) for c in range(classes)]
+        cosine = np.array([z[count:] @ m / np.linalg.norm(m) for m in means])
+        return cosine.argmax(0)
+
+    for _ in range(solver.CENTRINGS):
+        label = np.concatenate([y, nearest()])
+        z = z - np.mean([z[label == c].mean(0) for c in range(classes)], 0)
+    guessed = nearest()
+    h = np.array([(guessed == c).sum() + 1 for c in range(classes)]) / (len(u) + classes)
+    noise = solver.NOISE * np.mean([1 / (y == c).sum() for c in range(classes)])
+    trust = max(0, 1 - noise / max((h * np.log(h * classes)).sum(), 1e-6))
+    t = 1 / classes + trust * (h - 1 / classes)
     d = np.array([LENGTH * row / np.linalg.norm(row) for row in z])
-    n, count = len(d), len(y)
+    n = len(d)
 
     link = np.zeros((n, n))
     for i in range(n):
@@ -65,9 +80,12 @@ def reference(x: Array, y: Array, u: Array, classes: int) -> dict[str, Array]:
             value = own * p + (1 - own) * link @ value
         return value
 
-    def weights(labels: Array) -> Array:
-        w = np.array([1 / (labels == c).sum() for c in labels])
-        return w / w.sum()
+    def weights(guess: Array) -> Array:
+        skew = (t * np.log(t * classes)).sum()
+        own = (solver.LABEL_WEIGHT + solver.SKEW_WEIGHT * skew) * len(guess) / classes
+        total = [own + (guess == c).sum() for c in range(classes)]
+        w = [own / (y == c).sum() / total[c] for c in y] + [1 / total[c] for c in guess]
+        return np.array(w) / np.sum(w)
 
     def fit(rows: Array, labels: Array, w: Array, start: Array | None = None) -> Array:
         given = (torch.from_numpy(a) for a in (rows, labels, w))
@@ -79,15 +97,6 @@ def reference(x: Array, y: Array, u: Array, classes: int) -> dict[str, Array]:
         return e / e.sum(1, keepdims=True)
 
     one_hot = np.eye(classes)
-    counts = one_hot[y].sum(0)
-    even = weights(y)
-    head = fit(d[:count], y, even)
-    guessed = softmax(d[count:], head).argmax(1)
-    share = np.array([(guessed == c).sum() + 1 for c in range(classes)]) / (len(u) + classes)
-    distance = (share * np.log(share * classes)).sum()
-    trust = max(0, 1 - solver.NOISE / counts.min() / max(distance, 1e-6))
-    pi = 1 / classes + trust * (share - 1 / classes)
-
     seeds = np.zeros((n, classes))
     for i in range(count):
         seeds[i, y[i]] = 1 / (y == y[i]).sum()
@@ -96,23 +105,24 @@ def reference(x: Array, y: Array, u: Array, classes: int) -> dict[str, Array]:
 
     def rescale(p: Array) -> Array:
         for _ in range(solver.SWEEPS):
-            p = p * (pi + 1e-6) / (p.mean(0) + 1e-6)
+            p = p * (t + 1e-6) / (p.mean(0) + 1e-6)
             p = p / p.sum(1, keepdims=True)
         return p
 
+    head = None
     for accepted in solver.ACCEPTED:
         q = rescale(p[count:])
         surest = np.argsort(-q.max(1))[: round(accepted * len(u))]
         guess = q.argmax(1)[surest]
-        skew = (pi * np.log(pi * classes)).sum()
-        own = solver.LABEL_WEIGHT + solver.SKEW_WEIGHT * skew
-        w = np.concatenate([own * even, weights(guess)])
+        w = weights(guess)
         chosen = np.concatenate([np.arange(count), count + surest])
         answers = np.concatenate([y, guess])
         head = fit(d[chosen], answers, w, start=head)
         p = smooth(np.concatenate([one_hot[y], softmax(d[count:], head)]), *solver.SMOOTHING)
     head = fit(z[chosen], answers, w, start=head)
-    return {"p": softmax(z, head), "q": rescale(p[count:]), "shares": pi}
+    q = rescale(p[count:])
+    shares = (one_hot[q.argmax(1)].sum(0) + 1) / (len(u) + classes)
+    return {"p": softmax(z, head), "q": q, "shares": shares}
 
 
 @pytest.mark.parametrize("uneven", [False, True])
@@ -152,19 +162,47 @@ def test_rescaled_predictions_have_the_target_shares() -> None:
     assert (q.mean(0) - target).abs().max() < 0.01 < (p.mean(0) - target).abs().max()
 
 
-def test_each_class_weighs_the_same() -> None:
-    weights = class_weights(torch.tensor([0, 0, 0, 2]), 3)
-    assert weights.tolist() == pytest.approx([1 / 6, 1 / 6, 1 / 6, 1 / 2])
+def test_each_class_weighs_the_same_and_labels_of_a_rare_class_the_most() -> None:
+    labels, guess = torch.tensor([0, 0, 1]), torch.tensor([0] * 35 + [1] * 5)
+    w = weights(labels, guess, torch.ones(40), 2, 1.0)
+    ours = torch.cat([labels, guess])
+    assert [float(w[ours == c].sum()) for c in (0, 1)] == pytest.approx([0.5, 0.5])
+    assert w[0] == w[1] == pytest.approx(0.5 * 20 / 55 / 2)  # labels count as 20 pseudo-labels
+    assert w[2] == pytest.approx(0.5 * 20 / 25)
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_a_class_with_few_labels_is_guessed_as_often_as_others(few: bool) -> None:
+    """The mean of one label is far away, but not at a large angle."""
+    x, y, u, _ = blobs(4, pool=300, labels=12, width=64, spread=1.5)
+    kept = (y != 0) | (torch.arange(len(y)) < (1 if few else 12))
+    rows = torch.cat([x[kept], u])
+    found = torch.bincount(nearest(rows - rows.mean(0), y[kept], 4), minlength=4)
+    assert 200 < found[0] < 400
+    means = torch.stack([x[kept][y[kept] == c].mean(0) for c in range(4)])
+    by_distance = torch.cdist(u, means).argmin(1)
+    assert not few or (by_distance == 0).sum() < 100
 
 
 def test_a_balanced_pool_is_taken_as_balanced_and_a_skewed_one_is_seen() -> None:
-    guesses = torch.tensor([0] * 110 + [1] * 90 + [2] * 100)
-    assert torch.equal(
-        estimated_shares(torch.eye(3)[guesses], torch.tensor(5.0)), torch.full((3,), 1 / 3)
-    )
-    guesses = torch.tensor([0] * 270 + [1] * 20 + [2] * 10)
-    shares = estimated_shares(torch.eye(3)[guesses], torch.tensor(5.0))
-    assert shares[0] > 0.8 and shares.sum() == pytest.approx(1)
+    x, y, u, z = blobs(labels=5, pool=200, spread=1.0)
+    assert (solve(x, y, u, 4).shares - 0.25).abs().max() < 0.05
+    some = torch.cat([(z == c).nonzero()[: 200 // 3**c, 0] for c in range(4)])
+    found = solve(x, y, u[some], 4).shares
+    truth = torch.bincount(z[some]) / len(some)
+    assert found.sum() == pytest.approx(1)
+    assert (found - truth).abs().max() < 0.15 < (truth - 0.25).abs().max()
+
+
+@pytest.mark.parametrize("labels", [(8, 4, 2, 1), (1, 2, 4, 8), (3, 3, 3, 3)])
+def test_labels_may_be_imbalanced_in_any_way(labels: tuple[int, ...]) -> None:
+    x, y, u, z = blobs(labels=8, pool=120, width=16, spread=0.9)
+    own = torch.cat([(y == c).nonzero()[:n, 0] for c, n in enumerate(labels)])
+    some = torch.cat([(z == c).nonzero()[: 120 // 2**c, 0] for c in range(4)])
+    found = solve(x[own], y[own], u[some], 4)
+    rest = torch.ones(len(z), dtype=torch.bool).index_fill(0, some, False)
+    guess = found.logits(u).argmax(1)
+    assert all((guess[rest & (z == c)] == c).double().mean() > 0.7 for c in (1, 2, 3))
 
 
 def test_scaling_does_not_depend_on_units_and_forgets_constant_columns() -> None:
@@ -208,7 +246,7 @@ def test_units_and_offsets_do_not_matter() -> None:
 
 def test_duplicated_images_do_no_harm() -> None:
     x, y, u, z = blobs()
-    assert error((x, y, u.repeat(3, 1), z.repeat(3))) <= error((x, y, u, z)) + 0.02
+    assert error((x, y, u.repeat(3, 1), z.repeat(3))) <= error((x, y, u, z)) + 0.03
 
 
 def test_a_class_without_images_in_the_pool() -> None:

@@ -187,6 +187,7 @@ def test_adding_up(kernel: Start, rows: int) -> None:
     torch.testing.assert_close(out, matrix.sum(0).bfloat16())
 
 
+@pytest.mark.slow
 def test_more_tiles_than_groups(kernel: Start) -> None:
     for upside_down in (0, 1):
         test_forward(kernel, (32, 35, 8, 32), True, True, upside_down)

@@ -23,7 +23,7 @@ from tests.methods.miniature import (
 
 VARIANTS: list[dict[str, Any]] = [
     {"tau": 0.5},
-    {"tau": 0.5, "heads": 2},
+    {"tau": 0.5, "heads": 1},
     {"tau": 0.5, "used": "accepted", "strong_views": 2, "labelled_views": 2},
     {"select": "freematch", "weigh": "effective"},
 ]
@@ -38,14 +38,14 @@ def test_contract(options: dict[str, Any]) -> None:
 
 
 def test_without_adjustment_it_is_fixmatch() -> None:
-    plain = TaMatchLT(Echo(), echo_task(), strength=0.0, generate="raw", tau=0.6)
+    plain = TaMatchLT(Echo(), echo_task(), heads=1, strength=0.0, generate="raw", tau=0.6)
     fixmatch = FixMatch(Echo(), echo_task(), tau=0.6)
     for seed in range(3):
         assert plain(echo_batch(seed)).total == fixmatch(echo_batch(seed)).total
 
 
 def test_the_logits_of_both_losses_are_adjusted() -> None:
-    method = TaMatchLT(Echo(), echo_task(labelled_shares=SHARES), tau=0.6, strength=1.5)
+    method = TaMatchLT(Echo(), echo_task(labelled_shares=SHARES), heads=1, tau=0.6, strength=1.5)
     method.labeler.status.model.value.copy_(torch.tensor([0.4, 0.3, 0.2, 0.1]))
     pseudos, batch = seen(method), echo_batch(1)
     loss = method(batch)
@@ -60,7 +60,7 @@ def test_p_model_finds_the_shares_of_the_pool_whatever_the_labels_are() -> None:
     """Where softmax(z) is right for equal shares, the estimate is EM's, which has one maximum."""
     random = np.random.default_rng(0)
     truth = np.array(SHARES)
-    method = TaMatchLT(Echo(), echo_task(labelled_shares=SHARES[::-1]), lambda_model=0.98)
+    method = TaMatchLT(Echo(), echo_task(labelled_shares=SHARES[::-1]), heads=1, lambda_model=0.98)
     for step in range(600):
         classes = random.choice(4, size=64, p=truth)
         signal = random.normal(size=(64, 4)) + 2 * np.eye(4)[classes]
@@ -72,7 +72,7 @@ def test_p_model_finds_the_shares_of_the_pool_whatever_the_labels_are() -> None:
 
 
 def test_shares_of_the_accepted_labels() -> None:
-    method = TaMatchLT(Echo(), echo_task(), tau=0.6, used="accepted", lambda_model=0.5)
+    method = TaMatchLT(Echo(), echo_task(), heads=1, tau=0.6, used="accepted", lambda_model=0.5)
     pseudos = seen(method)
     method(echo_batch(0))
     [pseudo] = pseudos
@@ -84,7 +84,7 @@ def test_shares_of_the_accepted_labels() -> None:
 
 
 def test_a_second_head_takes_part_in_labelling() -> None:
-    method = build(TaMatchLT, heads=2, tau=0.5)
+    method = build(TaMatchLT, tau=0.5)
     pseudos, batch = seen(method), batch_of(method)
     model = method.labeler.status.model.value
     model.copy_(torch.tensor([0.5, 0.2, 0.15, 0.1, 0.05]))
@@ -101,7 +101,7 @@ def test_a_second_head_takes_part_in_labelling() -> None:
 
 
 def test_logits_may_be_shifted_at_test_time() -> None:
-    method = TaMatchLT(Echo(), echo_task(), test_strength=-0.5)
+    method = TaMatchLT(Echo(), echo_task(), heads=1, test_strength=-0.5)
     method(echo_batch(0))
     final, shares = method.final, method.labeler.status.shares
     assert isinstance(final, Shifted) and final.net is method.net

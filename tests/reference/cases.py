@@ -20,6 +20,7 @@ from .starts import (
     hardly_learnt,
     narrow,
     narrow_and_flat,
+    one_head,
     skewed,
     skewed_against_prior,
     skewed_against_shares,
@@ -285,6 +286,7 @@ CASES = [
     ),
     Case("tamatch_lt"),
     Case("tamatch_lt", "skewed", start=skewed),
+    Case("tamatch_lt", "one head", {"heads": 1}, start=one_head),
     Case(
         "tamatch_lt", "other values",
         {"strength": 1.5, "lambda_model": 0.6, "tau": 0.8, "lambda_u": 2.0, "used": "accepted"},

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .base import SlowMethod
-from .net import CLASSES, MAP_WIDTH, PIXELS, WIDTH, NumpyNet
+from .net import CLASSES, GAIN, MAP_WIDTH, PIXELS, WIDTH, NumpyNet
 from .primitives import softmax, unit
 from .records import Array, Facts, Ints, NumpyBatch, Params
 
@@ -61,8 +61,11 @@ def random_params(
         "W": gain * directions,
         "b": 0.3 * rng.normal(size=classes),
     }
-    shapes = {n: [classes if d == CLASSES else d for d in s] for n, s in (heads or {}).items()}
-    return params | {name: 0.5 * rng.normal(size=s) for name, s in shapes.items()}
+    own = {WIDTH: GAIN * params["W"], CLASSES: params["b"]}  # a second head is as sure as the net's
+    for name, shape in (heads or {}).items():
+        base = own[shape[-1]] if shape[0] == CLASSES else np.zeros(shape)
+        params[name] = base + 0.5 * rng.normal(size=base.shape)
+    return params
 
 
 def image_of(rng: np.random.Generator, params: Params, label: int) -> Array:

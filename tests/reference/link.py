@@ -34,6 +34,7 @@ TERMS = {
     "distance": "distance",
     "rotation": "rotation",
     "balanced": "balanced",
+    "second": "second",
 }
 
 

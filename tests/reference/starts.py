@@ -29,6 +29,12 @@ def skewed_against_prior(reference: SlowMethod, rng: np.random.Generator) -> Non
     reference.state["p_target"] = np.array(PRIOR)
 
 
+def one_head(reference: SlowMethod, rng: np.random.Generator) -> None:
+    """TaMatch-LT without its second head, and skewed."""
+    del reference.params["second.weight"], reference.params["second.bias"]
+    skewed(reference, rng)
+
+
 def half_learnt(reference: Any, rng: np.random.Generator) -> None:
     """FlexMatch: classes learnt more or less, some images never sure."""
     shares = rng.dirichlet(np.full(reference.facts.classes + 1, 2.0))

@@ -1,11 +1,11 @@
-"""TaMatch-LT: logits adjusted by r = p_target / p_model in both losses, p_target uniform."""
+"""TaMatch-LT: logits adjusted by r = p_target / p_model, p_target uniform, and a plain head."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from .masked import HardLabels
-from .net import NumpyNet
+from .net import CLASSES, WIDTH, NumpyNet, linear, linear_shapes
 from .primitives import at_least, ce, hard, mean_row, moved, normalise, over_all, softmax
 from .records import Array, Facts, NumpyBatch, Params, Values
 
@@ -18,11 +18,14 @@ def adjustment(shares: Array, strength: float) -> Array:
 
 
 class Reference(HardLabels):
-    """L = CE(z_x − κ·log r_l, y) + λu · mean(mask · CE(z_s − κ·log r, ŷ)), ŷ and mask from p/r.
+    """L = CE(z_x − κ·log r_l, y) + λu · mean(mask · CE(z_s − κ·log r, ŷ)), and so for g without r.
 
-    r is p_model's as the step before left it where labels are made, and as this step leaves it in
-    the loss; r_l is that of the labelled class shares.
+    ŷ and mask come from p/r, p = softmax(½z + ½(g + log r_g)). r is p_model's as the step before
+    left it where labels are made, and as this step leaves it in the loss; r_l is that of the
+    labelled class shares, r_g of their mean with p_model. Without `second.*` there is no g.
     """
+
+    heads = linear_shapes("second", WIDTH, CLASSES)
 
     def __init__(
         self,
@@ -43,31 +46,45 @@ class Reference(HardLabels):
             self.state["used"] = np.full(facts.classes, 1 / facts.classes)
 
     def targets(self, batch: NumpyBatch) -> Values:
-        p, model = softmax(self.net(batch.u[0]).logits), self.state["p_model"]
+        weak, model = self.net(batch.u[0]), self.state["p_model"]
+        logits, shares = weak.logits, np.array(self.facts.labelled_shares)
+        if "second.bias" in self.params:
+            plain = linear(self.params, "second", weak.features)
+            logits = (logits + plain - adjustment((shares + model) / 2, 1.0)) / 2
+        p = softmax(logits)
         aligned = normalise(p * np.exp(adjustment(model, 1.0)))
         label, mask = hard(aligned), at_least(aligned, self.threshold)
         self.state["p_model"] = moved(model, mean_row(aligned), self.model_momentum)
-        shares = self.state["p_model"]
+        learnt = self.state["p_model"]
         if self.accepted:
             count = np.array([mask[label == c].sum() for c in range(len(model))])
             if count.any():
                 used, found = self.state["used"], count / count.sum()
                 self.state["used"] = moved(used, found, self.model_momentum)
-            shares = self.state["used"]
+            learnt = self.state["used"]
         return {
             "p": p,
             "aligned": aligned,
             "label": label,
             "mask": mask,
-            "adjust_x": adjustment(np.array(self.facts.labelled_shares), self.strength),
-            "adjust_u": adjustment(shares, self.strength),
+            "adjust_x": adjustment(shares, self.strength),
+            "adjust_u": adjustment(learnt, self.strength),
         }
 
     def terms(self, params: Params, batch: NumpyBatch, values: Values) -> dict[str, float]:
-        net = NumpyNet(params)
-        labelled = ce(net(batch.x[0]).logits + values["adjust_x"], batch.y)
-        unlabelled = ce(net(batch.u[1]).logits + values["adjust_u"], values["label"])
-        return {
+        x, strong = NumpyNet(params)(batch.x[0]), NumpyNet(params)(batch.u[1])
+        labelled = ce(x.logits + values["adjust_x"], batch.y)
+        unlabelled = ce(strong.logits + values["adjust_u"], values["label"])
+        terms = {
             "labelled": float(np.mean(labelled)),
             "unlabelled": over_all(unlabelled, values["mask"]),
         }
+        if "second.bias" not in params:
+            return terms
+        plain_x = ce(linear(params, "second", x.features), batch.y)
+        plain_u = ce(linear(params, "second", strong.features), values["label"])
+        follow = self.unlabelled_weight * over_all(plain_u, values["mask"])
+        return {**terms, "second": float(np.mean(plain_x)) + follow}
+
+    def factors(self, batch: NumpyBatch) -> dict[str, float]:
+        return {**super().factors(batch), "second": 1.0}

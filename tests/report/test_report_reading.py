@@ -16,8 +16,6 @@ from tamatch.report.album import first_rows
 from tamatch.report.classes import confusion_rows, frequent
 from tamatch.report.folder import (
     SKIPPED_LISTED,
-    configuration,
-    data_facts,
     read_folder,
     skipped_files,
 )
@@ -174,7 +172,7 @@ def test_the_most_frequent_mistakes_come_first() -> None:
 
 
 def test_the_sizes_of_all_parts_are_told(make_run: MakeRun) -> None:
-    rows = dict(data_facts(read_folder(make_run())))
+    rows = dict(read_folder(make_run()).data_facts)
     sizes = {
         name: rows[f"{name} images"] for name in ("Labelled", "Unlabelled", "Validation", "Test")
     }
@@ -202,4 +200,4 @@ def test_settings_have_the_names_of_their_options(make_run: MakeRun) -> None:
     record = json.loads((run / "run.json").read_text())
     record["config"]["from_"] = "runs/first"
     (run / "run.json").write_text(json.dumps(record))
-    assert ("from", "runs/first") in configuration(read_folder(run))
+    assert ("from", "runs/first") in read_folder(run).configuration

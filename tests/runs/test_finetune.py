@@ -105,7 +105,7 @@ def test_a_weight_file_needs_no_options(photos: Path, tiny: str, quick: None) ->
 
 
 def test_options_win_over_the_file(photos: Path, tiny: str, quick: None) -> None:
-    mine: dict[str, Any] = {"data": str(photos), "weights": tiny, "steps": 20}
+    mine: dict[str, Any] = {"data": str(photos), "weights": tiny, "steps": 20, "method": "tamatch"}
     run = decide({**mine, "lr": 1e-4, "warmup": 0, "size": 64, "normalise": "own"}).run
     assert (run.lr, run.warmup, run.net, run.normalise) == (1e-4, 0, "vit_tiny_p8_64", "own")
     run = decide({**mine, "optimizer": "sgd", "net": "vit_tiny_p16_96"}).run
@@ -135,7 +135,7 @@ def test_a_whole_run_and_one_that_goes_on(
     photos: Path, tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     where = tmp_path / "run"
-    tamatch.train(data=str(photos), weights=tiny, steps=1, batch=2, out=where)
+    tamatch.train(data=str(photos), weights=tiny, method="tamatch", steps=1, batch=2, out=where)
     said = capsys.readouterr().err
     assert "vit_tiny_p4_32: tiny.safetensors holds a vit_tiny_p16_224" in said
     assert "loaded    150  of 152 tensors from tiny.safetensors" in said

@@ -105,7 +105,7 @@ def test_runs_that_need_other_switches_of_torch_are_not_mixed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, values: tuple[Any, Any]
 ) -> None:
     """Each would get those of the last one, and not end as if it were alone."""
-    a, b = (crash_at(6, monkeypatch, tmp_path / str(v), **{name: v}) for v in values)
+    a, b = (crash_at(1, monkeypatch, tmp_path / str(v), **{name: v}) for v in values)
     told = f"{a} trains with --{name} {values[0]} and {b} with {values[1]}, but"
     with pytest.raises(UsageError, match=told):
         tamatch.resume_seeds(a, b, quiet=True)

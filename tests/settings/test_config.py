@@ -91,6 +91,11 @@ def test_none_is_a_value_of_an_option_that_has_another_default(tmp_path: Path) -
         ('k: Annotated[tuple[float, ...], "k"] = [1, 2]', None, (1.0, 2.0)),
         ('k: Annotated[Literal["a", "b"], "k"] = "a"', "b", "b"),
         ('ema: Annotated[float, "average"] = 0.5, k: Annotated[int, "k"] = 2', None, 2),
+        ("k=0.5", "2", 2.0),  # no Annotated type is needed
+        ("k: float = 1", "2.5", 2.5),
+        ("k: int | None = 3", "none", None),
+        ("k=True", "no", False),
+        ('k: Literal["a", "b"] = "a"', "b", "b"),
     ],
 )
 def test_options_of_a_method_of_one_s_own(
@@ -138,9 +143,11 @@ def test_an_option_that_would_be_misread_is_refused(
 
 
 def test_a_class_may_fix_what_its_parent_leaves_open(tmp_path: Path) -> None:
-    method = own_method(tmp_path, "select=None", parent="tamatch.methods.fixmatch.FixMatch")
+    declared = "select='all', tau: float = 0.5, other=object()"
+    method = own_method(tmp_path, declared, parent="tamatch.methods.fixmatch.FixMatch")
+    assert not {"tau", "other"} & method_options(method).keys()
     assert "select" not in method_options(method) and "weigh" in method_options(method)
-    with pytest.raises(UsageError, match="--select is not an option, as"):
+    with pytest.raises(UsageError, match=r"--select is not an option: .* fixes select"):
         configure({"method": method, "select": "freematch"})
 
 

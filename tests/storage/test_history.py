@@ -168,3 +168,9 @@ def test_wandb_has_the_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     [file] = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
     assert file.stat().st_size > 1000
     assert "failed" not in (tmp_path / "run" / "log.txt").read_text()
+
+
+def test_tests_on_some_of_the_images(tmp_path: Path) -> None:
+    run = tamatch.train(out=tmp_path / "run", baseline="none", test_images=40, **OPTIONS)
+    assert all(float(error * 40 / 100).is_integer() for error in run.history.test["error"])
+    assert "Tests use 40 of " in (tmp_path / "run" / "log.txt").read_text()

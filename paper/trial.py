@@ -1,5 +1,7 @@
 """A short training of every row of Table 1 with its real net, on random images: does all of it run?
 
+    python -m paper.trial [--help]
+
 The weights start at random and the images are noise, so that no data set and no weight file is
 needed. The errors mean nothing; that the losses are finite and fall, and that nothing stops, does.
 """
@@ -7,6 +9,7 @@ needed. The errors mean nothing; that the losses are finite and fall, and that n
 from __future__ import annotations
 
 import math
+import sys
 import time
 from argparse import ArgumentParser, BooleanOptionalAction, Namespace
 from collections.abc import Sequence
@@ -17,18 +20,20 @@ from typing import Any
 
 import torch
 
-from ..data.dataset import DataSet
-from ..data.splits import make_split
-from ..errors import TamatchError
-from ..machine.gpu import gpu_failure
-from ..runs.build import engine_of
-from ..settings.config import RUN_OPTIONS, Run
-from ..settings.configure import configure
-from ..settings.inputs import split_plan
-from ..step.cost import wait
-from .cells import Cell
-from .plans import PLANS, names, scale_of
-from .speed import Work, random_images, write_figures
+from tamatch.bench.cells import Cell
+from tamatch.bench.plans import PLANS, names, scale_of
+from tamatch.bench.speed import Work, random_images, write_figures
+from tamatch.cli import guarded
+from tamatch.cli.parser import Parser
+from tamatch.data.dataset import DataSet
+from tamatch.data.splits import make_split
+from tamatch.errors import TamatchError
+from tamatch.machine.gpu import gpu_failure
+from tamatch.runs.build import engine_of
+from tamatch.settings.config import RUN_OPTIONS, Run
+from tamatch.settings.configure import configure
+from tamatch.settings.inputs import split_plan
+from tamatch.step.cost import wait
 
 PLAN = PLANS["usb"]
 CLASSES = {"cifar100": 100, "stl10": 10, "eurosat": 10}
@@ -63,7 +68,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, help="also write the rows as JSON")
 
 
-def run(arguments: Namespace) -> int:
+def command(arguments: Namespace) -> int:
     cells = chosen(arguments)
     switches = {name: getattr(arguments, name) for name in ("device", "compile", "graph")}
     print(f"{'setting':16} {'method':22} {'net':16}  steps  ms/step  loss: first → last")
@@ -145,3 +150,14 @@ def train(cell: Cell, run: Run) -> tuple[list[float], float]:
             values = engine.meter.read()
             losses.append(float(values["total"]) if values else math.nan)  # type: ignore[arg-type]
     return losses, 1000 * sorted(taken)[len(taken) // 2]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    what = "train every row of Table 1 briefly, with its real net on noise"
+    parser = Parser(prog="python -m paper.trial", description=what, allow_abbrev=False)
+    add_arguments(parser)
+    return guarded(lambda stdout: command(parser.parse_args(argv)), "paper.trial")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

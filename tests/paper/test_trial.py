@@ -1,4 +1,4 @@
-"""`tamatch bench trial`: every row of Table 1 has its turn, and a fault is told."""
+"""`python -m paper.trial`: every row of Table 1 has its turn, and a fault is told."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from tamatch.bench import trial
+from paper import trial
 from tamatch.bench.speed import Work
-from tamatch.cli import main
 from tests.bench.made import small_recipes, strict_json
 
 
@@ -31,8 +30,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("small")
 def test_rows_and_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "new" / "trial.json"
-    words = "bench trial --settings eurosat-20 --methods fixmatch,tamatch --steps 6 --device cpu"
-    assert main([*words.split(), "--out", str(out)]) == 0
+    words = "--settings eurosat-20 --methods fixmatch,tamatch --steps 6 --device cpu"
+    assert trial.main([*words.split(), "--out", str(out)]) == 0
     shown = capsys.readouterr().out
     assert "2 rows of 6 steps, 0 with a fault." in shown
     found = strict_json(out)["trials"]
@@ -52,9 +51,9 @@ def test_a_fault_is_told_and_the_next_row_has_its_turn(
         return ([float("nan")] if cell.method == "dash" else [2.0, 1.0]), 1.0
 
     monkeypatch.setattr(trial, "train", train)
-    words = "bench trial --settings eurosat-20 --methods fixmatch,dash,tamatch --steps 6"
+    words = "--settings eurosat-20 --methods fixmatch,dash,tamatch --steps 6"
     out = tmp_path / "trial.json"
-    assert main([*words.split(), "--out", str(out)]) == 4
+    assert trial.main([*words.split(), "--out", str(out)]) == 4
     shown = capsys.readouterr().out
     assert "FAULT: RuntimeError: the device is gone" in shown and "2 with a fault" in shown
     assert "FAULT: the loss is not finite" in shown and "2.000 → 1.000" in shown

@@ -1,4 +1,4 @@
-"""`tamatch bench augment` and `speed`: that they measure what they say, not how fast it is."""
+"""`tamatch bench speed` and benchmarks/augment.py: that they measure what they say."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks import augment
 from tamatch.augment import Augment, Policy
 from tamatch.bench import speed
-from tamatch.bench.augment import pillow_loop
 from tamatch.cli import main
 from tests.bench.made import strict_json
 
@@ -20,8 +20,8 @@ def test_the_table_and_the_file_hold_the_same(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "new" / "speed.json"
-    words = "bench augment --sizes 32 --batches 8,16 --seconds 0.01 --device cpu --out"
-    assert main([*words.split(), str(out)]) == 0
+    words = "--sizes 32 --batches 8,16 --seconds 0.01 --device cpu --out"
+    assert augment.main([*words.split(), str(out)]) == 0
     shown = capsys.readouterr().out
     found = strict_json(out)
     assert found["threads"] >= 1 and found["gpu"] is None
@@ -39,7 +39,7 @@ def test_the_table_and_the_file_hold_the_same(
 
 @pytest.mark.parametrize("words", ["--sizes 4", "--batches many", "--sizes 32,", "--device tpu9"])
 def test_mistakes(words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "augment", *words.split()]) == 2
+    assert augment.main(words.split()) == 2
     assert words.split()[0] in capsys.readouterr().err
 
 
@@ -47,7 +47,7 @@ def test_mistakes(words: str, capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_loop_does_the_same_work_as_the_batched_way(view: str) -> None:
     """The same kind of views: shapes, range of values, and about as far from the original."""
     smooth = torch.linspace(40, 200, 16).expand(256, 3, 16, 16).to(torch.uint8)
-    loop = torch.stack(pillow_loop(view, smooth, POLICY))
+    loop = torch.stack(augment.pillow_loop(view, smooth, POLICY))
     batched = Augment(POLICY, 0)(view, smooth, torch.tensor(0), torch.arange(256), 0)
     assert loop.shape == batched.shape and loop.dtype == batched.dtype
     assert loop.mean().item() == pytest.approx(batched.mean().item(), abs=0.15)
@@ -79,7 +79,7 @@ def test_speed_of_a_step(
 @pytest.mark.gpu
 def test_augmentation_captured(tmp_path: Path) -> None:
     out = tmp_path / "speed.json"
-    words = "bench augment --sizes 32 --batches 64 --seconds 0.05 --out"
-    assert main([*words.split(), str(out)]) == 0
+    words = "--sizes 32 --batches 64 --seconds 0.05 --out"
+    assert augment.main([*words.split(), str(out)]) == 0
     found = strict_json(out)
     assert found["gpu"] and {s["how"] for s in found["speeds"]} > {"cuda", "cuda graph"}

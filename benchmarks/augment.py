@@ -1,8 +1,12 @@
-"""How long augmentation takes: batches on the CPU and the GPU, beside a loop through Pillow."""
+"""How long augmentation takes: batches on the CPU and the GPU, beside a loop through Pillow.
+
+python benchmarks/augment.py [--help]
+"""
 
 from __future__ import annotations
 
 import platform
+import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -17,11 +21,13 @@ from PIL import Image, ImageDraw, ImageOps
 from torch import Tensor
 from torch.utils.benchmark import Timer
 
-from ..augment.policy import CUTOUT_FILL, RANGES, Policy
-from ..augment.views import PILLOW_OPERATIONS, Augment
-from ..errors import UsageError
-from ..settings.hardware import pick_device
-from ..storage.files import write_json
+from tamatch.augment.policy import CUTOUT_FILL, RANGES, Policy
+from tamatch.augment.views import PILLOW_OPERATIONS, Augment
+from tamatch.cli import guarded
+from tamatch.cli.parser import Parser
+from tamatch.errors import UsageError
+from tamatch.settings.hardware import pick_device
+from tamatch.storage.files import write_json
 
 Work = Callable[[], object]
 
@@ -200,3 +206,13 @@ def changed(picture: Image.Image, policy: Policy, draw: np.random.Generator) -> 
     square = (left, top, min(picture.width, left + side), min(picture.height, top + side))
     ImageDraw.Draw(picture).rectangle(square, CUTOUT_FILL)
     return picture
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = Parser(prog="augment", description=__doc__.partition("\n")[0], allow_abbrev=False)
+    add_arguments(parser)
+    return guarded(lambda stdout: run(parser.parse_args(argv)), "augment")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

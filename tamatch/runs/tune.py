@@ -1,0 +1,218 @@
+"""Tuning: the net is trained on from the first answer, and kept where held-out labels say so.
+
+RUN/first holds the first answer, a whole run that learns from all labels. Of these, the validation
+images are kept from the tuning, and from the solution that it starts from. So the two can be
+compared on them, with the same labels learnt.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from .. import nets
+from ..data import DataSet, Split
+from ..data.dataset import take
+from ..data.feature_cache import PART
+from ..judge.trust import wilson
+from ..nets.features import Frozen, FrozenNet
+from ..progress import counting
+from ..pseudo.account import accepted
+from ..rules import finetune
+from ..settings.config import Run, method_options
+from ..settings.configure import SOLVED
+from ..settings.hardware import pick_device
+from ..settings.inputs import split_of
+from ..step.source import Pool, Subset
+from ..storage.files import write_bytes
+from ..storage.folder import RunFolder
+from ..storage.record import ANSWERS, files_in
+from .build import Start
+from .end import PoolPredictions, drawn, result_of, summary, told_by
+from .first_answer import Answer, Task, features, few_threads, looking
+from .first_settings import ONE_STEP
+from .start import Job, SharedData
+from .training import Training
+
+Flags = npt.NDArray[np.bool_]
+RUNGS = "labels alone", "labels and unlabelled images", "net tuned"
+
+
+@dataclass(frozen=True)
+class FirstAnswer:
+    """What tuning starts from, and is compared with."""
+
+    folder: RunFolder  # of the one that has learnt from all labels
+    start: Start
+    wrong: Flags  # of the labels that are kept from both
+    data: DataSet
+    split: Split
+    lent: bool  # whether these labels are to be learnt from once they have judged
+
+
+def first_job(job: Job) -> Job:
+    """The first answer of a run, from all labels but those that the user holds out."""
+    run, folder = job.run, job.folder
+    method = run.method if run.method in SOLVED else SOLVED[0]
+    first = replace(
+        run, net=nets.FROZEN + nets.body_of(run.net), method=method, flips="none",
+        baseline="none" if method == "supervised" else "supervised", **ONE_STEP,
+        options={k: o.default for k, o in method_options(method).items()} | {
+            k: v for k, v in run.options.items() if method == run.method
+        },
+    )  # fmt: skip
+    if folder.lends_labels:
+        first = replace(first, validation_per_class=0)
+    return Job(first, folder.first, job.progress)
+
+
+def start_of(job: Job, shared: SharedData) -> FirstAnswer:
+    """Solve once more, without the labels that are held out; the features are known."""
+    run, folder = job.run, job.folder
+    data, device = shared.data(run), pick_device(run.device)
+    split = split_of(run, data, run.size, folder.split)
+    answer = solved(run, data, split, features(looking(run, data, device), data))
+    p_model = torch.from_numpy(answer.probabilities(split.unlabelled)).double().mean(0)
+    start = Start(answer.found.head, p_model, answer.found.shares)
+    wrong = mistakes(answer, data, split)
+    return FirstAnswer(folder.first, start, wrong, data, split, folder.lends_labels)
+
+
+def solved(run: Run, data: DataSet, split: Split, rows: Tensor) -> Answer:
+    """What these labels and the pool tell on these features."""
+    with few_threads(len(rows)):
+        found = Task.of(run, data, split, rows, pick_device(run.device)).solved()
+    return Answer(found, rows)
+
+
+def mistakes(answer: Answer, data: DataSet, split: Split) -> Flags:
+    """Of the validation images."""
+    best = answer.probabilities(split.validation).argmax(-1)
+    found: Flags = best != data.labels[split.validation]
+    return found
+
+
+class Tuning(Training):
+    """A run that ends with the better of two models.
+
+    At its end, the last layer is solved anew, on the features of the tuned net: with the
+    labels that the first answer has to do without for a comparison, and then with all of them.
+    """
+
+    first: FirstAnswer
+    answer: Answer | None = None  # at the end
+
+    def finish(self) -> dict[str, Any]:
+        """Keep the tuned net, or the first answer."""
+        first, run = self.first, self.run
+        net = cast(FrozenNet, self.engine.method.final).eval()
+        rows = self.rows(net)
+        self.answer = solved(run, first.data, first.split, rows)
+        wrong = mistakes(self.answer, first.data, first.split)
+        passes = self.steps * run.unlabelled / max(1, self.engine.method.task.unlabelled)
+        kept, reason = finetune.keeps(int(wrong.sum()), int(first.wrong.sum()), len(wrong), passes)
+        if run.fold is not None:  # its labels judge the outcome, so they may not choose it
+            kept, reason = True, "The tuned net is kept: the labels of --fold choose nothing."
+        self.progress.say(reason)
+        if first.lent and len(wrong):
+            self.answer = solved(run, first.data, with_validation(first.split), rows)
+            del self.held_out["validation"]
+        net.set_head(self.answer.found.head.to(self.engine.device))
+        self.test()
+        result = result_of(run, self.folder.rows(), self.elapsed())
+        tuned = rung(RUNGS[2], result, self.interval(result), outcome(wrong))
+        if kept:
+            self.write_answers()
+        else:
+            result |= self.keep_first()
+        told = {"kept": kept, "labels": len(wrong), "reason": reason}
+        told |= {"wrong": int(wrong.sum()), "first_wrong": int(first.wrong.sum())}
+        result["first_answer"] = first.folder.read_result()["first_answer"]
+        result["tuning"] = {**told, "ladder": [*ladder(first.folder), tuned]}
+        return self.conclude(result)
+
+    def rows(self, net: FrozenNet) -> Tensor:
+        """The features of all images by the tuned net."""
+        images, name = self.first.data.images, nets.body_of(self.run.net)
+        look, found = Frozen(net, name, self.run.normalise), []
+        with counting("looking at images") as count:
+            for start in range(0, len(images), PART):
+                chosen = np.arange(start, min(start + PART, len(images)))
+                found.append(look(take(images, chosen)))
+                count(int(chosen[-1]) + 1, len(images))
+        return torch.from_numpy(np.concatenate(found))
+
+    def predicted(self, part: Subset) -> Tensor:
+        """By the last layer that is solved anew, where it is."""
+        if self.answer is None:
+            return super().predicted(part)
+        return torch.from_numpy(self.answer.probabilities(part.indices))
+
+    def predict_pool(self, pool: Pool, temperature: float) -> tuple[PoolPredictions, Any]:
+        """The same, and what was accepted while tuning."""
+        assert self.answer is not None
+        method = self.engine.method
+        count, seen = accepted(method), drawn(self.engine)[pool.places]
+        times = None if count is None else count.cpu().numpy().astype(np.int64)[pool.places]
+        found = self.answer.of_pool(pool, temperature, seen, times)
+        return found, summary(found, pool, told_by(method))
+
+    def interval(self, result: dict[str, Any]) -> list[float] | None:
+        """Of the test error."""
+        part = self.held_out.get("test")
+        return None if part is None else interval(result["error_last"], len(part))
+
+    def keep_first(self) -> dict[str, Any]:
+        """The files of the first answer become those of the run; its figures."""
+        source = self.first.folder
+        for name in files_in(source.path, ANSWERS):
+            write_bytes(self.folder.path / name, (source.path / name).read_bytes())
+        self.folder.update(warnings=[])
+        names = "error_last", "error_median20", "error_best", "best_step", "per_class_accuracy"
+        return {k: v for k, v in source.read_result().items() if k in (*names, "utilization")}
+
+
+def with_validation(split: Split) -> Split:
+    """The same with the validation images among the labelled ones."""
+    return replace(split, labelled=np.concatenate([split.labelled, split.validation]))
+
+
+def ladder(first: RunFolder) -> list[dict[str, Any]]:
+    """What labels alone reach, and what the pool adds, on the same features."""
+    found = []
+    for name, folder in zip(RUNGS, (first.baseline, first), strict=False):
+        if folder.finished():
+            result = folder.read_result()
+            images = folder.read()["data"]["test"]
+            between = interval(result["error_last"], images) if images else None
+            found.append(rung(name, result, between, result["first_answer"]["cross_validation"]))
+    return found
+
+
+def rung(
+    name: str, result: dict[str, Any], between: list[float] | None, held_out: dict[str, Any] | None
+) -> dict[str, Any]:
+    """A row of the ladder, in percent and seconds."""
+    error, seconds = result["error_last"], result["seconds"]
+    return {
+        "name": name, "error": error, "interval": between, "held_out": held_out, "seconds": seconds,
+    }  # fmt: skip
+
+
+def outcome(wrong: Flags) -> dict[str, Any] | None:
+    """The error on held-out labels."""
+    if not len(wrong):
+        return None
+    error = 100 * float(wrong.mean())
+    return {"labels": len(wrong), "error": error, "interval": interval(error, len(wrong))}
+
+
+def interval(error: float, images: int) -> list[float]:
+    """Wilson's, of an error in percent."""
+    low, high = wilson(round((100 - error) / 100 * images), images)
+    return [100 * (1 - high), 100 * (1 - low)]

@@ -1,0 +1,337 @@
+"""A net that is tuned from the first answer on, and kept where held-out labels say so."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import tamatch
+from tamatch import nets
+from tamatch.cli import main
+from tamatch.errors import DataError, Stopped, UsageError
+from tamatch.nets.features import frozen
+from tamatch.progress import Progress
+from tamatch.pseudo.account import find_module
+from tamatch.report import verdict_on
+from tamatch.report.folder import read_folder
+from tamatch.rules import finetune
+from tamatch.rules.pace import Speed
+from tamatch.runs import decide as deciding
+from tamatch.runs import first_answer, tune
+from tamatch.runs.build import engine_of
+from tamatch.runs.decide import decide
+from tamatch.runs.first_answer import Task
+from tamatch.runs.first_settings import way_of
+from tamatch.runs.record import begin
+from tamatch.runs.start import Job, SharedData
+from tamatch.runs.training import Training
+from tamatch.runs.tune import first_job, start_of
+from tamatch.settings.configure import ask
+from tamatch.settings.inputs import split_of
+from tamatch.stats import Status
+from tamatch.storage.folder import RunFolder
+from tests.photos import dark_and_light
+from tests.processes import fingerprint
+
+NET = "vit_64x2_p8_32"
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The weights of a small transformer; its values are random."""
+    torch.manual_seed(0)
+    file = tmp_path_factory.mktemp("weights") / "tiny.safetensors"
+    save_file(nets.build(NET, 5, 32).state_dict(), file)
+    return str(file)
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return dark_and_light(tmp_path_factory.mktemp("photos"), 5, 20, (24, 30))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _cache(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TAMATCH_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def tuned(photos: Path, tiny: str, tmp_path_factory: pytest.TempPathFactory) -> tamatch.Finished:
+    """A run of six passes through the pool: held-out labels are all right, before and after."""
+    out = tmp_path_factory.mktemp("runs") / "tuned"
+    return tamatch.train(photos, weights=tiny, steps=20, out=out, quiet=True)
+
+
+def test_the_ladder(tuned: tamatch.Finished, photos: Path, tmp_path: Path) -> None:
+    told = tuned.tuning
+    assert told is not None and told["kept"] and (told["labels"], told["wrong"]) == (2, 0)
+    names = [rung["name"] for rung in told["ladder"]]
+    assert names == ["labels alone", "labels and unlabelled images", "net tuned"]
+    assert [rung["held_out"]["labels"] for rung in told["ladder"]] == [10, 10, 2]
+    assert all(rung["interval"][0] == 0 and rung["seconds"] > 0 for rung in told["ladder"])
+    assert tuned.first_answer is not None
+    page = (tuned.path / "report.html").read_text()
+    assert "What each step brings" in page and "The tuned net is kept: both err on 0 of 2" in page
+    assert "net tuned" in page and "Error over steps" in page
+    assert verdict_on(tuned.path).endswith("Tuned from there, the net has 0.0 %.")
+
+    model = tamatch.load(tuned.path)
+    assert model.facts.net == f"tuned/{NET}" and model.facts.size == 24
+    assert model.predict(sorted((photos / "test" / "light").glob("*.png"))).label == ["light"] * 5
+    for words in (["evaluate"], ["label", "--out", str(tmp_path / "labels.csv")]):
+        assert main([words[0], str(tuned.path), *words[1:]]) == 0
+    assert len((tmp_path / "labels.csv").read_text().splitlines()) == 31
+    assert main(["export", str(tuned.path), "--format", "safetensors"]) == 0
+
+
+def test_step_0_is_the_first_answer(photos: Path, tiny: str, tmp_path: Path) -> None:
+    """On the same pixels, the head on the features and the net with it say the same."""
+    asked = {"data": str(photos), "weights": tiny, "steps": 20, "precision": "fp32"}
+    decided = decide(ask(asked))
+    folder = RunFolder(tmp_path / "run")
+    with folder.taken(overwrite=False):
+        begin(decided.run, folder, decided.reasons)
+        job, shared = Job(decided.run, folder, Progress(folder.log, quiet=True)), SharedData()
+        first = start_of(job, shared)
+        assert first_job(job).run.validation_per_class == 0  # all labels
+    run, data = decided.run, shared.data(decided.run)
+    split = split_of(run, data, run.size)
+    assert run.validation_per_class == 1 and len(split.validation) == 2
+    net = frozen(tiny, data.size, CPU, NET)
+    rows = net.features(torch.from_numpy(np.array(data.images))).float()
+    found = Task.of(run, data, split, rows, CPU).solved()
+    assert torch.allclose(found.head, first.start.head, atol=0.05)  # features may be in bfloat16
+
+    engine = engine_of(run, data, split, start=first.start)
+    images = torch.from_numpy(np.array(data.images)).permute(0, 3, 1, 2)
+    exact = (rows.double() @ first.start.head[:, :-1].T.double() + first.start.head[:, -1]).softmax(
+        1
+    )
+    for one in (engine.method.net, engine.method.average):
+        assert torch.allclose(engine.probabilities(images, of=one), exact.float(), atol=2e-4)
+    assert not torch.allclose(
+        engine_of(run, data, split).probabilities(images), exact.float(), atol=0.05
+    )
+    status = find_module(engine.method, Status)
+    assert status is not None and torch.equal(status.model.value, first.start.p_model)
+
+
+def test_a_worse_net_is_not_kept(
+    photos: Path, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = iter([np.array([False, False]), np.array([True, False])])
+    monkeypatch.setattr(tune, "mistakes", lambda *_: next(wrong))
+    run = tamatch.train(photos, weights=tiny, steps=20, out=tmp_path / "run", quiet=True)
+    assert run.tuning is not None and not run.tuning["kept"]
+    assert run.tuning["reason"] == (
+        "The first answer is kept: of 2 held-out labels, tuning leaves 1 wrong and the first "
+        "answer 0."
+    )
+    model = tamatch.load(run.path)
+    assert model.facts.net == f"frozen/{NET}"
+    for name in ("model/model.safetensors", "predictions/pool.csv", "trust.json"):
+        assert (run.path / name).read_bytes() == (run.path / "first" / name).read_bytes()
+    page = (run.path / "report.html").read_text()
+    assert "The first answer is kept" in page and "Error over steps" not in page
+    assert not read_folder(run.path).notes
+    for words in (["evaluate"], ["label", "--out", str(tmp_path / "labels.csv")]):
+        assert main([words[0], str(run.path), *words[1:]]) == 0
+    assert tamatch.resume(run.path, quiet=True).tuning == run.tuning
+
+
+def test_folds_are_of_what_was_kept(
+    tuned: tamatch.Finished, photos: Path, tiny: str, tmp_path: Path
+) -> None:
+    """Labels that judge a threshold do not also choose between two nets."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(finetune, "keeps", lambda *_: (False, "Not kept."))
+        first = tamatch.train(photos, weights=tiny, steps=4, out=tmp_path / "first", quiet=True)
+        for run, net in ((tuned, "tuned"), (first, "frozen")):
+            found = tamatch.label(
+                run.path, tmp_path / f"{net}.csv", precision=0.5, folds=2, overwrite=True
+            )
+            assert found.cut is not None and found.cut.images == 8
+            model = json.loads((run.path / "folds" / "1-of-2" / "model" / "model.json").read_text())
+            assert model["net"] == f"{net}/{NET}"
+
+
+def test_without_a_test_set_the_held_out_labels_tell(
+    photos: Path, tiny: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "photos"
+    shutil.copytree(photos, folder)
+    shutil.rmtree(folder / "test")
+    run = tamatch.train(folder, weights=tiny, steps=6, out=tmp_path / "run", quiet=True)
+    assert run.accuracy is None and run.tuning is not None and run.tuning["kept"]
+    page = (run.path / "report.html").read_text()
+    assert "Error on held-out labels" in page and "each of 2 labels held out once" in page
+    assert "no labelled image was held out" not in page
+    assert verdict_on(run.path).endswith("has 0.0 % (0.0 to 65.8 %) on 2 labels kept from it.")
+    with pytest.raises(DataError, match="no labelled test images"):  # these labels were learnt
+        tamatch.evaluate(run.path)
+    with pytest.raises(DataError, match="has none"):
+        tamatch.label(run.path, tmp_path / "labels.csv", precision=0.1)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "first", "passes", "kept"),
+    [(1, 2, 0.5, True), (2, 1, 50, False), (1, 1, 50, True), (1, 1, 0.5, False)],
+)
+def test_few_labels_decide_and_length_breaks_ties(
+    wrong: int, first: int, passes: float, kept: bool
+) -> None:
+    assert finetune.keeps(wrong, first, 10, passes)[0] == kept
+    assert finetune.keeps(0, 0, 0, passes)[0] == (passes > 1)
+
+
+def end_of(run: Path) -> dict[str, Any]:
+    """All that a run leaves, but for the clock's part in it."""
+    end = fingerprint(run)
+    result: Any = end["result"]
+    result["first_answer"].pop("features_seconds")
+    for rung in result["tuning"]["ladder"]:
+        rung.pop("seconds")
+    return end
+
+
+def stop_at(number: int, patch: pytest.MonkeyPatch) -> None:
+    whole = Training.after_step
+
+    def stopped(self: Training, asked: int) -> None:
+        whole(self, asked)
+        if self.engine.steps_done == number:
+            raise KeyboardInterrupt
+
+    patch.setattr(Training, "after_step", stopped)
+
+
+def test_stopped_while_tuning(
+    tuned: tamatch.Finished, photos: Path, tiny: str, tmp_path: Path
+) -> None:
+    where = tmp_path / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        stop_at(13, patch)
+        with pytest.raises(Stopped, match="tamatch resume"):
+            tamatch.train(photos, weights=tiny, steps=20, out=where, quiet=True)
+    assert tamatch.resume(where, quiet=True).tuning["kept"]
+    assert end_of(where) == end_of(tuned.path)
+
+
+def test_stopped_in_the_first_answer(photos: Path, tiny: str, tmp_path: Path) -> None:
+    where = tmp_path / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(first_answer, "learn", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            tamatch.train(photos, weights=tiny, steps=6, out=where, quiet=True)
+    assert tamatch.resume(where, quiet=True).tuning is not None
+    shutil.rmtree(where)
+    with pytest.MonkeyPatch.context() as patch:  # between the two
+        patch.setattr(tune, "start_of", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(Stopped, match="tamatch resume"):
+            tamatch.train(photos, weights=tiny, steps=6, out=where, quiet=True)
+    assert tamatch.resume(where, quiet=True).tuning is not None
+
+
+@pytest.mark.parametrize(
+    ("given", "limit", "cpu", "cuda"),
+    [
+        ({}, None, "first", "tune"),
+        ({"seed": 1, "weights": "x.npz"}, None, "first", "tune"),
+        ({"steps": 9}, None, "tune", "tune"),
+        ({}, "10m", "tune", "tune"),
+        ({"lr": 0.1}, None, "tune", "tune"),
+        ({"net": f"frozen/{NET}"}, None, "first", "first"),
+        ({"net": f"tuned/{NET}", "weights": "x.npz"}, None, "tune", "tune"),
+        ({"method": "fixmatch"}, None, "train", "train"),
+        ({"net": "wrn_10_1", "steps": 9}, None, "train", "train"),
+        ({"from_": "runs/some", "net": f"tuned/{NET}"}, None, "tune", "tune"),
+        ({"from_": "runs/some", "net": "wrn_10_1"}, None, "train", "train"),
+    ],
+)
+def test_what_a_user_says_decides_what_is_trained(
+    given: dict[str, Any], limit: str | None, cpu: str, cuda: str
+) -> None:
+    assert (way_of(given, limit, CPU), way_of(given, limit, CUDA)) == (cpu, cuda)
+
+
+def timed(step: float) -> Any:
+    return lambda draft, speeds, device, runs: [Speed(0.5, step, 0.01)]
+
+
+def test_what_fits_into_a_time_is_done(
+    photos: Path, tiny: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ask({"data": str(photos), "weights": tiny})
+    monkeypatch.setattr(deciding, "measured", timed(0.1))
+    long = decide(asked, "10m")
+    assert long.run.net == f"tuned/{NET}" and 2000 < long.run.steps < 6000
+    assert long.run.warmup == long.run.steps // 10 and long.run.head == "random"
+    assert long.run.validation_per_class == 1 and long.run.baseline == "none"
+    short = decide(asked, "30s")
+    assert short.run.net == f"tuned/{NET}" and short.run.steps < 200
+    monkeypatch.setattr(deciding, "measured", timed(2.0))
+    none = decide(asked, "30s")
+    assert none.run.net == f"frozen/{NET}" and none.run.steps == 1
+    with pytest.raises(UsageError, match="Give more --time, or leave out --net"):
+        decide(ask({"data": str(photos), "weights": tiny, "net": f"tuned/{NET}"}), "30s")
+    assert none.remarks == ("Within 30s there is time for the first answer, but not for tuning.",)
+
+
+def test_labels_are_held_out_where_there_are_enough(
+    photos: Path, tiny: str, tmp_path: Path
+) -> None:
+    few = tmp_path / "photos"
+    shutil.copytree(photos, few)
+    for name in ("0.png", "1.png"):
+        (few / "train" / "dark" / name).unlink()
+    asked = {"weights": tiny, "steps": 20}
+    assert decide(ask({"data": str(few), **asked})).run.validation_per_class == 0
+    own = decide(ask({"data": str(photos), "validation_per_class": 2, **asked}))
+    assert own.run.validation_per_class == 2 and "validation_per_class" not in own.reasons
+    run = tamatch.train(photos, validation_per_class=2, out=tmp_path / "run", quiet=True, **asked)
+    assert run.tuning is not None and run.tuning["labels"] == 4
+    config = json.loads((run.path / "first" / "run.json").read_text())["config"]
+    assert config["validation_per_class"] == 2
+
+
+def test_copies_are_not_held_out(photos: Path, tiny: str, tmp_path: Path) -> None:
+    folder = tmp_path / "photos"
+    shutil.copytree(photos, folder)
+    for i in range(1, 5):
+        shutil.copy(folder / "train" / "dark" / "0.png", folder / "train" / "dark" / f"{i}.png")
+    run = decide(ask({"data": str(folder), "weights": tiny, "steps": 20})).run
+    assert run.net == f"tuned/{NET}" and run.validation_per_class == 0
+
+
+def test_several_seeds(photos: Path, tiny: str, tmp_path: Path) -> None:
+    runs = tamatch.train_seeds("0,1", data=photos, weights=tiny, steps=6, out=tmp_path, quiet=True)
+    assert [run.tuning["kept"] for run in runs] == [True, True]
+    alone = tamatch.train(photos, weights=tiny, steps=6, seed=1, out=tmp_path / "one", quiet=True)
+    assert end_of(alone.path) == end_of(runs[1].path)
+
+
+def test_a_tuned_net_needs_weights(photos: Path) -> None:
+    with pytest.raises(UsageError, match="starts from a pre-trained net: give --weights"):
+        decide(ask({"data": str(photos), "net": f"tuned/{NET}"}))
+
+
+def test_more_labels_go_on_from_a_tuned_net(
+    tuned: tamatch.Finished, photos: Path, tmp_path: Path
+) -> None:
+    labels = tmp_path / "labels.csv"
+    labels.write_text("path,label\nunlabelled/0.png,dark\nunlabelled/1.png,light\n")
+    run = tamatch.train(photos, from_=tuned.path, labels=labels, out=tmp_path / "two", quiet=True)
+    config = json.loads((run.path / "run.json").read_text())["config"]
+    assert config["net"] == f"tuned/{NET}" and config["steps"] == 20
+    assert run.tuning is not None and run.tuning["labels"] == 2  # held out anew
+    assert run.tuning["ladder"][0]["held_out"]["labels"] == 12
