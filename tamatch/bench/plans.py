@@ -243,6 +243,8 @@ def option_values(words: Sequence[str], sets: Sequence[str]) -> dict[str, list[s
 
 def with_options(plan: Plan, values: Mapping[str, Sequence[str]]) -> Plan:
     """The plan with these options in each row that has them; several values make a row each."""
+    if not values:
+        return plan  # without importing torch, which the options of a method need
     for name in values:
         if name in NOT_SET:
             raise UsageError(f"{flag_of(name)} is set by {NOT_SET[name]} here.")
@@ -253,11 +255,7 @@ def with_options(plan: Plan, values: Mapping[str, Sequence[str]]) -> Plan:
     known = {method: {**RUN_OPTIONS, **method_options(method)} for method, _, _ in rows}
     for name in values:
         if rows and not any(name in options for options in known.values()):
-            resolve_method(
-                rows[0][0], {name: values[name][0]}, None, {}
-            )  # which says what is wrong
-    if not values:
-        return plan
+            resolve_method(rows[0][0], {name: values[name][0]}, None, {})  # says what is wrong
     variants, kept = list[Variant](), list[str]()
     for method, title, fixed in rows:
         own = [name for name in values if name in known[method]]

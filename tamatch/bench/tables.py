@@ -245,6 +245,7 @@ SYMBOLS = str.maketrans({
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "–": r"\textendash{}",
     "±": r"$\pm$", "→": r"$\to$", "×": r"$\times$", "‖": r"$\Vert$", "≤": r"$\le$",
     "γ": r"$\gamma$", "ε": r"$\varepsilon$", "λ": r"$\lambda$", "η": r"$\eta$", "π": r"$\pi$",
+    "κ": r"$\kappa$",
     "Δ": r"$\Delta$", "Π": r"$\Pi$",
 })  # fmt: skip
 

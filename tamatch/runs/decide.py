@@ -243,8 +243,11 @@ def tuned_in_time(
 
 
 def first_seconds(look: Look, split: Split, device: torch.device) -> float:
-    """What the first answer takes, and the last: features not known yet, or not any more."""
-    images = look.left + len(look.data.images)
+    """What the first answer takes, and the last: features not known yet, or not any more.
+
+    Those of the pool at the end are in the measured speed.
+    """
+    images = look.left + len(look.data.images) - len(split.unlabelled)
     each = look.seconds_each if device.type != "cuda" else 1 / GPU_IMAGES
     return images * each + len(split.unlabelled) / SOLVED_IMAGES
 

@@ -251,3 +251,14 @@ def test_what_a_frozen_net_cannot_do(photos: Path, asked: dict[str, Any], text: 
 def test_a_frozen_net_has_no_time_limit(photos: Path, tiny: str) -> None:
     with pytest.raises(UsageError, match="--time has no effect"):
         decide(ask({"data": str(photos), "net": f"frozen/{NET}", "weights": tiny}), limit="60s")
+
+
+def test_a_wrong_label_is_shown(tiny: str, tmp_path: Path) -> None:
+    folder = dark_and_light(tmp_path / "photos", 6, 20, (24, 30))
+    shutil.copy(folder / "unlabelled" / "1.png", folder / "train" / "dark" / "light.png")
+    run = tamatch.train(data=str(folder), weights=tiny, out=tmp_path / "run", quiet=True)
+    assert run.first_answer is not None and run.first_answer["suspects"] == 1
+    table = (run.path / "suspects.csv").read_text().splitlines()
+    assert table[1].startswith("train/dark/light.png,dark,light,")
+    page = (run.path / "report.html").read_text()
+    assert "Labels to look at again" in page and "sheet-suspects" in page
