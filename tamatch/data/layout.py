@@ -197,9 +197,7 @@ def _in_words(names: Collection[str]) -> str:
     return printable(", ".join(sorted(names)))[:SHOWN]
 
 
-def _judge(
-    listing: Listing, path: str, is_file: bool, part: str | None, label: str | None
-) -> None:
+def _judge(listing: Listing, path: str, is_file: bool, part: str | None, label: str | None) -> None:
     """Add a file to the images, or to what is left out."""
     if not _is_image(path):
         if not path.lower().endswith(FOREIGN):

@@ -57,7 +57,7 @@ def near_duplicates(features: Tensor, alike: float = SAME) -> list[tuple[int, in
     Each is told once, with the first image that it repeats.
     """
     unit = torch.nn.functional.normalize(Scaling.of(features)(features), dim=1)
-    found = []
+    found: list[tuple[int, int, float]] = []
     size = max(1, CELLS // max(1, len(unit)))
     for start in range(0, len(unit), size):
         rows = unit[start : start + size]

@@ -84,6 +84,8 @@ class Labelling:
 
     def post(self, path: str, wanted: dict[str, Any]) -> dict[str, Any]:
         with self.guard:
+            if self.over:
+                raise Refused(HTTPStatus.CONFLICT, "training has begun")
             if path == "/label":
                 self.label(wanted)
             elif path == "/rename":

@@ -18,6 +18,7 @@ from PIL import Image
 
 from tamatch.errors import UsageError
 from tamatch.review.server import Server
+from tamatch.review.session import Refused
 from tests.processes import wait_for
 
 HTML = '<img src=x onerror="boom()">'
@@ -280,6 +281,8 @@ def test_training_ends_the_page_once_it_can(start_server: Server) -> None:
     assert ask(start_server, "/train", {}).status == 400
     ask(start_server, "/label", {"images": [1], "label": "dog"})
     assert ask(start_server, "/train", {}).status == 200 and start_server.session.over
+    with pytest.raises(Refused, match="training has begun"):  # by a connection that is still open
+        start_server.session.post("/label", {"images": [2], "label": "cow"})
     wait_for(lambda: start_server._BaseServer__is_shut_down.is_set())  # type: ignore[attr-defined]
 
 

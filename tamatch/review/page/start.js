@@ -169,6 +169,7 @@ function showCounts() {
   const done = labels.size - passed - none;
   counts([["labelled", done], ...(none ? [["none of these", none]] : []), ["to do", data.files.length - labels.size]]);
   showSaved(labels.size);
+  if (live.version) $("nothing").textContent = "Nothing here. Show other images above, or train on what you have.";
   $("busy").hidden = live.change >= data.change && !waiting;
   data.classes.forEach((name, c) => {
     const count = $("classes").children[c]?.querySelector(".count");
@@ -290,6 +291,8 @@ function train() {
     $("trouble").textContent = "Training has begun in the terminal where tamatch start was typed; it says where the report is.";
     $("trouble").hidden = false;
     show();
+    $("saved").className = "saved good";
+    $("saved").textContent = "saved";
   });
 }
 
