@@ -36,7 +36,8 @@ def read(
     """
     listing = list_images(place.absolute(), progress, loose=loose)
     images = listing.images
-    in_vain = table_of(place) and len(images) == listing.pooled  # all that it lists is elsewhere
+    unnamed = table_of(place) and len(images) == listing.pooled
+    in_vain = unnamed and not loose  # all that the table lists is elsewhere
     if not images or in_vain:
         hint = folder_hint(place, listing)
         raise DataError(_no_images(place, hint) + _first_reasons(listing.skipped))

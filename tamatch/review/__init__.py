@@ -1,3 +1,3 @@
-"""`tamatch review`: a page on this machine where a person confirms or corrects labels."""
+"""`tamatch start` and `tamatch review`: pages on this machine where a person labels images."""
 
 from __future__ import annotations

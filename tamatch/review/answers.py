@@ -27,6 +27,7 @@ class Given:
     """The labels at one moment."""
 
     change: int  # counts the moments
+    unasked: int  # and the changes that were no label of an image that was asked for
     classes: tuple[str, ...]
     labels: Tensor  # (N,) numbers of classes; live.UNKNOWN, live.NONE or SKIPPED
     drawn: Tensor  # (N,) whether it was asked for by lot
@@ -47,7 +48,7 @@ class Answers:
         self.wanted: Given | None = None  # None once it is being answered
         self.over = False
         self.past: list[Answer] = []  # with up to STEP labels less, and one with fewer
-        self.numbered: tuple[str, ...] = ()  # the classes of these, by their numbers
+        self.unasked = 0  # changes that these have in common
         self.same: list[tuple[int, int]] | None = None
 
     @contextmanager
@@ -104,7 +105,7 @@ class Answers:
         estimate = live.estimate(found)
         self.publish(
             judged=estimate.judged, accuracy=estimate.accuracy, interval=estimate.interval,
-            gain=self.gain_of(found, given.classes), step=STEP, pays=PAYS,
+            gain=self.gain_of(found, given.unasked), step=STEP, pays=PAYS,
         )  # fmt: skip
         if self.outdated(IDLE):
             return None
@@ -122,15 +123,19 @@ class Answers:
         with self.news:
             return self.news.wait_for(lambda: self.over or self.wanted is not None, seconds)
 
-    def gain_of(self, now: Answer, classes: tuple[str, ...]) -> float | None:
-        """What STEP more labels may bring; None before there is an answer with STEP labels less."""
-        if classes[: len(self.numbered)] != self.numbered:  # renamed or merged
-            self.past = []
-        self.numbered = classes
+    def gain_of(self, now: Answer, unasked: int) -> float | None:
+        """What STEP more labels may bring, by the last ones; None until there are so many.
+
+        Only labels of images that were asked for tell: confirmed guesses teach nothing, and the
+        next images that are asked for may teach much. After another change, it is as before until
+        there are STEP labels more.
+        """
+        if unasked != self.unasked:
+            self.past, self.unasked = [], unasked
         self.past = [answer for answer in self.past if answer.labels < now.labels]
         before = [answer for answer in self.past if answer.labels <= now.labels - STEP]
         self.past = [*before[-1:], *self.past[len(before) :], now]
-        return gain(before[-1], now) if before else None
+        return gain(before[-1], now) if before else self.shown.get("gain")
 
 
 def in_percent(answer: Answer) -> dict[str, list[int]]:

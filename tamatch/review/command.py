@@ -113,8 +113,9 @@ def start(
         images = np.setdiff1d(np.arange(len(data.images)), apart)
         if (data.labels[images] != UNKNOWN).all():
             raise DataError(
-                f"all images in {place} already have a label, by its folders or tables: there are "
-                f"none left. Put those without one into {place / 'unlabelled'}."
+                f"all images in {place} already have a label, by its folders or tables. Put those "
+                f"without one into {place / 'unlabelled'}; or, if its folders are no classes, "
+                f"write {place / TABLES[0]} with the line file_name,label."
             )
         found = Answers(features[images])
         words = ["--weights", weights] if weights else []

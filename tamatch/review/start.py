@@ -42,7 +42,7 @@ class Labelling:
         self.numbers = {file: i for i, file in enumerate(self.files)}
         self.pictures = Pictures(data, images, place)
         self.classes: tuple[str, ...] = ()  # the key of a class stays while the page is open
-        self.change = 0
+        self.change = self.unasked = 0
         self.over = False  # the person wants to train
         self.guard = threading.Lock()
         self.changed()
@@ -96,6 +96,7 @@ class Labelling:
                 self.begin_training()
             else:
                 raise not_found()
+            self.unasked += wanted.get("asked") is not True
             self.changed()
             return self.state()
 
@@ -149,9 +150,8 @@ class Labelling:
         number |= {NONE_OF_THESE: NONE, SKIPPED: answers.SKIPPED}
         labels = [number.get(self.store.labels.get(file, "\0"), UNKNOWN) for file in self.files]
         drawn = [file in self.store.drawn for file in self.files]
-        self.answers.tell(
-            Given(self.change, self.classes, torch.tensor(labels), torch.tensor(drawn))
-        )
+        given = torch.tensor(labels), torch.tensor(drawn)
+        self.answers.tell(Given(self.change, self.unasked, self.classes, *given))
 
 
 def named(name: Any) -> str:

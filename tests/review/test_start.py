@@ -23,13 +23,15 @@ from hypothesis import strategies as st
 from tamatch.cli import main
 from tamatch.data import load
 from tamatch.data.labels import NONE_OF_THESE
+from tamatch.errors import DataError
 from tamatch.review.answers import Answers, Given, contradicted
 from tamatch.review.session import Refused
 from tamatch.review.start import Labelling, take_over
 from tamatch.review.store import LabelFile
 from tests.photos import dark_and_light
 from tests.processes import wait_for
-from tests.review.conftest import IN_GROUPS, small_labelling
+from tests.review.browser import serving
+from tests.review.conftest import IN_GROUPS, Project, small_labelling
 
 
 def read(path: Path) -> dict[str, str]:
@@ -172,6 +174,18 @@ def test_labels_drawn_by_lot_make_the_estimate_and_last(page: Labelling) -> None
     assert page.store.drawn == before
 
 
+def test_confirmed_guesses_do_not_make_labels_stop_paying(page: Labelling) -> None:
+    names = ("left", "right", "up")
+    for _ in range(6):
+        image = answered(page)["next"][0]
+        label(page, names[image % IN_GROUPS], image, asked=True)
+    for c, name in enumerate(names):
+        answered(page)
+        label(page, name, *range(c, 60, IN_GROUPS))
+    wait_for(lambda: answered(page).get("done"))
+    assert page.answers.shown["gain"] is None
+
+
 def test_a_wrong_label_is_found(tmp_path: Path) -> None:
     page = small_labelling(tmp_path, 60)
     labels = torch.full((60,), -1)
@@ -190,9 +204,9 @@ def test_a_fault_in_an_answer_is_told_and_the_next_one_comes(
     with found.computed():
         with monkeypatch.context() as patch:
             patch.setattr("tamatch.review.answers.in_percent", lambda answer: 1 / 0)
-            found.tell(Given(1, ("a", "b", "c"), labels, labels < -5))
+            found.tell(Given(1, 0, ("a", "b", "c"), labels, labels < -5))
             wait_for(lambda: found.shown.get("trouble"))
-        found.tell(Given(2, ("a", "b", "c"), labels, labels < -5))
+        found.tell(Given(2, 0, ("a", "b", "c"), labels, labels < -5))
         wait_for(lambda: found.shown["change"] == 2 and not found.shown["trouble"])
     assert "ZeroDivisionError" in capsys.readouterr().err
 
@@ -225,6 +239,17 @@ def test_what_class_folders_say_is_taken_over(photos: Path) -> None:
     take_over(reopened, load(photos, size=8, loose=True))
     assert "unlabelled/3.png" not in reopened.labels  # what was skipped may be asked for again
     assert reopened.labels["unlabelled/2.png"] == NONE_OF_THESE
+
+
+def test_folders_are_no_classes_beside_a_table_without_a_label(photos: Path) -> None:
+    """Also how a table is left whose last label was undone."""
+    trips = photos / "train"
+    assert load(trips, size=8, loose=True).classes == ("dark", "light")
+    (trips / "labels.csv").write_text("file_name,label\n")
+    data = load(trips, size=8, loose=True)
+    assert len(data.part("unlabelled")) == 4 and not data.classes
+    with pytest.raises(DataError, match="no image listed in"):
+        load(trips, size=8)
 
 
 def test_a_table_beside_the_folder_may_say_it_too(photos: Path) -> None:
@@ -312,6 +337,18 @@ def test_weights_that_are_not_here_are_told_how_to_get(
     assert main(["start", str(photos), "--no-browser", "--device", "cpu"]) in (2, 3)
     said = capsys.readouterr().err
     assert "are not on this machine" in said and "--weights FILE" in said
+
+
+def test_a_run_begins_with_the_labels_of_its_folder(
+    project: Project, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TAMATCH_CACHE", str(tmp_path / "cache"))
+    with serving("start", str(project.run), "--weights", tiny, "--device", "cpu") as process:
+        assert "270 images. " in process.said and "labels.csv: 30 labels." in process.said
+        end = process.end(signal.SIGINT)
+    assert process.process.returncode == 0
+    assert "Train on them: tamatch train --data" in end and "--device cpu" in end
+    assert not (project.run.parent / "photos" / "labels.csv").exists()  # nothing was labelled
 
 
 def test_a_folder_with_all_labels_and_a_table_with_more_columns(

@@ -220,8 +220,8 @@ function restore(image, label) {
 function confirmed(state) {
   if (waiting) data.change = state.change; // later changes are on their way, with all labels
   else takeLabels(state);
-  if ($("class").value !== "" || !view.length) filter();
-  else show();
+  if (view.length) show(); // no image changes its place under a key
+  else filter();
   poll();
 }
 
