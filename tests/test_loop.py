@@ -190,6 +190,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no logits": ({"net": Words(lambda a, b: {"loss": a})}, "net: expected logits (N, classes)"),
     "map": ({"net": Words(lambda a, b: a[..., None])}, "found a tensor of 2 × 4 × 1"),
     "labels": ({"labels": [0, 7]}, "labels must lie in 0 … 3, as the net has 4 classes; got"),
+    "label kinds": ({"labels": [0.5]}, "labels must be whole numbers (N,), not a tensor of 1."),
     "prior": ({"method": "tamatch", "prior": [1, 2]}, "gives 2 class shares, but the net has 4"),
     "views": ({"u": named(4, 5)}, "fixmatch takes u=[weak, strong], got 1 view."),
     "no pool": ({"method": "supervised"}, "supervised takes no u, got 2 views."),

@@ -227,7 +227,7 @@ def option_values(words: Sequence[str], sets: Sequence[str]) -> dict[str, list[s
     while at < len(words):
         name, equals, value = words[at].partition("=")
         if not name.startswith("--"):
-            raise UsageError(f"{words[at]} is not an option.")
+            raise UsageError(f"{words[at]} is not an option. See `tamatch bench --help`.")
         follows = at + 1 < len(words) and not words[at + 1].startswith("--")
         if not equals:
             value = words[at + 1] if follows else "no" if name.startswith("--no-") else "yes"

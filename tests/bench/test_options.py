@@ -89,7 +89,8 @@ def test_own_images(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, err = bench(capsys, words)
     assert status == 0, err
     assert "2 of 2 cells done" in out and "photos, 3 steps" in out
-    assert bench(capsys, words.replace("--steps 3", ""))[0] == 2
+    assert "bench own needs --steps" in bench(capsys, words.replace("--steps 3", ""))[2]
+    assert "--data nowhere does not exist." in bench(capsys, words.replace("photos", "nowhere"))[2]
 
 
 def test_smoke(capsys: pytest.CaptureFixture[str]) -> None:
@@ -107,3 +108,5 @@ def test_a_table_of_ones_own_is_ranked(capsys: pytest.CaptureFixture[str]) -> No
     Path("mine.csv").write_text("method,a\nMine,x\n")
     status, _, err = bench(capsys, "rank --table mine.csv")
     assert status == 2 and "--table mine.csv cannot be read" in err and err.count("\n") == 1
+    Path("mine.csv").write_text("method,a\n")
+    assert "--table mine.csv has no errors." in bench(capsys, "rank --table mine.csv")[2]

@@ -77,7 +77,7 @@ COMMANDS = [
      "--rho-min is an option of dash, but not of fixmatch. `tamatch methods fixmatch` "
      "lists those it has."),
     ("train --method supervised --tau 0.9", 2,
-     "--tau is an option of pseudo_label and 15 other methods, but not of supervised. `tamatch "
+     f"--tau is an option of pseudo_label and {ANY} other methods, but not of supervised. `tamatch "
      "methods supervised` lists those it has."),
     ("train --seeds 0,,x", 2,
      "--seeds takes comma-separated whole numbers, such as 0,1,2; got '0,,x'."),
@@ -251,6 +251,10 @@ COMMANDS = [
      "--method tamatch or supervised."),
     ("train --data photos --net frozen/wrn_10_1 --weights vit_tiny --time 60s", 2,
      "--net frozen/wrn_10_1 is not trained, so --time has no effect on it."),
+    ("train --data photos --net tuned/wrn_10_1", 2,
+     "--net tuned/wrn_10_1 starts from a pre-trained net: give --weights."),
+    ("pick photos --count 0", 2, "--count must be at least 1, got 0."),
+    ("pick digits", 2, "digits is fully labelled: `tamatch pick` is for your own images."),
     ("train --weights missing.safetensors", 2,
      "weight file missing.safetensors not found."),
     ("train --weights notes.txt", 2,
@@ -548,7 +552,7 @@ COMMANDS = [
     ("bench digits --methods fixmatch tamatch", 2,
      "--methods takes comma-separated values: --methods fixmatch,tamatch."),
     ("bench digits now", 2,
-     "now is not an option. See `tamatch bench digits --help`."),
+     "now is not an option. See `tamatch bench --help`."),
     ("bench digits --seeds a", 2,
      "--seeds takes comma-separated whole numbers, such as 0,1,2; got 'a'."),
     ("bench digits --seeds 0,1,0", 2, "--seeds lists 0 twice."),

@@ -6,6 +6,12 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     "Cross-validation needs at least 2 labels": (
         "frozen/test_held_out.py::test_a_class_with_one_label_is_refused"
     ),
+    " already have a label: there are none": (
+        "frozen/test_pick.py::test_where_there_is_nothing_to_pick"
+    ),
+    " Give more --time, or leave out --net.": (
+        "frozen/test_tune.py::test_what_fits_into_a_time_is_done"
+    ),
     "the GPU failed: ": "faults/test_gpu_failure.py::test_what_counts",
     " The same command continues.": (
         "faults/test_gpu_failure.py::test_a_benchmark_goes_on_by_the_same_command"
@@ -248,4 +254,32 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     "the output cannot be written": (
         "faults/test_output.py::test_an_answer_that_cannot_be_written_is_one_line"
     ),
+    "--set takes NAME=VALUE": ("bench/test_options.py::test_a_wrong_option_is_one_line"),
+    "\0 is set by \0 here": ("bench/test_options.py::test_a_wrong_option_is_one_line"),
+    "\0 is not an option.": ("bench/test_options.py::test_a_wrong_option_is_one_line"),
+    "--data \0 does not exist.": ("bench/test_options.py::test_own_images"),
+    "bench own needs --steps": ("bench/test_options.py::test_own_images"),
+    "--table \0 has no errors": ("bench/test_options.py::test_a_table_of_ones_own_is_ranked"),
+    "--table \0 cannot be read": ("bench/test_options.py::test_a_table_of_ones_own_is_ranked"),
+    "this method remembers single inputs": ("test_loop.py::test_a_mistake_is_one_line"),
+    "labels must be whole numbers": ("test_loop.py::test_a_mistake_is_one_line"),
+    "labels must lie in 0": ("test_loop.py::test_a_mistake_is_one_line"),
+    "calculates with its inputs": ("test_loop.py::test_a_mistake_is_one_line"),
+    "names what it wants": ("test_loop.py::test_a_mistake_is_one_line"),
+    "y must be a tensor of whole": ("test_loop.py::test_a_mistake_is_one_line"),
+    "losses without after_step()": ("test_loop.py::test_a_forgotten_after_step_is_told"),
+    "net must be a torch module": ("test_loop.py::test_a_mistake_is_one_line"),
+    "example must be a tensor": ("test_loop.py::test_a_mistake_is_one_line"),
+    "net: expected \0": ("test_loop.py::test_a_mistake_is_one_line"),
+    "\0 must lie in 0 … \0, got": ("test_loop.py::test_a_mistake_is_one_line"),
+    "is no method of this package": (
+        "settings/test_usb.py::test_what_cannot_be_translated_is_one_line"
+    ),
+    "dataset: \0 is not provided": (
+        "settings/test_usb.py::test_what_cannot_be_translated_is_one_line"
+    ),
+    "the run has no \0 rows": (
+        "storage/test_history.py::test_the_command_writes_what_the_arrays_hold"
+    ),
+    "frame() needs pandas": ("storage/test_history.py::test_without_pandas_a_frame_asks_for_it"),
 }

@@ -253,7 +253,8 @@ def test_ramped_methods_begin_supervised(name: str) -> None:
     torch.testing.assert_close(loss.total, theirs(batch).total, rtol=0, atol=0)
 
 
-UNLABELLED = sorted(METHODS.keys() - {"supervised", "fully_supervised"})
+UNWEIGHED = ("abc", "simpro")  # λ_u weighs the term of another head, or there is none
+UNLABELLED = sorted(METHODS.keys() - {"supervised", "fully_supervised", *UNWEIGHED})
 
 
 def slope(name: str, **options: Any) -> float:
@@ -275,6 +276,18 @@ def slope(name: str, **options: Any) -> float:
 def test_the_unlabelled_term_has_a_gradient(name: str) -> None:
     # The memory of CoMatch is empty: nine tenths of a prediction reach no higher threshold.
     assert slope(name, **({"tau": 0.8} if name == "comatch" else {})) > 1e-4
+
+
+@pytest.mark.parametrize("name", UNWEIGHED)
+def test_so_has_an_unweighed_one(name: str) -> None:
+    (batch,) = stream(name, range(50, 51))
+    others = batch._replace(u=(batch.u[0], *(strong + 1 for strong in batch.u[1:])))
+    found = []
+    for given in (batch, others):
+        method = build(name)
+        torch.manual_seed(3)
+        found.append(torch.autograd.grad(method(given).total, method.net.W)[0])
+    assert (found[0] - found[1]).abs().max() > 1e-4
 
 
 def test_the_unlabelled_term_of_the_published_mean_teacher_has_none() -> None:

@@ -218,7 +218,7 @@ def test_a_run_says_where_its_weights_come_from(server: hub.Hub, tmp_path: Path)
     assert "Weights hub:some/net: apache-2.0, 1 MB, downloaded from the hub." in shown
     config = json.loads((tmp_path / "run" / "run.json").read_text())["config"]
     assert config["weights"] == "hub:some/net" and config["normalise"] == "imagenet"
-    assert config["net"].startswith("dinov2_64x2_p")
+    assert config["net"].startswith("tuned/dinov2_64x2_p")
 
 
 def test_files_and_names_are_told_apart(tmp_path: Path) -> None:
