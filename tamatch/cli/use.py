@@ -9,6 +9,7 @@ from pathlib import Path
 from ..errors import UsageError
 from ..storage.files import refuse_existing, write_bytes
 from ..storage.seedfolder import runs_in
+from .output import show_run
 from .parser import add_json, add_net
 
 
@@ -162,19 +163,19 @@ def add_start(sub: ArgumentParser) -> None:
 
 
 def run_start(arguments: Namespace) -> int:
-    from ..review.command import start
+    from ..review.command import show, start
+    from ..runs.run import train
 
+    browser = not arguments.no_browser
     wanted = start(
         arguments.path, weights=arguments.weights, device=arguments.device,
-        port=port_of(arguments), browser=not arguments.no_browser,
+        port=port_of(arguments), browser=browser,
     )  # fmt: skip
     if wanted is None:
         return 0
-    from .commands import top_parser
-
-    training, extra = top_parser().parse_known_args(wanted)
-    training.extra = extra
-    status: int = training.run(training)
+    run = train(**wanted).path
+    status = show_run(run)
+    show((run / "report.html").absolute().as_uri(), browser=browser)
     return status
 
 

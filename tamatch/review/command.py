@@ -6,6 +6,7 @@ import os
 import sys
 import webbrowser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -92,11 +93,11 @@ def start(
     device: str = "auto",
     port: int = 0,
     browser: bool = True,
-) -> list[str] | None:
+) -> dict[str, Any] | None:
     """Serve the page of a folder of images, or of a run's, until Ctrl-C or until it is enough.
 
-    The labels are in the folder's own table. Where the person wants to train, the arguments of the
-    command that does so are returned.
+    The labels are in the folder's own table. Where the person wants to train, the options that do
+    so are returned.
     """
     name, added = own_images(path, "start")
     place = Path(name)
@@ -118,13 +119,13 @@ def start(
                 f"write {place / TABLES[0]} with the line file_name,label."
             )
         found = Answers(features[images])
-        words = ["--weights", weights] if weights else []
-        words += ["--device", device] if device != "auto" else []
-        page = Labelling(place, data, images, store, found, words)
+        options = {"weights": weights} if weights else {}
+        options |= {"device": device} if device != "auto" else {}
+        page = Labelling(place, data, images, store, found, options)
         server.session = page
         with found.computed():
             serve(server, browser=browser)
-    return page.train_words() if page.over else None
+    return page.training() if page.over else None
 
 
 def label_file(wanted: Path | None, run: Run) -> Path:
@@ -140,8 +141,7 @@ def serve(server: Server, *, browser: bool) -> None:
         print(f"Open {gate.address(gate.token)}")
         print("The address works on this machine only. Every label is saved at once; Ctrl-C quits.")
         sys.stdout.flush()  # a pipe would hold the address back until the end
-        if browser and has_screen():
-            webbrowser.open(gate.address(gate.ticket))
+        show(gate.address(gate.ticket), browser=browser)
         server.serve_forever()
     except KeyboardInterrupt:
         pass
@@ -158,6 +158,12 @@ def describe(store: LabelFile) -> str:
     skipped = labels.count(SKIPPED)
     passed = f", {counted(skipped, 'image', 'images')} skipped" if skipped else ""
     return f"{store.path}: {counted(len(labels) - skipped, 'label', 'labels')}{passed}."
+
+
+def show(address: str, *, browser: bool) -> None:
+    """Open a page in the person's browser, if that is wanted and there is a screen."""
+    if browser and has_screen():
+        webbrowser.open(address)
 
 
 def has_screen() -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +35,10 @@ class Labelling:
 
     def __init__(
         self, place: Path, data: DataSet, images: Indices, store: LabelFile, found: Answers,
-        options: Sequence[str] = (),
+        options: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
         self.place, self.store, self.answers = place, store, found
-        self.options = options  # of the command that trains
+        self.options = options or {}  # of the command that trains
         self.files = tuple(data.files[i] for i in images)
         self.numbers = {file: i for i, file in enumerate(self.files)}
         self.pictures = Pictures(data, images, place)
@@ -57,11 +58,13 @@ class Labelling:
     def told_first(self) -> str:
         return counted(len(self.files), "image", "images")
 
-    def train_words(self) -> list[str]:
-        return ["train", "--data", short(self.place), *self.options]
+    def training(self) -> dict[str, Any]:
+        """The options that train on the labels, in a run folder of its own."""
+        return {"data": short(self.place), **self.options, "out": str(fresh_run(self.place))}
 
     def next_command(self) -> str:
-        return shlex.join(["tamatch", *self.train_words()])
+        options = (word for name, value in self.training().items() for word in (f"--{name}", value))
+        return shlex.join(["tamatch", "train", *options])
 
     def get(self, path: str) -> dict[str, Any]:
         if path == "/state":
@@ -165,6 +168,15 @@ def named(name: Any) -> str:
             HTTPStatus.BAD_REQUEST, f'"{clean}" stands for no label in a table; take another name'
         )
     return clean
+
+
+def fresh_run(place: Path) -> Path:
+    """runs/photos, or the first of runs/photos-2, -3, … that is not there; never in the images."""
+    images = place.resolve()
+    inside = Path.cwd().is_relative_to(images)
+    first = (images.parent if inside else Path()) / "runs" / images.name
+    names = (first if k == 1 else first.with_name(f"{first.name}-{k}") for k in count(1))
+    return next(path for path in names if not path.exists())
 
 
 def take_over(store: LabelFile, data: DataSet) -> None:

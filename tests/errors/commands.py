@@ -254,6 +254,8 @@ COMMANDS = [
     ("train --data photos --net tuned/wrn_10_1", 2,
      "--net tuned/wrn_10_1 starts from a pre-trained net: give --weights."),
     ("pick photos --count 0", 2, "--count must be at least 1, got 0."),
+    ("start nowhere", 2, "start takes a folder of images, and nowhere is none."),
+    ("start digits", 2, "digits is fully labelled: `tamatch start` is for your own images."),
     ("pick digits", 2, "digits is fully labelled: `tamatch pick` is for your own images."),
     ("train --weights missing.safetensors", 2,
      "weight file missing.safetensors not found."),

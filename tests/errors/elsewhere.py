@@ -210,6 +210,10 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     "nothing to compare": (
         "report/test_report_comparison.py::test_nothing_to_compare_is_a_usage_error"
     ),
+    "images: there is nothing to label": "review/test_start.py::test_where_it_cannot_start",
+    " already have a label, by its folders or tables": (
+        "review/test_start.py::test_a_folder_with_all_labels_and_a_table_with_more_columns"
+    ),
     "Leave out --port to use a free one": "review/test_server.py",
     "is a folder; give a file": "review/test_store.py",
     "columns that would be lost": "review/test_store.py",

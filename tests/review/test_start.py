@@ -186,6 +186,20 @@ def test_confirmed_guesses_do_not_make_labels_stop_paying(page: Labelling) -> No
     assert page.answers.shown["gain"] is None
 
 
+def test_each_training_has_a_run_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "my photos"
+    place.mkdir()
+    monkeypatch.chdir(tmp_path)
+    page = small_labelling(place, 3)
+    assert page.next_command() == "tamatch train --data 'my photos' --out 'runs/my photos'"
+    (tmp_path / "runs" / "my photos").mkdir(parents=True)
+    assert page.training()["out"] == "runs/my photos-2"
+    monkeypatch.chdir(place)  # a run in here would be read as images
+    assert page.training() == {"data": ".", "out": str(tmp_path / "runs" / "my photos-2")}
+
+
 def test_a_wrong_label_is_found(tmp_path: Path) -> None:
     page = small_labelling(tmp_path, 60)
     labels = torch.full((60,), -1)

@@ -198,7 +198,8 @@ def test_from_nothing_to_an_exported_model(
     with (tmp_path / "photos" / "labels.csv").open(newline="") as file:
         rows = {row["file_name"]: row["label"] for row in csv.DictReader(file)}
     assert len(rows) == 10 and all(names[file] == name for file, name in rows.items())
-    [report] = (tmp_path / "runs").glob("*/report.html")
+    report = tmp_path / "runs" / "photos" / "report.html"
+    assert "Report: runs/photos/report.html" in said and report.exists()
     model = tamatch.load(report.parent)
     assert model.facts.classes == ("dark", "light")
     assert tamatch.export(report.parent, "safetensors").path.exists()
