@@ -41,6 +41,7 @@ class Labelling:
         self.options = options or {}  # of the command that trains
         self.files = tuple(data.files[i] for i in images)
         self.numbers = {file: i for i, file in enumerate(self.files)}
+        self.left_out = len(data.skipped)
         self.pictures = Pictures(data, images, place)
         self.classes: tuple[str, ...] = ()  # the key of a class stays while the page is open
         self.change = self.unasked = 0
@@ -56,7 +57,11 @@ class Labelling:
         )  # fmt: skip
 
     def told_first(self) -> str:
-        return counted(len(self.files), "image", "images")
+        said = counted(len(self.files), "image", "images")
+        if not self.left_out:
+            return said
+        check = shlex.join(["tamatch", "check", short(self.place)])
+        return f"{said}; {counted(self.left_out, 'file', 'files')} left out (`{check}` says why)"
 
     def training(self) -> dict[str, Any]:
         """The options that train on the labels, in a run folder of its own."""

@@ -186,6 +186,16 @@ def test_confirmed_guesses_do_not_make_labels_stop_paying(page: Labelling) -> No
     assert page.answers.shown["gain"] is None
 
 
+def test_files_that_cannot_be_used_are_counted(photos: Path) -> None:
+    (photos / "unlabelled" / "broken.jpg").write_text("no picture")
+    data = load(photos, size=8, loose=True)
+    found = Answers(torch.zeros(len(data.images), 2))
+    page = Labelling(
+        photos, data, np.arange(len(data.images)), LabelFile(photos / "labels.csv"), found
+    )
+    assert page.told_first().startswith("14 images; 1 file left out (`tamatch check ")
+
+
 def test_each_training_has_a_run_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
