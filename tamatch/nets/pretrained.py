@@ -235,7 +235,7 @@ def _one_line_errors(repo: str, file: str, size: str) -> Iterator[None]:
         cause = offline or one_line(error.__cause__ or error, 120)
         raise DataError(
             f"the weights {repo} are not on this machine, and the hub cannot be reached ({cause}). "
-            f"{by_hand}, or --weights none."
+            f"{by_hand}."
         ) from None
     except PermissionError as error:
         raise DataError(

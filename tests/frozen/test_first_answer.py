@@ -158,7 +158,7 @@ def test_without_weights_a_net_is_trained_and_a_line_says_so(photos: Path) -> No
     assert found.run.weights is None and not nets.is_frozen(found.run.net)
     assert found.remarks[0].startswith("A net is trained from scratch")
     assert "HF_HUB_OFFLINE is set" in found.remarks[0] and "\n" not in found.remarks[0]
-    assert "use --weights FILE, or --weights none" in found.remarks[0]
+    assert "use --weights FILE." in found.remarks[0]
 
 
 @pytest.mark.parametrize(

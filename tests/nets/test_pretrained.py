@@ -157,7 +157,7 @@ def test_without_a_network_it_says_how_to_get_them(tmp_path: Path, more: dict[st
     assert kind == "DataError" and "\n" not in text
     assert "not on this machine, and the hub cannot be reached" in text
     assert "Download model.safetensors (23 MB) from http" in text
-    assert text.endswith("use --weights FILE, or --weights none.")
+    assert text.endswith("use --weights FILE.")
     assert ("HF_HUB_OFFLINE is set" in text) == bool(more)
 
 
