@@ -63,7 +63,7 @@ def test_each_of_any_names_keeps_its_label(stems: list[str]) -> None:
         wanted = {f: f"class{shades[i] // 40}" for i, f in enumerate(data.files)}
         store = LabelFile(folder / "labels.csv", str(photos))
         for file in data.files:  # as a person who reviews them
-            store.set(file, wanted[file])
+            store.set({file: wanted[file]})
         assert LabelFile(store.path, str(photos)).labels == wanted
         labelled = with_labels(data, store.path, photos)
         assert {f: data.classes[c] for f, c in zip(data.files, labelled.labels, strict=True)} == (
