@@ -24,18 +24,8 @@ from tamatch.nets.pretrained import Located
 from tamatch.runs import first_settings
 from tamatch.runs.decide import decide
 from tamatch.settings.configure import ask
+from tests.frozen.conftest import NET
 from tests.photos import dark_and_light
-
-NET = "vit_64x2_p8_32"
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The weights of a small transformer; its values are random."""
-    torch.manual_seed(0)
-    file = tmp_path_factory.mktemp("weights") / "tiny.safetensors"
-    save_file(nets.build(NET, 5, 32).state_dict(), file)
-    return str(file)
 
 
 @pytest.fixture(scope="module")

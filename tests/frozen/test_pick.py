@@ -7,24 +7,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-import torch
-from safetensors.torch import save_file
 
 import tamatch
-from tamatch import nets
 from tamatch.cli import main
 from tamatch.errors import DataError, UsageError
 from tests.photos import dark_and_light
-
-NET = "vit_64x2_p8_32"
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
-    torch.manual_seed(0)
-    file = tmp_path_factory.mktemp("weights") / "tiny.safetensors"
-    save_file(nets.build(NET, 5, 32).state_dict(), file)
-    return str(file)
 
 
 @pytest.fixture(autouse=True)

@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
 
 import tamatch
-from tamatch import nets
 from tamatch.cli import main
 from tamatch.errors import DataError, Stopped, UsageError
 from tamatch.nets.features import frozen
@@ -37,20 +35,11 @@ from tamatch.settings.configure import ask
 from tamatch.settings.inputs import split_of
 from tamatch.stats import Status
 from tamatch.storage.folder import RunFolder
+from tests.frozen.conftest import NET
 from tests.photos import dark_and_light
 from tests.processes import fingerprint
 
-NET = "vit_64x2_p8_32"
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The weights of a small transformer; its values are random."""
-    torch.manual_seed(0)
-    file = tmp_path_factory.mktemp("weights") / "tiny.safetensors"
-    save_file(nets.build(NET, 5, 32).state_dict(), file)
-    return str(file)
 
 
 @pytest.fixture(scope="module")
