@@ -103,7 +103,7 @@ TAILS = tuple(  # TaMatch-LT with one option changed
         ("accepted", "r of the accepted labels in the unlabelled loss", {"used": "accepted"}),
         ("one-head", "no second head", {"heads": 1}),
         ("two-views", "two strong views", {"strong_views": 2}),
-        ("strong-labels", "labelled images also as strong views", {"labelled_views": 2}),
+        ("weak-labels", "labelled images as weak views only", {"labelled_views": 1}),
         ("class-weights", "TaMatch's class weights on top", {"weigh": "class"}),
     )
 )

@@ -37,7 +37,9 @@ class TaMatchLT(FixMatch):
     L = H(y, softmax(z − κ·log r_l)) + λ_u·w·m·H(ŷ, softmax(z^s − κ·log r))     the net's logits z
       + H(y, softmax(g)) + λ_u·w·m·H(ŷ, softmax(g^s)), in the mean              a second head g
 
-    r_l and r_g are p_target over the labelled class shares, and over the mean of these and p_model.
+    The labelled losses are means over a weak and a strong view, since few labels are soon learnt by
+    heart. r_l and r_g are p_target over the labelled class shares, and over the mean of these and
+    p_model.
     Tests see z + κ_t·log p_model, κ_t = 0. `heads=1` has no g, and z̃ = z^w. `used="accepted"`: r
     in the loss is that of the accepted labels. `parity="usb"` changes nothing.
     """
@@ -56,7 +58,7 @@ class TaMatchLT(FixMatch):
         used: UsedShares = "pool",
         heads: Heads = 2,
         strong_views: StrongViews = 1,
-        labelled_views: LabelledViews = 1,
+        labelled_views: LabelledViews = 2,
         generate: Generate | Part = "pool",
         **fixmatch: Inherited,
     ) -> None:

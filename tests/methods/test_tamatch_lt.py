@@ -90,7 +90,7 @@ def test_a_second_head_takes_part_in_labelling() -> None:
     model.copy_(torch.tensor([0.5, 0.2, 0.15, 0.1, 0.05]))
     before = model.clone()
     loss = method(batch)
-    _, weak, _ = method.predict(*batch.x, *batch.u)
+    weak = method.predict(*batch.x, *batch.u)[len(batch.x)]
     second = weak.features @ method.second.weight.T + method.second.bias
     learnt = ((method.labelled + before) / 2 + 1e-6).log().float()
     p = ((weak.logits + second - learnt) / 2).softmax(-1) * (before.float() + 1e-6)

@@ -22,9 +22,11 @@ class Reference(HardLabels):
 
     ŷ and mask come from p/r, p = softmax(½z + ½(g + log r_g)). r is p_model's as the step before
     left it where labels are made, and as this step leaves it in the loss; r_l is that of the
-    labelled class shares, r_g of their mean with p_model. Without `second.*` there is no g.
+    labelled class shares, r_g of their mean with p_model. Without `second.*` there is no g. The
+    labelled losses are means over both views.
     """
 
+    x_views = ("weak", "strong")
     heads = linear_shapes("second", WIDTH, CLASSES)
 
     def __init__(
@@ -72,8 +74,8 @@ class Reference(HardLabels):
         }
 
     def terms(self, params: Params, batch: NumpyBatch, values: Values) -> dict[str, float]:
-        x, strong = NumpyNet(params)(batch.x[0]), NumpyNet(params)(batch.u[1])
-        labelled = ce(x.logits + values["adjust_x"], batch.y)
+        x, strong = [NumpyNet(params)(view) for view in batch.x], NumpyNet(params)(batch.u[1])
+        labelled = [ce(view.logits + values["adjust_x"], batch.y) for view in x]
         unlabelled = ce(strong.logits + values["adjust_u"], values["label"])
         terms = {
             "labelled": float(np.mean(labelled)),
@@ -81,7 +83,7 @@ class Reference(HardLabels):
         }
         if "second.bias" not in params:
             return terms
-        plain_x = ce(linear(params, "second", x.features), batch.y)
+        plain_x = [ce(linear(params, "second", view.features), batch.y) for view in x]
         plain_u = ce(linear(params, "second", strong.features), values["label"])
         follow = self.unlabelled_weight * over_all(plain_u, values["mask"])
         return {**terms, "second": float(np.mean(plain_x)) + follow}
