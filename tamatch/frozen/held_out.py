@@ -3,7 +3,8 @@
 The held-out images stay in the pool without their labels, as in use, where the images to be
 classified are at hand. Two caveats: the labels were chosen by whoever labelled, so the figure is
 about images like the labelled ones; and each part is learnt with fewer labels than there are, so
-it errs towards too much rather than too little.
+it errs towards too much rather than too little. Where some labels were drawn at random and others
+were not, only the former should be `judged` (L,): the others are never held out.
 """
 
 from __future__ import annotations
@@ -49,30 +50,32 @@ class LearningCurve:
 
 def cross_validated_error(
     features: Tensor, labels: Tensor, pool: Tensor | None, classes: int,
-    prior: Tensor | None = None, folds: int = FOLDS, seed: int = 0,
+    prior: Tensor | None = None, folds: int = FOLDS, seed: int = 0, judged: Tensor | None = None,
 ) -> HeldOutError:  # fmt: skip
     """Hold out each label once, in parts that have about as many of each class.
 
     Without a `pool`, the error of learning from labels alone.
     """
-    wrong = _wrong(features, labels, pool, classes, prior, parts_of(labels, folds, seed), 1.0, seed)
-    return _outcome(wrong, len(labels))
+    parts = parts_of(labels, folds, seed, judged)
+    wrong = _wrong(features, labels, pool, classes, prior, parts, 1.0, seed)
+    return _outcome(wrong, int((parts >= 0).sum()))
 
 
 def learning_curve(
     features: Tensor, labels: Tensor, pool: Tensor | None, classes: int,
     prior: Tensor | None = None, folds: int = FOLDS, seed: int = 0,
-    fractions: Sequence[float] = FRACTIONS,
+    fractions: Sequence[float] = FRACTIONS, judged: Tensor | None = None,
 ) -> LearningCurve:  # fmt: skip
     """The cross-validated error with a part of the other labels, and with all of them.
 
     A line through log error against log labels gives the slope. Its extrapolation starts from the
     interval of the last point, so that the range for twice the labels is never narrower.
     """
-    parts = parts_of(labels, folds, seed)
-    learnt = len(labels) * (1 - 1 / int(parts.max() + 1))
+    parts = parts_of(labels, folds, seed, judged)
+    held = int((parts >= 0).sum())
+    learnt = len(labels) - held / int(parts.max() + 1)
     outcomes = [
-        _outcome(_wrong(features, labels, pool, classes, prior, parts, fraction, seed), len(labels))
+        _outcome(_wrong(features, labels, pool, classes, prior, parts, fraction, seed), held)
         for fraction in (*fractions, 1.0)
     ]
     seen = [max(classes, round(learnt * fraction)) for fraction in (*fractions, 1.0)]
@@ -89,20 +92,21 @@ def _outcome(wrong: int, labels: int) -> HeldOutError:
     return HeldOutError(labels, wrong, (1 - right[1], 1 - right[0]))
 
 
-def parts_of(labels: Tensor, folds: int, seed: int) -> Tensor:
-    """A part for each label: within each class in turn, in random order."""
+def parts_of(labels: Tensor, folds: int, seed: int, judged: Tensor | None = None) -> Tensor:
+    """A part for each label: within each class in turn, in random order; −1 if not `judged`."""
     counts = torch.bincount(labels)
-    most = int(counts.max())
-    if int(counts[counts > 0].min()) < 2:
+    judged = torch.ones_like(labels, dtype=torch.bool) if judged is None else judged
+    alone = labels[judged & (counts[labels] < 2)]
+    if len(alone):
         raise DataError(
             "Cross-validation needs at least 2 labels of each class; class number "
-            f"{int((counts == 1).nonzero()[0])} has one. Label one more image of it."
+            f"{int(alone.min())} has one. Label one more image of it."
         )
     generator = torch.Generator().manual_seed(seed)
-    part = torch.empty(len(labels), dtype=torch.int64)
-    folds = min(folds, most)
+    part = torch.full((len(labels),), -1)
+    folds = min(folds, int(counts.max()))
     for class_ in range(len(counts)):
-        own = (labels.cpu() == class_).nonzero()[:, 0]
+        own = (judged & (labels == class_)).cpu().nonzero()[:, 0]
         first = int(torch.randint(folds, (1,), generator=generator))
         part[own[torch.randperm(len(own), generator=generator)]] = (
             first + torch.arange(len(own))

@@ -39,6 +39,25 @@ def test_a_class_with_one_label_is_refused() -> None:
         cross_validated_error(x[2:], y[2:], u, 4)
 
 
+def test_only_the_judged_labels_are_held_out_and_counted() -> None:
+    """As if the others had been chosen for doubt: here they are wrong, and are not judged."""
+    x, y, u, _ = blobs(labels=10, pool=60)
+    chosen = torch.arange(len(y)) % 10 < 1
+    false = torch.where(chosen, (y + 1) % 4, y)
+    whole, fair = (cross_validated_error(x, false, u, 4, judged=j) for j in (None, ~chosen))
+    assert (whole.labels, fair.labels) == (40, 36)
+    assert whole.wrong >= fair.wrong + 4  # all false ones
+    assert cross_validated_error(x, y, u, 4, judged=y >= 0) == cross_validated_error(x, y, u, 4)
+    curve = learning_curve(x, false, u, 4, judged=~chosen)
+    assert curve.outcomes[-1] == fair and curve.labels[-1] == round(40 - 36 / 5)
+
+
+def test_a_label_that_is_alone_in_its_class_may_be_there_unless_it_is_judged() -> None:
+    x, y, u, _ = blobs(labels=3, pool=20)
+    judged = torch.arange(10) > 0
+    assert cross_validated_error(x[2:], y[2:], u, 4, judged=judged).labels == 9
+
+
 def test_the_curve_falls_and_twice_the_labels_are_no_worse() -> None:
     x, y, u, _ = blobs(labels=20, pool=30, spread=1.5)
     curve = learning_curve(x, y, u, 4)
