@@ -46,6 +46,7 @@ ContrastWeight = Annotated[float, AT_LEAST_ZERO, "weight of the contrastive loss
 DistanceWeight = Annotated[float, AT_LEAST_ZERO, "weight of the loss on feature distances"]
 EntropyWeight = Annotated[float, AT_LEAST_ZERO, "weight of the entropy loss"]
 FairnessWeight = Annotated[float, AT_LEAST_ZERO, "weight of the fairness loss"]
+MixWeight = Annotated[float, AT_LEAST_ZERO, "weight of the loss on mixed images"]
 InstanceWeight = Annotated[
     float, AT_LEAST_ZERO, "weight of the loss on similarities between images"
 ]
@@ -78,6 +79,9 @@ LearnFrom = Annotated[
     Literal["aligned", "raw"], "predictions that the Gaussian of the weights is fitted to"
 ]
 Alpha = Annotated[float, POSITIVE, "parameter of the Beta distribution that MixUp draws from"]
+MixTarget = Annotated[
+    Literal["mixed", "dominant"], "target of a mixed image: both labels, or the one it has more of"
+]
 OwnShare = Annotated[float, SHARE, "share of the model's own prediction; the rest is the memory's"]
 Similarity = Annotated[float, FRACTION, "similarity above which two images are linked"]
 Epsilon = Annotated[float, POSITIVE, "length of the adversarial perturbation of an image"]

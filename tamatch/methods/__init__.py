@@ -125,6 +125,10 @@ METHODS: dict[str, MethodEntry] = {
     "defixmatch": MethodEntry(
         "DeFixMatch", "defixmatch:DeFixMatch", "FixMatch minus the same loss on labelled images"
     ),
+    "efficientmatch": MethodEntry(
+        "EfficientMatch", "efficientmatch:EfficientMatch", "FixMatch and mixed images, few a step",
+        presets={"cifar10": {"unlabelled": 192}},
+    ),
     "saw": MethodEntry(
         "SAW", "saw:SAW", "FixMatch with weights by the effective number of images of a class"
     ),

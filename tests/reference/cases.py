@@ -258,6 +258,12 @@ CASES = [
         "prior target", {"target": "prior", "prior": PRIOR}, {}, start=skewed_against_prior,
         facts=realistic_facts(),
     ),
+    Case("efficientmatch"),
+    Case(
+        "efficientmatch", "other values",
+        {"tau": 0.7, "lambda_u": 2.0, "lambda_mix": 0.5, "mix_target": "dominant"},
+        {"threshold": 0.7, "unlabelled_weight": 2.0, "mixed_weight": 0.5, "dominant": True},
+    ),
     Case("saw"),
     Case(
         "saw", "other values", {"momentum": 0.6, "tau": 0.8, "lambda_u": 2.0},
