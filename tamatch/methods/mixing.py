@@ -14,18 +14,23 @@ from ..pseudo import Pseudo
 from ..types import Batch
 
 
+def beta_logit(shape: tuple[int, ...], alpha: float, device: torch.device) -> Tensor:
+    """log b − log(1−b) with b ~ Beta(α, α); its sigmoid is b.
+
+    b = g₁/(g₁ + g₂), g ~ Gamma(α), as logarithms: for a small α the g themselves underflow.
+    Gamma(α) is distributed as Gamma(α + 1)·U^(1/α).
+    """
+    gamma = torch._standard_gamma(torch.full((2, *shape), alpha + 1, device=device))
+    first, second = gamma.log() + torch.rand(2, *shape, device=device).neg().log1p() / alpha
+    return first - second
+
+
 def mixup_draw(
     count: int, alpha: float, device: torch.device, each: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """max(λ, 1−λ) with λ ~ Beta(α, α), one or `count` of them, and a random partner for each row.
-
-    λ = g₁/(g₁ + g₂), g ~ Gamma(α), as logarithms: for a small α the g themselves underflow.
-    Gamma(α) is distributed as Gamma(α + 1)·U^(1/α).
-    """
-    shape = (2, count) if each else (2,)
-    gamma = torch._standard_gamma(torch.full(shape, alpha + 1, device=device))
-    first, second = gamma.log() + torch.rand(shape, device=device).neg().log1p() / alpha
-    return (first - second).abs().sigmoid(), torch.rand(count, device=device).argsort()
+    """max(b, 1−b), b ~ Beta(α, α), one or `count` of them, and a random partner of each row."""
+    lam = beta_logit((count,) if each else (), alpha, device).abs().sigmoid()
+    return lam, torch.rand(count, device=device).argsort()
 
 
 class MixUp:
@@ -71,3 +76,56 @@ def mix_accepted(batch: Batch, pseudo: Pseudo, alpha: float) -> Mixed:
     targets = [one_hot(label, pseudo.p.shape[-1]) for label in (batch.y, pseudo.label)]
     labelled = torch.ones_like(batch.y, dtype=pseudo.mask.dtype)
     return Mixed(mix(views), mix(targets), mix.partners([labelled, pseudo.mask]))
+
+
+class Box:
+    """A rectangle in images, or one in each: `side` of their height and width, cut at the edges.
+
+    Rows of numbers have a width alone. `side` and the two coordinates of the `centre` are tensors,
+    of one value or of one for each image.
+    """
+
+    def __init__(self, images: Tensor, side: Tensor, centre: Sequence[Tensor]) -> None:
+        size = images.shape[-2:] if images.dim() > 2 else (1, images.shape[-1])
+        self.spans = [Span(n, side, c) for n, c in zip(size, centre, strict=True)]
+
+    @property
+    def inside(self) -> Tensor:
+        """(…, H, W): which pixels lie in it."""
+        rows, columns = (span.inside for span in self.spans)
+        return rows[..., :, None] & columns[..., None, :]
+
+    def paste(self, over: Tensor, images: Tensor) -> tuple[Tensor, Tensor]:
+        """`images` in the box, `over` around it; and the share of `over` that is left."""
+        inside = self.inside
+        shape = (len(over), -1, *inside.shape[-2:])
+        chosen = inside if inside.dim() == 2 else inside[:, None]
+        mixed = torch.where(chosen, images.reshape(shape), over.reshape(shape))
+        return mixed.reshape(over.shape), 1 - inside.to(over.dtype).mean((-2, -1))
+
+    def shrunk(self, images: Tensor, crop: float) -> Tensor:
+        """The middle of the images, `crop` of each side, as small as this box and at its place."""
+        rows, columns = (span.sources(crop) for span in self.spans)
+        maps = images.reshape(len(images), -1, len(rows), len(columns))
+        return maps[:, :, rows[:, None], columns].reshape(images.shape)
+
+
+class Span:
+    """One side of a box: `first` ≤ i < `end`, of i in 0 … size−1."""
+
+    def __init__(self, size: int, side: Tensor, centre: Tensor) -> None:
+        self.size, self.cells = size, torch.arange(size, device=side.device)
+        half, middle = (size * side).long() // 2, (size * centre).long()
+        self.first, self.end = (middle - half).clamp(min=0), (middle + half).clamp(max=size)
+        if size == 1:  # nothing can be cut out of it
+            self.first, self.end = torch.zeros_like(half), torch.ones_like(half)
+
+    @property
+    def inside(self) -> Tensor:
+        return (self.cells >= self.first[..., None]) & (self.cells < self.end[..., None])
+
+    def sources(self, crop: float) -> Tensor:
+        """For each i the nearest of the `crop` in the middle, if these fill the span."""
+        kept = max(int(self.size * crop), 1)
+        place = (self.cells - self.first) * kept // (self.end - self.first).clamp(min=1)
+        return place.clamp(0, kept - 1) + (self.size - kept) // 2

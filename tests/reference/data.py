@@ -109,6 +109,10 @@ def random_draws(
     if "lams" in names:
         pool = facts.batch_labelled + size
         draws |= {"lams": rng.beta(0.75, 0.75, size=pool), "partners": rng.permutation(pool)}
+    if "boxes" in names:
+        pool = facts.batch_labelled + size
+        draws |= {"boxes": rng.random((2, 3)), "order": rng.random(pool)}
+        draws |= {"choice": rng.random((size, pool)), "any_class": np.array(rng.random() < 0.5)}
     return {name: draws[name] for name in names}
 
 

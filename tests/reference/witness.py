@@ -12,7 +12,7 @@ from tamatch.methods.mixing import MixUp
 from tamatch.pseudo import Pseudo
 
 FUNCTIONS = ("each_ce", "each_mse", "sharpen", "mix_accepted")  # where a method's module has them
-PARTS = ("graph", "perturbation")  # where a method has them
+PARTS = ("graph", "perturbation", "mix")  # where a method has them
 
 
 class Witness:
@@ -56,8 +56,8 @@ class Witness:
             images, targets = (mixed for _, mixed in calls["__call__"][-2:])
             mixed = {"mixed_images": images, "mixed_targets": targets}
             return {"target": calls["sharpen"][-1][1], **mixed}
-        if name == "efficientmatch":
-            images, targets, mask = calls["mix_accepted"][-1][1]
+        if name in ("efficientmatch", "regmixmatch"):
+            images, targets, mask = calls.get("mix_accepted", calls.get("mix", []))[-1][1]
             return {"mixed_images": images, "mixed_targets": targets, "mixed_mask": mask}
         if name == "vat":
             (_, q), r = calls["perturbation"][-1]
