@@ -152,8 +152,9 @@ def share(count: int) -> range:
     return range(rank() * mine, (rank() + 1) * mine)
 
 
-def mine(rows: Tensor, chunk: int | None = None) -> Tensor:
-    """This process's share of rows that all processes know; of each chunk, where there are some."""
+def mine(rows: Tensor, chunk: int | list[int] | None = None) -> Tensor:
+    """This process's share of rows that all processes know; of each chunk, where there are some,
+    all of one length or each of its own."""
     if alone():
         return rows
     chunks = torch.split(rows, chunk or len(rows))

@@ -41,11 +41,16 @@ POSITIVE = Between(0, open_low=True)
 Inherited = Any  # options that a method hands through to its parent class
 
 Tau = Annotated[float, FRACTION, "confidence threshold"]
+SureTau = Annotated[float, FRACTION, "confidence from which a mixed image has a hard label"]
 LambdaU = Annotated[float, AT_LEAST_ZERO, "weight of the unlabelled loss"]
 ContrastWeight = Annotated[float, AT_LEAST_ZERO, "weight of the contrastive loss"]
 DistanceWeight = Annotated[float, AT_LEAST_ZERO, "weight of the loss on feature distances"]
 EntropyWeight = Annotated[float, AT_LEAST_ZERO, "weight of the entropy loss"]
 FairnessWeight = Annotated[float, AT_LEAST_ZERO, "weight of the fairness loss"]
+MixWeight = Annotated[float, AT_LEAST_ZERO, "weight of the loss on mixed images"]
+ClassAwareWeight = Annotated[
+    float, AT_LEAST_ZERO, "weight of the loss on mixed images that are not sure"
+]
 InstanceWeight = Annotated[
     float, AT_LEAST_ZERO, "weight of the loss on similarities between images"
 ]
@@ -78,6 +83,9 @@ LearnFrom = Annotated[
     Literal["aligned", "raw"], "predictions that the Gaussian of the weights is fitted to"
 ]
 Alpha = Annotated[float, POSITIVE, "parameter of the Beta distribution that MixUp draws from"]
+MixTarget = Annotated[
+    Literal["mixed", "dominant"], "target of a mixed image: both labels, or the one it has more of"
+]
 OwnShare = Annotated[float, SHARE, "share of the model's own prediction; the rest is the memory's"]
 Similarity = Annotated[float, FRACTION, "similarity above which two images are linked"]
 Epsilon = Annotated[float, POSITIVE, "length of the adversarial perturbation of an image"]

@@ -28,7 +28,7 @@ LAYERS = [
     {"__init__", "__main__"},
 ]
 ORDER = {name: i for i, layer in enumerate(LAYERS) for name in layer}
-SHARED = {"__init__", "base", "contrastive"}  # in methods/, but no method
+SHARED = {"__init__", "base", "contrastive", "mixing"}  # in methods/, but no method
 METHODS_MAY_USE = {"types", "kinds", "dist", "losses", "stats", "pseudo", "methods", "errors"} | {
     "own", "machine", "modules",
 }  # fmt: skip

@@ -45,6 +45,7 @@ class MethodEntry:
 SMALL_POOL = {"unlabelled": 64}  # as many unlabelled as labelled images per step
 MEMORY = {"memory_after": StepCount(1024)}  # steps before the memory counts
 SHORT_MEMORY = {"memory_after": 100}  # an epoch of the benchmark is most of a short run
+REGMIX_USB = {"tau_mix": 0.99, "lambda_cam": 0.0}  # its authors' files for USB
 TAMATCH_PRESETS = {"cifar10-lt": {"target": "adaptive"}}  # the class shares are unknown
 
 
@@ -124,6 +125,14 @@ METHODS: dict[str, MethodEntry] = {
     ),
     "defixmatch": MethodEntry(
         "DeFixMatch", "defixmatch:DeFixMatch", "FixMatch minus the same loss on labelled images"
+    ),
+    "efficientmatch": MethodEntry(
+        "EfficientMatch", "efficientmatch:EfficientMatch", "FixMatch and mixed images, few a step",
+        presets={"cifar10": {"unlabelled": 192}},
+    ),
+    "regmixmatch": MethodEntry(
+        "RegMixMatch", "regmixmatch:RegMixMatch", "FreeMatch and images pasted into others",
+        presets=dict.fromkeys(("cifar100", "stl10", "eurosat"), REGMIX_USB),
     ),
     "saw": MethodEntry(
         "SAW", "saw:SAW", "FixMatch with weights by the effective number of images of a class"

@@ -44,6 +44,10 @@ class FreeMatch(FixMatch):
         self.fairness = Fairness(task, momentum, share, first_two=usb)
 
     def forward(self, batch: Batch) -> Loss:
+        return self.labels_and_loss(batch)[1]
+
+    def labels_and_loss(self, batch: Batch) -> tuple[Pseudo, Loss]:
+        """The pseudo-labels of a step, and its loss."""
         x, weak, strong = self.predict(*batch.x, *batch.u, constant=1)
         pseudo = self.labeler(weak.logits.detach(), x.logits.detach(), batch.id_u)
         sup = each_ce(x.logits, batch.y).mean()
@@ -51,7 +55,7 @@ class FreeMatch(FixMatch):
         fair = self.fairness(pseudo, strong.logits)
         parts = {"sup": sup.detach(), "unsup": unsup.detach(), "fair": fair.detach()}
         total = sup + self.lambda_u * unsup + self.lambda_f * fair
-        return Loss(total, {**parts, **self.labeler.report(pseudo)})
+        return pseudo, Loss(total, {**parts, **self.labeler.report(pseudo)})
 
 
 class Fairness(nn.Module):

@@ -29,7 +29,7 @@ from tests.tiny import tiny_engine
 pytestmark = pytest.mark.gpu
 
 SEEDS = (0, 1, 2)
-DRAWING = ("mixmatch", "remixmatch", "vat")  # from torch's generator, inside the step
+DRAWING = ("mixmatch", "remixmatch", "efficientmatch", "regmixmatch", "vat")  # in the step
 USUAL = {"net": "wrn_28_2", "size": 32, "device": "cuda", "batch": 64, "unlabelled": 128}
 
 

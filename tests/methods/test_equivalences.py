@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tamatch.losses import each_mse, sharpen
-from tamatch.methods import METHODS, get, mixmatch
+from tamatch.methods import METHODS, get, mixing
 from tamatch.stats import Status
 from tamatch.types import Batch, Loss
 from tests.methods.echo import seen
@@ -175,10 +175,13 @@ def test_defixmatch_is_supervised_where_both_batches_are_the_same() -> None:
 def unmixed(monkeypatch: pytest.MonkeyPatch) -> None:
     """λ = 1: each image keeps all of itself."""
 
-    def draw(count: int, alpha: float, device: torch.device) -> tuple[Tensor, Tensor]:
-        return torch.ones((), device=device), torch.arange(count, device=device).flip(0)
+    def draw(
+        count: int, alpha: float, device: torch.device, each: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        lam = torch.ones(count if each else (), device=device)
+        return lam, torch.arange(count, device=device).flip(0)
 
-    monkeypatch.setattr(mixmatch, "mixup_draw", draw)
+    monkeypatch.setattr(mixing, "mixup_draw", draw)
 
 
 @pytest.mark.usefixtures("unmixed")

@@ -14,10 +14,13 @@ from hypothesis import strategies as st
 from scipy.stats import beta, kstest
 from torch import Tensor
 
-from tamatch.methods import mixmatch, remixmatch
+from tamatch.methods import mixing, mixmatch, regmixmatch, remixmatch
 from tamatch.methods.base import Method
+from tamatch.methods.efficientmatch import EfficientMatch
 from tamatch.methods.mixmatch import MixMatch
+from tamatch.methods.regmixmatch import RegMixMatch
 from tamatch.methods.remixmatch import ReMixMatch, turned_by
+from tamatch.pseudo import Pseudo
 from tests.methods.miniature import (
     LABELLED,
     UNLABELLED,
@@ -33,7 +36,7 @@ ALL: list[type[Method]] = [MixMatch, ReMixMatch]
 
 
 def fix_mixup(monkeypatch: pytest.MonkeyPatch, lam: float, partner: Tensor) -> None:
-    monkeypatch.setattr(mixmatch, "mixup_draw", lambda *_: (torch.tensor(lam), partner))
+    monkeypatch.setattr(mixing, "mixup_draw", lambda *_: (torch.tensor(lam), partner))
 
 
 def soft_ce(logits: Tensor, target: Tensor) -> Tensor:
@@ -44,12 +47,12 @@ def sharpened(p: Tensor) -> Tensor:
     return p.square() / p.square().sum(-1, keepdim=True)  # T = 1/2
 
 
-@pytest.mark.parametrize("cls", ALL)
+@pytest.mark.parametrize("cls", [*ALL, EfficientMatch, RegMixMatch])
 def test_contract(cls: type[Method]) -> None:
     check_contract(build(cls))
 
 
-@pytest.mark.parametrize("cls", ALL)
+@pytest.mark.parametrize("cls", [*ALL, EfficientMatch, RegMixMatch])
 @settings(max_examples=12, deadline=None)
 @given(classes=st.integers(2, 1000), reach=st.floats(0.01, 50))
 def test_finite(cls: type[Method], classes: int, reach: float) -> None:
@@ -59,7 +62,7 @@ def test_finite(cls: type[Method], classes: int, reach: float) -> None:
 @pytest.mark.parametrize("alpha", [0.01, 0.5, 0.75, 20.0])
 def test_draws(alpha: float) -> None:
     torch.manual_seed(0)
-    draws = [mixmatch.mixup_draw(7, alpha, torch.device("cpu")) for _ in range(2000)]
+    draws = [mixing.mixup_draw(7, alpha, torch.device("cpu")) for _ in range(2000)]
     lams = torch.stack([lam for lam, _ in draws])
     assert lams.ge(0.5).all() and lams.le(1).all()
     orders = torch.stack([partner for _, partner in draws])
@@ -74,7 +77,7 @@ def test_draws(alpha: float) -> None:
 def test_mixing_ratios_follow_the_beta_distribution(alpha: float) -> None:
     """The mean alone hardly tells one gamma from the next."""
     torch.manual_seed(0)
-    draws = [mixmatch.mixup_draw(1, alpha, torch.device("cpu"))[0].item() for _ in range(4000)]
+    draws = [mixing.mixup_draw(1, alpha, torch.device("cpu"))[0].item() for _ in range(4000)]
     one = beta(alpha, alpha)
     assert kstest(draws, lambda x: one.cdf(x) - one.cdf(1 - x)).statistic < 0.0258  # p = 0.01
 
@@ -82,10 +85,107 @@ def test_mixing_ratios_follow_the_beta_distribution(alpha: float) -> None:
 def test_mixup_mixes_images_and_targets_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     fix_mixup(monkeypatch, 0.75, torch.tensor([2, 0, 1]))
     images, targets = torch.randn(3, 3, 4, 4), torch.eye(3)
-    mix = mixmatch.MixUp([images[:1], images[1:]], 0.5)
+    mix = mixing.MixUp([images[:1], images[1:]], 0.5)
     mixed, mixed_targets = mix([images[:1], images[1:]]), mix([targets[:1], targets[1:]])
     torch.testing.assert_close(mixed[0], 0.75 * images[0] + 0.25 * images[2])
     torch.testing.assert_close(mixed_targets[1], torch.tensor([0.25, 0.75, 0.0]))
+
+
+@pytest.mark.parametrize("alpha", [0.5, 0.75])
+def test_each_image_has_a_ratio_of_its_own(alpha: float) -> None:
+    torch.manual_seed(0)
+    lams, partner = mixing.mixup_draw(4000, alpha, torch.device("cpu"), each=True)
+    one = beta(alpha, alpha)
+    assert kstest(lams, lambda x: one.cdf(x) - one.cdf(1 - x)).statistic < 0.0258  # p = 0.01
+    assert partner.sort().values.equal(torch.arange(4000))
+    images = torch.randn(4000, 3, 2, 2)
+    mixed = mixing.MixUp([images[:1], images[1:]], alpha, each=True)
+    lam, other = mixed.lam[:, None, None, None], images[mixed.partner]
+    torch.testing.assert_close(mixed([images[:1], images[1:]]), lam * images + (1 - lam) * other)
+    torch.testing.assert_close(mixed.partners([images[:1], images[1:]]), other)
+
+
+def test_what_efficientmatch_mixes_counts_by_its_partner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An image that was rejected itself counts if its partner was accepted, and the reverse not."""
+    count = LABELLED + UNLABELLED
+    partner = torch.arange(count).flip(0)
+    lam = torch.linspace(0.5, 1, count)
+    monkeypatch.setattr(mixing, "mixup_draw", lambda *_: (lam, partner))
+    method = build(EfficientMatch)
+    batch = batch_of(method)
+    mask = torch.arange(UNLABELLED).remainder(2).float()
+    label = torch.arange(UNLABELLED) % 5
+    pseudo = Pseudo(torch.full((UNLABELLED, 5), 0.2), label, mask, torch.ones_like(mask))
+    mixed = mixing.mix_accepted(batch, pseudo, 0.75)
+    accepted = torch.cat([torch.ones(LABELLED), mask])
+    assert mixed.mask.equal(accepted.flip(0)) and not mixed.mask.equal(accepted)
+    labels = torch.cat([batch.y, label])
+    for i in (0, LABELLED + 1, count - 2):
+        expected = lam[i] * F.one_hot(labels[i], 5) + (1 - lam[i]) * F.one_hot(labels[-1 - i], 5)
+        torch.testing.assert_close(mixed.target[i], expected)
+
+
+def test_a_box_is_cut_off_at_the_edges() -> None:
+    half, corner = torch.tensor(0.5), (torch.tensor(0.0), torch.tensor(0.99))
+    box = mixing.Box(torch.zeros(2, 3, 8, 8), half, corner)
+    assert box.inside.nonzero().tolist() == [[i, j] for i in (0, 1) for j in (5, 6, 7)]
+    pasted, left = box.paste(torch.zeros(2, 3, 8, 8), torch.ones(2, 3, 8, 8))
+    assert torch.equal(pasted[1, 2], box.inside.float()) and left == 1 - 6 / 64
+
+
+def test_every_image_can_have_a_box_of_its_own() -> None:
+    sides, centres = torch.tensor([0.0, 0.5, 1.0]), torch.full((2, 3), 0.5)
+    box = mixing.Box(torch.zeros(3, 1, 4, 4), sides, centres)
+    assert box.inside.sum((1, 2)).tolist() == [0, 4, 16]
+    pasted, left = box.paste(torch.zeros(3, 1, 4, 4), torch.ones(3, 1, 4, 4))
+    assert left.tolist() == [1, 0.75, 0] and pasted.sum((1, 2, 3)).tolist() == [0, 4, 16]
+
+
+def test_a_box_in_rows_of_numbers_is_a_part_of_the_row() -> None:
+    box = mixing.Box(torch.zeros(2, 10), torch.tensor(0.4), (torch.tensor(0.5), torch.tensor(0.5)))
+    pasted, left = box.paste(torch.zeros(2, 10), torch.ones(2, 10))
+    assert pasted.tolist() == [[0, 0, 0, 1, 1, 1, 1, 0, 0, 0]] * 2
+    assert left.item() == pytest.approx(0.6)
+    assert box.shrunk(torch.arange(10.0).repeat(2, 1), 0.9)[0, 3:7].tolist() == [0, 2, 4, 6]
+
+
+def test_what_regmixmatch_pastes_is_the_nearest_pixel_as_torch_finds_it() -> None:
+    images = torch.randn(2, 3, 32, 32)
+    for side, y, x in ((0.3, 0.5, 0.5), (0.8, 0.1, 0.9), (0.11, 0.4, 0.99), (0.62, 0.0, 0.31)):
+        box = mixing.Box(images, torch.tensor(side), (torch.tensor(y), torch.tensor(x)))
+        rows, columns = ([span.first.item(), span.end.item()] for span in box.spans)
+        size = (rows[1] - rows[0], columns[1] - columns[0])
+        theirs = F.interpolate(images[:, :, 2:30, 2:30], size, mode="nearest")
+        ours = box.shrunk(images, 0.9)[:, :, slice(*rows), slice(*columns)]
+        assert torch.equal(ours, theirs)
+
+
+def test_who_is_mixed_with_whom_in_regmixmatch() -> None:
+    torch.manual_seed(0)
+    labels = torch.tensor([0, 1, 2, 0, 1, 0, 2, 3, 1])
+    sure = torch.tensor([1.0, 1, 1, 0, 1, 1, 0, 0, 0])
+    seen: dict[int, set[int]] = {row: set() for row in range(9)}
+    for _ in range(200):
+        draw = regmixmatch.mix_draw(3, 6, (1.0, 16.0), torch.device("cpu"))
+        partner, there = regmixmatch.partners(labels, sure, 3, draw)
+        assert sorted(partner[sure > 0].tolist()) == [0, 1, 2, 4, 5]  # a permutation
+        assert sure[partner[there]].all()
+        if not draw.any_class:
+            assert there.tolist() == [True] * 7 + [False, True]  # nobody is of class 3
+            assert torch.equal(labels[partner][there & (sure == 0)], torch.tensor([0, 2, 1]))
+        for row, other in enumerate(partner.tolist()):
+            seen[row].add(other)
+    assert all(len(others) == 5 for row, others in seen.items() if row != 7)
+
+
+def test_regmixmatch_draws_its_boxes_from_a_tenth_to_eight_tenths() -> None:
+    torch.manual_seed(0)
+    draws = [regmixmatch.mix_draw(2, 2, (1.0, 16.0), torch.device("cpu")) for _ in range(2000)]
+    sides = torch.stack([draw.side for draw in draws])
+    share = ((sides - 0.1) / 0.7).square()
+    for alpha, column in zip((1.0, 16.0), share.T, strict=True):
+        assert kstest(column, beta(alpha, alpha).cdf).statistic < 0.0365  # p = 0.01
+    assert 900 < sum(bool(draw.any_class) for draw in draws) < 1100
 
 
 def test_chunks_are_normalised_apart_and_only_the_first_is_remembered() -> None:
@@ -209,11 +309,11 @@ def test_remixmatch_mixes_labelled_strong_strong_weak(monkeypatch: pytest.Monkey
     batch = batch_of(method)
     seen: list[Tensor] = []
 
-    def record(_: mixmatch.MixUp, views: list[Tensor]) -> Tensor:
+    def record(_: mixing.MixUp, views: list[Tensor]) -> Tensor:
         seen.append(torch.cat(views))
         return seen[-1]
 
-    monkeypatch.setattr(mixmatch.MixUp, "__call__", record)
+    monkeypatch.setattr(mixing.MixUp, "__call__", record)
     method(batch)
     assert torch.equal(seen[0], torch.cat([batch.x[0], batch.u[1], batch.u[2], batch.u[0]]))
     first, second, third = seen[1][LABELLED:].reshape(3, UNLABELLED, -1)

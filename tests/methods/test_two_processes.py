@@ -33,6 +33,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "simmatch": MEMORY,
     "freematch": {"init_threshold": 0.95, "momentum": 0.9, "lambda_f": 0.5},
     "softmatch": {"momentum": 0.6},
+    "regmixmatch": {"tau_mix": 0.98, "init_threshold": 0.95},
     "tamatch": {"lambda_model": 0.6, "lambda_target": 0.7},
 }
 SETTINGS = {name: (name, OPTIONS.get(name, {})) for name in METHODS} | {

@@ -96,7 +96,7 @@ def views_of(rng: np.random.Generator, images: Array, views: tuple[str, ...]) ->
 def random_draws(
     rng: np.random.Generator, names: tuple[str, ...], facts: Facts, views: int
 ) -> dict[str, npt.NDArray[Any]]:
-    """The random numbers that MixMatch, ReMixMatch and VAT need for one step."""
+    """The random numbers that a method needs for one step."""
     size = facts.batch_unlabelled
     draws: dict[str, npt.NDArray[Any]] = {
         "lam": np.array(rng.beta(0.5, 0.5)),
@@ -106,6 +106,13 @@ def random_draws(
         "lots_x": rng.random(facts.batch_labelled),
         "lots_u": rng.random(size),
     }
+    if "lams" in names:
+        pool = facts.batch_labelled + size
+        draws |= {"lams": rng.beta(0.75, 0.75, size=pool), "partners": rng.permutation(pool)}
+    if "boxes" in names:
+        pool = facts.batch_labelled + size
+        draws |= {"boxes": rng.random((2, 3)), "order": rng.random(pool)}
+        draws |= {"choice": rng.random((size, pool)), "any_class": np.array(rng.random() < 0.5)}
     return {name: draws[name] for name in names}
 
 

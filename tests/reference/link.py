@@ -11,7 +11,7 @@ import torch
 from torch.nn import Parameter
 
 from tamatch import methods
-from tamatch.methods import abc, mixmatch, remixmatch, vat
+from tamatch.methods import abc, mixing, regmixmatch, remixmatch, vat
 from tamatch.methods.base import Method
 from tamatch.types import Batch, Loss, Task
 from tests.toynet import ToyNet
@@ -25,6 +25,8 @@ from .storage import load_state
 TERMS = {
     "sup": "labelled",
     "unsup": "unlabelled",
+    "mixed": "mixed",
+    "class_aware": "class_aware",
     "strong": "unmixed",
     "fair": "fairness",
     "entropy": "entropy",
@@ -93,7 +95,16 @@ def inject(patch: pytest.MonkeyPatch, batch: NumpyBatch, dtype: torch.dtype) -> 
     if "lam" in draws:
         lam = torch.tensor(max(draws["lam"], 1 - draws["lam"]), dtype=dtype)
         partner = torch.tensor(draws["perm"])
-        patch.setattr(mixmatch, "mixup_draw", lambda count, alpha, device: (lam, partner))
+        patch.setattr(mixing, "mixup_draw", lambda *_: (lam, partner))
+    if "lams" in draws:
+        lams = torch.tensor(np.maximum(draws["lams"], 1 - draws["lams"]), dtype=dtype)
+        partners = torch.tensor(draws["partners"])
+        patch.setattr(mixing, "mixup_draw", lambda *_: (lams, partners))
+    if "boxes" in draws:
+        share, centre = np.sqrt(draws["boxes"][:, 0]), draws["boxes"][:, 1:]
+        numbers = (0.1 + 0.7 * share, centre, draws["order"], draws["choice"], draws["any_class"])
+        drawn = regmixmatch.Draw(*map(torch.tensor, numbers))
+        patch.setattr(regmixmatch, "mix_draw", lambda *_: drawn)
     if "rotation" in draws:
         turn = torch.tensor(draws["rotation"])
         patch.setattr(remixmatch, "turn_draw", lambda count, device: turn)

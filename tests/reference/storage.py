@@ -34,6 +34,17 @@ def queue(method: Any) -> dict[str, Tensor]:
     return {"queue": window.rows, "queue_pointer": window.at}
 
 
+def adaptive(method: Any) -> dict[str, Tensor]:
+    """FreeMatch's thresholds, and what its fairness term knows."""
+    select, fairness = method.labeler.select, method.fairness
+    return {
+        "threshold": select.threshold.value,
+        "class_means": select.shares.value,
+        "class_means of fairness": fairness.shares.value,
+        "class_counts": fairness.histogram.value,
+    }
+
+
 # Where each method keeps what its reference remembers; the tensors themselves, not copies.
 STORED: dict[str, Callable[[Any], dict[str, Tensor]]] = {
     "mean_teacher": lambda m: {f"teacher.{k}": p for k, p in m.average.named_parameters()},
@@ -58,12 +69,8 @@ STORED: dict[str, Callable[[Any], dict[str, Tensor]]] = {
         "counts": m.labeler.select.counts,
         "beta": m.labeler.select.beta,
     },
-    "freematch": lambda m: {
-        "threshold": m.labeler.select.threshold.value,
-        "class_means": m.labeler.select.shares.value,
-        "class_means of fairness": m.fairness.shares.value,
-        "class_counts": m.fairness.histogram.value,
-    },
+    "freematch": adaptive,
+    "regmixmatch": adaptive,
     "dash": lambda m: {"rho_init": m.rho_init},
     "comatch": lambda m: {
         "bank_features": m.memory.f,
@@ -93,7 +100,7 @@ def expected_state(reference: SlowMethod) -> Values:
         none = reference.facts.classes
         state["memory"] = np.where(state["memory"] < 0, none, state["memory"])
         state["counts"] = np.bincount(state["memory"], minlength=none + 1)
-    if name == "freematch":
+    if "class_counts" in state:  # FreeMatch, and who builds on it
         state["class_means of fairness"] = state["class_means"]
     if name == "dash":  # ρ and k follow from the step, and the losses are summed
         state = {"rho_init": state["rho_init"]}

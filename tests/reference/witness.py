@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from tamatch.methods.mixmatch import MixUp
+from tamatch.methods.mixing import MixUp
 from tamatch.pseudo import Pseudo
 
-FUNCTIONS = ("each_ce", "each_mse", "sharpen")  # where a method's module has them
-PARTS = ("graph", "perturbation")  # where a method has them
+FUNCTIONS = ("each_ce", "each_mse", "sharpen", "mix_accepted")  # where a method's module has them
+PARTS = ("graph", "perturbation", "mix")  # where a method has them
 
 
 class Witness:
@@ -56,6 +56,9 @@ class Witness:
             images, targets = (mixed for _, mixed in calls["__call__"][-2:])
             mixed = {"mixed_images": images, "mixed_targets": targets}
             return {"target": calls["sharpen"][-1][1], **mixed}
+        if name in ("efficientmatch", "regmixmatch"):
+            images, targets, mask = calls.get("mix_accepted", calls.get("mix", []))[-1][1]
+            return {"mixed_images": images, "mixed_targets": targets, "mixed_mask": mask}
         if name == "vat":
             (_, q), r = calls["perturbation"][-1]
             return {"target": q, "perturbation": r}

@@ -1,0 +1,111 @@
+"""RegMixMatch: FreeMatch, and losses on strong views with another image pasted into them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from . import freematch
+from .net import NumpyNet
+from .primitives import mse, one_hot, soft_ce
+from .records import Array, Facts, NumpyBatch, Params, Values
+
+
+def rectangle(size: int, side: float, centre: float) -> tuple[int, int]:
+    """From where to where a box reaches along one axis."""
+    half, middle = int(size * side) // 2, int(size * centre)
+    return max(middle - half, 0), min(middle + half, size)
+
+
+def resize_mix(image: Array, other: Array, side: float, centre: Array) -> tuple[Array, float]:
+    """The middle 0.9 of `other`, by nearest neighbour, in a box of `image`; what is left of it."""
+    _, height, width = image.shape
+    top, bottom = rectangle(height, side, centre[0])
+    left, right = rectangle(width, side, centre[1])
+    rows, columns = int(height * 0.9), int(width * 0.9)
+    middle = other[
+        :,
+        (height - rows) // 2 : (height - rows) // 2 + rows,
+        (width - columns) // 2 : (width - columns) // 2 + columns,
+    ]
+    out = image.copy()
+    for i in range(top, bottom):
+        for j in range(left, right):
+            at = (i - top) * rows // (bottom - top), (j - left) * columns // (right - left)
+            out[:, i, j] = middle[:, at[0], at[1]]
+    return out, 1 - (bottom - top) * (right - left) / (height * width)
+
+
+class Reference(freematch.Reference):
+    """L = FreeMatch + Σ_sure H(ỹ, p(x̃))/Bu + mean_rest(c³) · mean_rest((1/C)‖p(x̃) − ỹ‖²).
+
+    Draws: `boxes` (2, 3), for the sure ones and for the rest: the Beta draw and the centre;
+    `order` (B + Bu,), by whose size the sure ones are permuted; `choice` (Bu, B + Bu), of which the
+    largest wins; `any_class`.
+    """
+
+    draws = ("boxes", "order", "choice", "any_class")
+
+    def __init__(
+        self,
+        params: Params,
+        facts: Facts,
+        *,
+        sure_threshold: float = 0.999,
+        mixed_weight: float = 1.0,
+        class_aware_weight: float = 1.0,
+        fairness_weight: float = 0.01,
+        **free: Any,
+    ) -> None:
+        super().__init__(params, facts, fairness_weight=fairness_weight, **free)
+        self.sure_threshold, self.mixed_weight = sure_threshold, mixed_weight
+        self.class_aware_weight = class_aware_weight
+
+    def targets(self, batch: NumpyBatch) -> Values:
+        values = super().targets(batch)
+        size, p, draws = len(batch.y), values["p"], batch.draws
+        images = np.concatenate([batch.x[0], batch.u[1]])
+        labels = np.concatenate([batch.y, p.argmax(axis=1)])
+        sure = [True] * size + [bool(row.max() >= self.sure_threshold) for row in p]
+        known = one_hot(labels, self.facts.classes)
+        trusted = [i for i in range(len(images)) if sure[i]]
+        permuted = sorted(trusted, key=lambda i: float(draws["order"][i]))
+        mixed, goals = [], []
+        for i, image in enumerate(images):
+            own, kind = (known[i], 0) if sure[i] else (p[i - size], 1)
+            if sure[i]:
+                fitting = [permuted[trusted.index(i)]]
+            else:
+                fitting = [j for j in trusted if draws["any_class"] or labels[j] == labels[i]]
+                fitting.sort(key=lambda j: float(draws["choice"][i - size][j]))
+            if not fitting:
+                mixed.append(image)
+                goals.append(own)
+                continue
+            drawn, *centre = draws["boxes"][kind]
+            side = 0.1 + 0.7 * math.sqrt(drawn)
+            made, lam = resize_mix(image, images[fitting[-1]], side, np.array(centre))
+            mixed.append(made)
+            goals.append(lam * own + (1 - lam) * known[fitting[-1]])
+        return values | {
+            "mixed_images": np.stack(mixed),
+            "mixed_targets": np.stack(goals),
+            "mixed_mask": np.array(sure, dtype=np.float64),
+        }
+
+    def terms(self, params: Params, batch: NumpyBatch, values: Values) -> dict[str, float]:
+        logits, goals = NumpyNet(params)(values["mixed_images"]).logits, values["mixed_targets"]
+        sure, size = values["mixed_mask"], len(batch.y)
+        rest = 1 - sure[size:]
+        count = max(rest.sum(), 1)
+        cubes = (rest * values["p"].max(axis=1) ** 3).sum() / count
+        return super().terms(params, batch, values) | {
+            "mixed": float((sure * soft_ce(logits, goals)).sum() / len(rest)),
+            "class_aware": float(cubes * (rest * mse(logits[size:], goals[size:])).sum() / count),
+        }
+
+    def factors(self, batch: NumpyBatch) -> dict[str, float]:
+        own = {"mixed": self.mixed_weight, "class_aware": self.class_aware_weight}
+        return super().factors(batch) | own
