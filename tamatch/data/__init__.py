@@ -33,13 +33,33 @@ __all__ = [
 
 ARCHIVE_SUFFIXES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
 
-DATASETS = {  # "module:function" of this package that reads it, called with (root, size, progress)
+# by "module:function" of this package, which is called with (name, root, size, progress)
+DATASETS = {
     "digits": "arrays:read_digits",
-    "cifar10": "cifar:read10",
-    "cifar10-lt": "cifar:read10",
-    "cifar100": "cifar:read100",
+    "cifar10": "cifar:read_named",
+    "cifar10-lt": "cifar:read_named",
+    "cifar100": "cifar:read_named",
+    "cifar100-classic": "cifar:read_named",
     "stl10": "stl10:read",
+    "stl10-classic": "stl10:read",
     "eurosat": "eurosat:read",
+    "svhn": "svhn:read",
+    "svhn-extra": "svhn:read",
+    "food101": "food101:read",
+    "imagenet-1percent": "imagenet:read",
+    "imagenet-10percent": "imagenet:read",
+    "pathmnist": "medmnist:read",
+    "dermamnist": "medmnist:read",
+    "octmnist": "medmnist:read",
+    "pneumoniamnist": "medmnist:read",
+    "retinamnist": "medmnist:read",
+    "breastmnist": "medmnist:read",
+    "bloodmnist": "medmnist:read",
+    "tissuemnist": "medmnist:read",
+    "organamnist": "medmnist:read",
+    "organcmnist": "medmnist:read",
+    "organsmnist": "medmnist:read",
+    "chestmnist": "medmnist:refuse",
 }
 
 
@@ -64,7 +84,7 @@ def load(
     if str(name) in DATASETS:
         module, function = DATASETS[str(name)].split(":")
         reader = getattr(import_module(f"{__name__}.{module}"), function)
-        data: DataSet = reader(root, size, progress)
+        data: DataSet = reader(str(name), root, size, progress)
         return data
     path = own_path(name)
     if path.suffix == ".npz":

@@ -78,13 +78,16 @@ def read(path: Path, size: int | None = None) -> DataSet:
             "Write it with `numpy.savez`."
         ) from None
     if not {"images", "labels"} <= arrays.keys():
-        raise DataError(f"{path} needs the arrays images and labels, found {', '.join(arrays)}.")
+        hint = " MedMNIST's files are read by name." if "train_images" in arrays else ""
+        raise DataError(
+            f"{path} needs the arrays images and labels, found {', '.join(arrays)}.{hint}"
+        )
     test = arrays.get("test_images"), arrays.get("test_labels")
     return from_arrays(arrays["images"], arrays["labels"], *test, size, path.stem)
 
 
 def read_digits(
-    root: Path | None = None, size: int | None = None, progress: OnProgress | None = None
+    name: str, root: Path | None, size: int | None, progress: OnProgress | None = None
 ) -> DataSet:
     """scikit-learn's 1,797 handwritten digits, grey as RGB: real images that need no network."""
     from sklearn.datasets import load_digits  # type: ignore[import-untyped]
@@ -96,7 +99,7 @@ def read_digits(
     test = np.sort(np.concatenate([order[labels[order] == c][:DIGITS_TEST] for c in range(10)]))
     train = np.setdiff1d(np.arange(len(labels)), test)
     return DataSet(
-        name="digits",
+        name=name,
         classes=tuple("0123456789"),
         images=resized(np.repeat(grey[..., None], 3, axis=-1), size or DIGITS_SIDE),
         labels=labels,

@@ -21,7 +21,7 @@ from PIL import __version__ as pillow_version
 
 from .cache import DIGESTS, PIXELS, Facts, PixelFile, open_or_build
 from .dataset import DIGEST, Digests, Indices, OnProgress, Pixels, Sizes
-from .decode import File, Unreadable, decode_bytes, without_warnings
+from .decode import File, Unreadable, decode_bytes, resized, without_warnings
 
 Name = TypeVar("Name", bound=str | Path)
 
@@ -102,6 +102,28 @@ def cached(
         kept=np.setdiff1d(np.arange(count), [*unreadable]),
         unreadable=tuple(unreadable.items()),
     )
+
+
+def cached_blocks(
+    key: str,
+    count: int,
+    size: int,
+    blocks: Callable[[], Iterator[Pixels]],
+    progress: OnProgress | None,
+) -> Decoded:
+    """Images that `blocks` yields in order, many at once: grey or colour, of any one size."""
+
+    def fill(pixels: PixelFile) -> Iterator[Chunk]:
+        first = 0
+        for block in blocks():
+            for at in range(0, len(block), CHUNKS[1]):
+                part = block[at : at + CHUNKS[1]]
+                colour = np.broadcast_to(part, (*part.shape[:3], 3))
+                digests = pixels.write(first, (x.tobytes() for x in resized(colour, size)))
+                yield Chunk(first, np.full((len(part), 2), part.shape[1:3], np.int32), digests, {})
+                first += len(part)
+
+    return cached(key, count, size, fill, progress)
 
 
 def fingerprint(files: Sequence[str | Path], how: str) -> str:

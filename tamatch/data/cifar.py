@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import pickle
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +131,11 @@ def read(
     )
 
 
-read10, read100 = partial(read, CIFAR10), partial(read, CIFAR100)
+def read_named(
+    name: str, root: Path | None, size: int | None, progress: OnProgress | None = None
+) -> DataSet:
+    """The one of the two that a name means: it may also say which protocol is followed."""
+    return read(CIFAR100 if name.startswith("cifar100") else CIFAR10, root, size, progress)
 
 
 def _check_files(path: Path, version: Archive) -> str:

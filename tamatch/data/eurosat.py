@@ -28,7 +28,9 @@ EARLIER = replace(EUROSAT, file="EuroSAT.zip", md5="c8fa014336c82ac7804f0398fcb1
 PLACES = ("EuroSAT_RGB", "2750", "EuroSAT/2750", EUROSAT.file, EARLIER.file)
 
 
-def read(root: Path | None, size: int | None, progress: OnProgress | None = None) -> DataSet:
+def read(
+    name: str, root: Path | None, size: int | None, progress: OnProgress | None = None
+) -> DataSet:
     """Classes by name; of each the first 80 % of the sorted files are training, the rest test."""
     path = locate(root, PLACES, EUROSAT)
     side = size or SIDE
@@ -49,7 +51,7 @@ def read(root: Path | None, size: int | None, progress: OnProgress | None = None
     within = np.concatenate([np.arange(n) for n in COUNTS.values()])
     is_train = within < np.array([n * 8 // 10 for n in COUNTS.values()])[labels]
     return DataSet(
-        name="eurosat",
+        name=name,
         classes=tuple(COUNTS),
         images=decoded.images,
         labels=labels,

@@ -48,7 +48,12 @@ NETS: dict[str, NetEntry] = {
     "wrn_28_2_clean": NetEntry(
         "the same without its quirks; BatchNorm momentum 0.1", 32, WRN, "1.47 million, all trained"
     ),
-    "wrn_28_8": NetEntry("wide residual net often used on CIFAR-100", 32, WRN, "23.4 million"),
+    "wrn_28_8": NetEntry(
+        "wide residual net of the classic CIFAR-100 experiments", 32, WRN, "23.4 million"
+    ),
+    "wrn_37_2": NetEntry(
+        "wide residual net of the classic STL-10 experiments, four stages", 96, WRN, "5.93 million"
+    ),
     "vit_tiny_p2_32": NetEntry("small transformer, 256 patches", 32, VIT, "5.4 million"),
     "vit_tiny_p16_224": NetEntry("small transformer at ImageNet's size", 224, VIT, "5.5 million"),
     "vit_small_p2_32": NetEntry(
@@ -63,7 +68,10 @@ FAMILIES: dict[str, tuple[str, NetEntry]] = {
     "wrn_DEPTH_WIDTH[_clean]": (
         r"wrn_\d+_\d+(_clean)?",
         NetEntry(
-            "any wide residual net of depth 10, 16, 22, …", 32, WRN, "depends on depth and width"
+            "any wide residual net of depth 10, 16, 22, … or 13, 21, 29, …",
+            32,
+            WRN,
+            "depends on depth and width",
         ),
     ),
     "vit_SHAPE_pPATCH_SIZE": (

@@ -98,11 +98,13 @@ def transformer(shapes: Mapping[str, tuple[int, ...]], path: Path) -> Recognised
 
 
 def residual(tensors: Mapping[str, Tensor]) -> Recognised:
-    """From the blocks of a stage and their width; the reference has a layer that it never uses."""
-    depth = 6 * blocks_in(tensors, "stages.0") + 4
+    """From stages, blocks and width; the reference has a layer that it never uses, or biases."""
+    stages = blocks_in(tensors, "stages")
+    depth = 2 * stages * blocks_in(tensors, "stages.0") + stages + 1
     width = tensors["stages.0.0.conv1.weight"].shape[0] // 16
     raw = tensors.get("stages.1.0.bn1.running_mean")
-    clean = "" if raw is not None and not raw.any() else "_clean"
+    reference = "stages.0.0.conv1.bias" in tensors or (raw is not None and not raw.any())
+    clean = "" if reference else "_clean"
     name = f"wrn_{depth}_{width}{clean}"
     return Recognised(name, find(name).size)
 

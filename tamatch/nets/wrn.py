@@ -1,10 +1,10 @@
-"""Wide residual nets: the reference one with its quirks, and a clean variant."""
+"""Wide residual nets: the reference ones with their quirks, and a clean variant."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple, cast
 
 import torch
@@ -17,35 +17,47 @@ from ..machine.gpu import own_kernels
 from ..types import Out
 from .base import BatchNorm2d, Net, Recomputing
 
-STAGES = 3
 DEEPEST, WIDEST = 1000, 64  # beyond these there is a mistake
 SLOPE = 0.1  # of the activation below zero
 
 
 @dataclass(frozen=True)
 class Variant:
-    """How normalisation is done; the fields are where the two variants differ."""
+    """Stages and normalisation; the fields are where the variants differ."""
 
+    strides: tuple[int, ...]  # of the stages
     momentum: float  # weight of the new batch in BatchNorm's running statistics
-    final_eps: float  # eps of the last BatchNorm; all others have 1e-5
-    raw_widening: bool  # in stages 2 and 3 the widening block skips its first normalisation
+    eps: float  # of BatchNorm
+    final_eps: float  # of the last one
+    raw_widening: bool  # from stage 2 on, the widening block skips its first normalisation
+    bias: bool  # whether convolutions have one; the stem always has
 
 
-REFERENCE = Variant(momentum=0.001, final_eps=1e-3, raw_widening=True)
-CLEAN = Variant(momentum=0.1, final_eps=1e-5, raw_widening=False)
+THREE, FOUR = (1, 2, 2), (2, 2, 2, 2)
+REFERENCE = Variant(THREE, 0.001, eps=1e-5, final_eps=1e-3, raw_widening=True, bias=False)
+REFERENCE_FOUR = Variant(FOUR, 0.001, eps=1e-3, final_eps=1e-3, raw_widening=False, bias=True)
+CLEAN = Variant(THREE, 0.1, eps=1e-5, final_eps=1e-5, raw_widening=False, bias=False)
 
 
 def build(name: str, classes: int, size: int) -> WideResNet:
-    """Build `wrn_DEPTH_WIDTH` or `wrn_DEPTH_WIDTH_clean`."""
+    """Build `wrn_DEPTH_WIDTH` or `wrn_DEPTH_WIDTH_clean`.
+
+    Depth counts layers: a stem, in each stage two a block and one shortcut. So an even one has
+    three stages, 6n + 4, and an odd one four, 8n + 5, as the benchmark's net for STL-10.
+    """
     _, *sizes = name.removesuffix("_clean").split("_")
     depth, width = map(int, sizes)
-    if not 10 <= depth <= DEEPEST or (depth - 4) % 6 or not 1 <= width <= WIDEST:
+    stages = len(FOUR if depth % 2 else THREE)
+    blocks, left = divmod(depth - 1 - stages, 2 * stages)
+    if not (blocks >= 1 and depth <= DEEPEST and 1 <= width <= WIDEST) or left:
         raise UsageError(
-            f"{name} does not exist: the depth of a wide residual net is 10, 16, 22, 28, … up to "
-            f"{DEEPEST} (three stages of equal length), its width 1 to {WIDEST}."
+            f"{name} does not exist: the depth of a wide residual net is 10, 16, 22, 28, … (three "
+            f"stages) or 13, 21, 29, 37, … (four), up to {DEEPEST}; its width 1 to {WIDEST}."
         )
-    variant = CLEAN if name.endswith("_clean") else REFERENCE
-    return WideResNet(depth, width, classes=classes, size=size, variant=variant)
+    variant = REFERENCE if stages == len(THREE) else REFERENCE_FOUR
+    if name.endswith("_clean"):
+        variant = replace(CLEAN, strides=variant.strides)
+    return WideResNet(blocks, width, classes=classes, size=size, variant=variant)
 
 
 class Flow(NamedTuple):
@@ -101,14 +113,19 @@ class ResidualBlock(Recomputing):
     the next layer, which may take it together with its normalisation.
     """
 
-    def __init__(self, inner: int, outer: int, stride: int, *, raw: bool, momentum: float) -> None:
+    def __init__(
+        self, inner: int, outer: int, stride: int, variant: Variant, *, raw: bool = False
+    ) -> None:
         super().__init__()
         self.raw = raw
-        self.bn1 = BatchNorm2d(inner, momentum=momentum)
-        self.conv1 = nn.Conv2d(inner, outer, 3, stride, padding=1, bias=False)
-        self.bn2 = BatchNorm2d(outer, momentum=momentum)
-        self.conv2 = nn.Conv2d(outer, outer, 3, padding=1, bias=False)
-        self.shortcut = nn.Conv2d(inner, outer, 1, stride, bias=False) if inner != outer else None
+        norm = partial(BatchNorm2d, eps=variant.eps, momentum=variant.momentum)
+        conv = partial(nn.Conv2d, bias=variant.bias)
+        self.bn1 = norm(inner)
+        self.conv1 = conv(inner, outer, 3, stride, padding=1)
+        self.bn2 = norm(outer)
+        self.conv2 = conv(outer, outer, 3, padding=1)
+        projects = inner != outer or stride > 1
+        self.shortcut = conv(inner, outer, 1, stride) if projects else None
 
     def forward(self, flow: Flow, do: Parts) -> Flow:
         """Map (N, inner, H, W) to (N, outer, H/stride, W/stride)."""
@@ -124,19 +141,20 @@ class ResidualBlock(Recomputing):
 
 
 class WideResNet(Net):
-    """WRN-depth-width with widths 16, 16k, 32k, 64k."""
+    """WRN-depth-width with widths 16, 16k, 32k, 64k, and 128k where there are four stages."""
 
     def __init__(
-        self, depth: int, width: int, *, classes: int, size: int, variant: Variant
+        self, blocks: int, width: int, *, classes: int, size: int, variant: Variant
     ) -> None:
-        channels = (16, 16 * width, 32 * width, 64 * width)
-        side = math.ceil(math.ceil(size / 2) / 2)
-        super().__init__(classes=classes, width=channels[-1], map_width=channels[-1] * side * side)
-        self.blocks_per_stage = (depth - 4) // 6
+        channels = [16, *(16 * width * 2**stage for stage in range(len(variant.strides)))]
+        for stride in variant.strides:
+            size = -(-size // stride)
+        super().__init__(classes=classes, width=channels[-1], map_width=channels[-1] * size * size)
+        self.blocks_per_stage = blocks
         self.parts: Callable[[nn.Module], Parts] = Parts
         self.stem = nn.Conv2d(3, channels[0], 3, padding=1)
         self.stages = nn.Sequential(
-            *(self._stage(stage, channels, variant) for stage in range(STAGES))
+            *(self._stage(blocks, stage, channels, variant) for stage in range(len(channels) - 1))
         )
         self.norm = BatchNorm2d(channels[-1], eps=variant.final_eps, momentum=variant.momentum)
         self.head = nn.Linear(self.width, classes)
@@ -155,8 +173,10 @@ class WideResNet(Net):
         """Train by hand-written kernels where they fit, else compile."""
         widths = {m.num_features for m in self.modules() if isinstance(m, nn.BatchNorm2d)}
         fit = dist.alone() and not any(width & (width - 1) for width in widths)
+        convs = [m for m in self.stages.modules() if isinstance(m, nn.Conv2d)]
+        fit &= all(conv.bias is None for conv in convs)
         if not (fit and own_kernels(kernels)):
-            # they want powers of two, and know of one process alone
+            # they want powers of two and no bias, and know of one process alone
             super().accelerate(compiling=compiling)
             return
         from .kernels import Fused, prepare
@@ -166,26 +186,20 @@ class WideResNet(Net):
 
     def depth_of(self, parameter: str) -> tuple[int, int]:
         """Stem 0, then one layer per block; the last norm goes with the last block."""
-        blocks = STAGES * self.blocks_per_stage
+        blocks = len(self.stages) * self.blocks_per_stage
         part, *rest = parameter.split(".")
         layer = {"stem": 0, "norm": blocks}.get(part, blocks + 1)
         if part == "stages":
             layer = 1 + int(rest[0]) * self.blocks_per_stage + int(rest[1])
         return layer, blocks + 1
 
-    def _stage(self, stage: int, channels: tuple[int, ...], variant: Variant) -> nn.Sequential:
-        inner, outer = channels[stage], channels[stage + 1]
-        first = ResidualBlock(
-            inner,
-            outer,
-            stride=1 if stage == 0 else 2,
-            raw=variant.raw_widening and stage > 0,
-            momentum=variant.momentum,
-        )
-        others = (
-            ResidualBlock(outer, outer, stride=1, raw=False, momentum=variant.momentum)
-            for _ in range(self.blocks_per_stage - 1)
-        )
+    def _stage(
+        self, blocks: int, stage: int, channels: list[int], variant: Variant
+    ) -> nn.Sequential:
+        (inner, outer), stride = channels[stage : stage + 2], variant.strides[stage]
+        raw = variant.raw_widening and stage > 0
+        first = ResidualBlock(inner, outer, stride, variant, raw=raw)
+        others = (ResidualBlock(outer, outer, 1, variant) for _ in range(blocks - 1))
         return nn.Sequential(first, *others)
 
     def _initialise(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,8 +70,11 @@ class Plain(yaml.SafeLoader):
 Plain.add_constructor("tag:yaml.org,2002:int", Plain.construct_yaml_int)
 
 
-def read_npz(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """All arrays of a file. Objects are not unpickled, and bombs are not unpacked."""
+def read_npz(path: Path, names: Collection[str] | None = None) -> dict[str, npt.NDArray[Any]]:
+    """The arrays of a file, or those of these names that it has.
+
+    Objects are not unpickled, and bombs are not unpacked.
+    """
     import numpy as np  # reports read JSON with this module, and do without NumPy
 
     try:
@@ -81,6 +85,6 @@ def read_npz(path: Path) -> dict[str, npt.NDArray[Any]]:
                         f"{member.filename} would unpack to {member.file_size:,} bytes"
                     )
         with np.load(path, allow_pickle=False) as found:
-            return {name: found[name] for name in found.files}
+            return {name: found[name] for name in found.files if names is None or name in names}
     except Exception as error:  # archives and headers can be wrong in any way
         raise ValueError(one_line(error)) from None

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tamatch.data import archives
+from tamatch.data import DATASETS, archives
 from tamatch.data.archives import ARCHIVES, Archive, download
 from tamatch.errors import DataError, UsageError
 
@@ -49,7 +49,8 @@ def address() -> Iterator[str]:
 
 
 def publish(monkeypatch: pytest.MonkeyPatch, url: str, md5: str = MD5) -> None:
-    monkeypatch.setitem(ARCHIVES, "cifar10", Archive("cifar10", f"{url}/", "set.tar.gz", md5))
+    archive = Archive("cifar10", f"{url}/", "set.tar.gz", md5)
+    monkeypatch.setitem(ARCHIVES, "cifar10", (archive,))
 
 
 def test_fetches_once(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,13 +58,13 @@ def test_fetches_once(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     seen: list[tuple[int, int]] = []
     before = Publisher.asked
     root = tmp_path / "new"
-    path = download("cifar10", root, lambda done, total: seen.append((done, total)))
+    [path] = download("cifar10", root, lambda done, total: seen.append((done, total)))
     assert path.read_bytes() == CONTENT and [p.name for p in root.iterdir()] == ["set.tar.gz"]
     assert seen[-1] == (len(CONTENT), len(CONTENT)) and len(seen) > 1
     download("cifar10", root)
     assert Publisher.asked == before + 1
     path.write_bytes(b"damaged")
-    assert download("cifar10", root).read_bytes() == CONTENT
+    assert download("cifar10", root)[0].read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("page", ["/cut", "/missing", "/wrong"])
@@ -109,6 +110,10 @@ def test_only_named_sets_are_fetched(tmp_path: Path) -> None:
 
 
 def test_published_addresses() -> None:
-    assert ARCHIVES["cifar10"].url.startswith("https://www.cs.toronto.edu/")
+    assert ARCHIVES["cifar10"][0].url.startswith("https://www.cs.toronto.edu/")
     assert ARCHIVES["cifar10-lt"] == ARCHIVES["cifar10"]
-    assert ARCHIVES["stl10"].md5 == "91f7769df0f17e558f3565bffb0c7dfb"
+    assert ARCHIVES["stl10"][0].md5 == "91f7769df0f17e558f3565bffb0c7dfb"
+    files = [archive.file for archive in ARCHIVES["svhn-extra"]]
+    assert files == ["train_32x32.mat", "test_32x32.mat", "extra_32x32.mat"]
+    unfetched = {"digits", "imagenet-1percent", "imagenet-10percent", "chestmnist"}
+    assert ARCHIVES.keys() == DATASETS.keys() - unfetched

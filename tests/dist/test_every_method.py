@@ -43,11 +43,12 @@ def exactly() -> Iterator[None]:
         torch.set_default_dtype(torch.float32)
 
 
-def trained(name: str, options: dict[str, Any]) -> State:
+def trained(name: str, options: dict[str, Any], steps: int = STEPS) -> State:
     """Weights and statistics, momenta and meters after a few steps."""
     engine = tiny_engine(name, **options)
-    for _ in range(STEPS):
-        engine.advance()
+    with engine.running():
+        for _ in range(steps):
+            engine.advance()
     momenta = engine.optimizer.state_dict()["state"]
     return {
         "method": engine.method.state_dict(),

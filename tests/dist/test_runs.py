@@ -12,7 +12,7 @@ from tamatch.cli import main
 from tamatch.storage import checkpoint
 from tamatch.storage.folder import RunFolder
 from tests.dist.torchrun import DOZEN, torchrun
-from tests.processes import tamatch
+from tests.processes import fingerprint, tamatch
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +63,18 @@ def half(run: Path, copy: Path) -> Path:
 def test_two_processes_make_the_run_of_one(one: Path, two: Path) -> None:
     assert_alike(two, one)
     assert checkpoint.load(two / "checkpoints/step_00000012")["engine"]["step"] == 12
+
+
+@pytest.mark.slow
+def test_a_group_of_one_stops_and_resumes(tmp_path: Path) -> None:
+    """All that several processes do, by one; on a GPU in `tests/gpu/test_dist_gpu.py`."""
+    run = tmp_path / "run"
+    for words in (["train", "--out", str(run), *DOZEN], ["resume", str(tmp_path / "half")]):
+        code, said = torchrun(*words, module="tests.dist.grouped", processes=1)
+        assert code == 0, said
+        if words[0] == "train":
+            half(run, tmp_path / "half")
+    assert fingerprint(tmp_path / "half") == fingerprint(run)
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Runs by torchrun: two real processes on this machine."""
+"""Runs by torchrun: real processes on this machine, two if not said otherwise."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ DOZEN = [
 def launch(
     *words: str,
     module: str = "tamatch",
+    processes: int = 2,
     restarts: int = 0,
     to: TextIO | None = None,
     **variables: str,
 ) -> subprocess.Popen[str]:
-    """`torchrun -m tamatch …` with two processes, started; what they say goes to a file, if any."""
+    """`torchrun -m tamatch …`, started; what the processes say goes to a file, if any."""
     out = subprocess.PIPE if to is None else to
-    start = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    start = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
     start += ["--max-restarts", str(restarts), "-m", module, *words]
     return subprocess.Popen(
         start, stdout=out, stderr=out, text=True,
@@ -33,10 +34,10 @@ def launch(
 
 
 def torchrun(
-    *words: str, module: str = "tamatch", restarts: int = 0, **variables: str
+    *words: str, module: str = "tamatch", processes: int = 2, restarts: int = 0, **variables: str
 ) -> tuple[int, str]:
     """The same to its end: exit code, and all that was said."""
-    process = launch(*words, module=module, restarts=restarts, **variables)
+    process = launch(*words, module=module, processes=processes, restarts=restarts, **variables)
     try:
         said = "".join(process.communicate(timeout=300))
     finally:

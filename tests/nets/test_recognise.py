@@ -67,7 +67,17 @@ def test_a_depth_without_a_name_is_in_the_net_s(tmp_path: Path, tiny: State) -> 
     assert found.net == "vit_192x11_p16_224"
 
 
-@pytest.mark.parametrize("name", ["wrn_10_1", "wrn_10_1_clean", "wrn_16_2", "wrn_22_3_clean"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "wrn_10_1",
+        "wrn_10_1_clean",
+        "wrn_16_2",
+        "wrn_22_3_clean",
+        "wrn_13_2",
+        "wrn_21_1_clean",
+    ],
+)
 def test_every_wide_residual_net(tmp_path: Path, name: str) -> None:
     net = nets.build(name, 3, 8)
     net(torch.randn(4, 3, 8, 8))  # training shows which statistics are never used
