@@ -22,7 +22,7 @@ from ..data.cache import cache_folder
 from ..errors import DataError, UsageError
 from ..machine.gpu import rehearsing, why_no_nvrtc, why_no_triton
 from ..machine.memory import OutOfMemory, detecting_out_of_memory
-from ..methods.base import Method
+from ..methods.base import Head, Method
 from ..model.model import Model
 from ..modules import make_buffers_contiguous, restoring, unshifted
 from ..nets.base import Net, set_momentum, share_norms
@@ -35,7 +35,7 @@ from ..own.usercode import blaming
 from ..pseudo.account import find_module
 from ..settings.config import Run, in_order, target_follows
 from ..settings.hardware import pick_device, pick_images, pick_precision, set_up_torch
-from ..stats import Ema, Status
+from ..stats import Ema, Status, log_shares
 from ..step import optim
 from ..step.engine import Engine, Pace
 from ..step.source import Draw, Resident, Source, Streamed, stream_key
@@ -59,12 +59,21 @@ class Start:
     shares: Tensor  # (C,) of the pool
 
     def begin(self, method: Method, run: Run) -> None:
-        """Let a method's learning status begin there, and so a target that follows it."""
+        """Let a method's learning status begin there, and so a target that follows it.
+
+        p_model of what was generated is an estimate of the shares. A second head, which learns
+        from frequent classes more than from rare ones, begins with that preference.
+        """
         status = find_module(method, Status)
         if status is not None and isinstance(status.model, Ema):
-            status.model.value.copy_(self.p_model)
+            generated = status.of == "generated"
+            status.model.value.copy_(self.shares if generated else self.p_model)
             if target_follows(run):
                 status.target.value.copy_(self.shares)
+        if (second := find_module(method, Head)) is not None:
+            with torch.no_grad():
+                second.weight.copy_(self.head[:, :-1])
+                second.bias.copy_(self.head[:, -1] + log_shares(self.shares))
 
 
 def silent(text: str) -> None:

@@ -25,10 +25,10 @@ from ..errors import DataError, UsageError
 from ..machine.precision import native_bf16, restoring_threads
 from ..nets.pretrained import Located, locate
 from ..progress import Progress, counting
-from ..rules import choose, finetune, pace
+from ..rules import choose, finetune, pace, tails
 from ..rules.choose import NOTHING, Chosen, choice
 from ..rules.pace import Speed
-from ..settings.config import Run, target_follows
+from ..settings.config import RUN_OPTIONS, Run, target_follows
 from ..settings.configure import TARGET, Asked
 from ..settings.hardware import pick_device, pick_precision
 from ..settings.inputs import data_of, normalised, split_of
@@ -57,8 +57,8 @@ PACE_SETTINGS = (  # what follows from the number of steps
     "save_every",
 )  # fmt: skip
 SHOWN_SETTINGS = (
-    "size", "flips", "net", "normalise", "validation_per_class", "optimizer", "lr", "batch",
-    "unlabelled", "steps", "lambda_target", "baseline", "compile", "precision", "threads",
+    "method", "size", "flips", "net", "normalise", "validation_per_class", "optimizer", "lr",
+    "batch", "unlabelled", "steps", "lambda_target", "baseline", "compile", "precision", "threads",
 )  # fmt: skip
 
 
@@ -146,6 +146,7 @@ def decide(asked: Asked, limit: str | None = None, runs: int = 1) -> Decided:
         data = data_of(run, count, size=draft["size"], normalise=draft["normalise"])
     split = split_of(run, data, draft["size"])
     if own:
+        choose_form(draft, data, split)
         fit_to_data(draft, split, device)
     if limit is not None:
         speeds = Speeds(data, split, pace.parse_time(limit))
@@ -185,6 +186,8 @@ def decide_tuned(
     draft.take(Chosen(chosen, first.reasons) | choice("net", name, name, why))
     draft.take(finetune.tuning(look.net.normalise))
     split = split_of(asked, data, draft["size"])
+    choose_form(draft, data, split, look)
+    look = Look(look.net, look.data)  # by now, features may be known
     fit_to_data(draft, split, device)
     draft.take(choice("baseline", "none", "none", "the first answer has one: labels alone"))
     if draft.fixed.isdisjoint(("validation_per_class", "fold")):
@@ -207,6 +210,25 @@ def decide_tuned(
     occasion = f"{len(data.images):,} images on {machine(device, run)}"
     remarks = filter(None, (balance_of(run, draft.asked.user, data, split),))
     return Decided(run, told, occasion, (TUNED_RULE, *remarks, *remarks_on_average(run)))
+
+
+def choose_form(draft: Draft, data: DataSet, split: Split, look: Look | None = None) -> None:
+    """The plain or the long-tailed form of TaMatch, unless the user says anything of the method.
+
+    The shares of the pool are known where there is a way to look at it: the first answer's.
+    """
+    said = {name for name, value in draft.asked.said.items() if value is not None}
+    if {"method", "prior"} & said or said - RUN_OPTIONS.keys():
+        return
+    labels = np.bincount(data.labels[split.labelled], minlength=len(data.classes))
+    pool = None
+    if look is not None and len(split.unknown):
+        from .first_answer import features  # with what only these runs need
+        from .tune import solved
+
+        pool = solved(draft.run(), data, split, features(look.net, data)).found.shares.tolist()
+    found = tails.form(labels.tolist(), pool, len(split.unknown))
+    draft.take(Chosen({"baseline": draft.asked.run.baseline}, {}) | found)
 
 
 def hold_out(draft: Draft, data: DataSet, split: Split) -> Split:

@@ -286,6 +286,11 @@ class Finished:
         return self.result["per_class_accuracy"]  # type: ignore[no-any-return]
 
     @property
+    def method_reason(self) -> str | None:
+        """Why the run has the plain or the long-tailed form of TaMatch; None for a given method."""
+        return self.result.get("method_reason")
+
+    @property
     def first_answer(self) -> dict[str, Any] | None:
         """Of a pre-trained net as it is: the error by cross-validation, the learning curve and the
         estimated class shares of the pool; None for a run without such an answer.

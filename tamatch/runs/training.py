@@ -265,9 +265,11 @@ class Training:
             self.watch.end(rows, found.pool_predictions)
 
     def conclude(self, result: dict[str, Any]) -> dict[str, Any]:
-        """Write the result; the run is finished."""
-        write_json(self.folder.result, result)
+        """Write the result, with the reason of a chosen method; the run is finished."""
         before = self.folder.read()
+        if (why := before.get("chosen", {}).get("method")) is not None:
+            result["method_reason"] = why
+        write_json(self.folder.result, result)
         times = {**before.get("times", {}), "finished": timestamp()}
         self.folder.checked(self.folder.split.name)
         files, mark = digests(self.folder.path), self.folder.mark()

@@ -188,7 +188,7 @@ RESULT = table(
         "per_class_accuracy": ACCURACIES, "utilization": maybe(number()), "seconds": number(0),
         "best_step": maybe(whole()),
     } | dict.fromkeys(("error_last", "error_median20", "error_best"), maybe(ERROR)),
-    closed=True, first_answer=FIRST_ANSWER, tuning=TUNING,
+    closed=True, first_answer=FIRST_ANSWER, tuning=TUNING, method_reason=TEXT,
 )  # fmt: skip
 MODEL = table(
     {

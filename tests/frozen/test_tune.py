@@ -14,6 +14,7 @@ import torch
 import tamatch
 from tamatch.cli import main
 from tamatch.errors import DataError, Stopped, UsageError
+from tamatch.methods.tamatch_lt import TaMatchLT
 from tamatch.nets.features import frozen
 from tamatch.progress import Progress
 from tamatch.pseudo.account import find_module
@@ -23,7 +24,7 @@ from tamatch.rules import finetune
 from tamatch.rules.pace import Speed
 from tamatch.runs import decide as deciding
 from tamatch.runs import first_answer, tune
-from tamatch.runs.build import engine_of
+from tamatch.runs.build import Start, engine_of
 from tamatch.runs.decide import decide
 from tamatch.runs.first_answer import Task
 from tamatch.runs.first_settings import way_of
@@ -68,7 +69,8 @@ def test_the_ladder(tuned: tamatch.Finished, photos: Path, tmp_path: Path) -> No
     assert names == ["labels alone", "labels and unlabelled images", "net tuned"]
     assert [rung["held_out"]["labels"] for rung in told["ladder"]] == [10, 10, 2]
     assert all(rung["interval"][0] == 0 and rung["seconds"] > 0 for rung in told["ladder"])
-    assert tuned.first_answer is not None
+    assert tuned.first_answer is not None and tuned.result["method"] == "tamatch"
+    assert "pool 50 % to 50 % a class (KL from equal 0.00 ≤ 0" in str(tuned.method_reason)
     page = (tuned.path / "report.html").read_text()
     assert "What each step brings" in page and "The tuned net is kept: both err on 0 of 2" in page
     assert "net tuned" in page and "Error over steps" in page
@@ -81,6 +83,44 @@ def test_the_ladder(tuned: tamatch.Finished, photos: Path, tmp_path: Path) -> No
         assert main([words[0], str(tuned.path), *words[1:]]) == 0
     assert len((tmp_path / "labels.csv").read_text().splitlines()) == 31
     assert main(["export", str(tuned.path), "--format", "safetensors"]) == 0
+
+
+def test_a_pool_of_unequal_classes_is_tuned_for_equal_ones(tiny: str, tmp_path: Path) -> None:
+    folder = dark_and_light(tmp_path / "photos", 5, 60, (24, 30))
+    for light in [*(folder / "unlabelled").glob("*[13579].png")][:25]:
+        light.unlink()
+    asked = {"data": str(folder), "weights": tiny, "steps": 8}
+    decided = decide(ask(asked))
+    assert decided.run.method == "tamatch_lt" and decided.reasons["method"] in decided.lines()[1]
+    found = tamatch.train(**asked, out=tmp_path / "run", quiet=True)
+    assert found.first_answer is not None and found.method_reason == decided.reasons["method"]
+    shares = found.first_answer["pool_shares"]
+    told = f"pool {100 * max(shares):.0f} % to {100 * min(shares):.0f} % a class (KL from equal 0."
+    assert min(shares) < 0.25 and told in found.method_reason
+    record = json.loads((found.path / "run.json").read_text())
+    assert record["chosen"]["method"] == found.method_reason
+    assert "The method was chosen, tamatch_lt: for unequal" in found.report_path.read_text()
+    plain = tamatch.train(**asked, method="tamatch", net=f"tuned/{NET}", out=tmp_path / "p")
+    assert plain.method_reason is None and plain.result["method"] == "tamatch"
+
+
+def test_both_heads_of_the_long_tailed_form_begin_at_the_first_answer(
+    photos: Path, tiny: str
+) -> None:
+    run = decide(
+        ask({"data": str(photos), "weights": tiny, "method": "tamatch_lt", "net": f"tuned/{NET}",
+             "steps": 20})
+    ).run  # fmt: skip
+    data = SharedData().data(run)
+    shares = torch.tensor([0.9, 0.1])
+    head = torch.randn(2, 129, generator=torch.Generator().manual_seed(0))
+    start = Start(head, torch.tensor([0.5, 0.5], dtype=torch.float64), shares.double())
+    method = engine_of(run, data, split_of(run, data, run.size), start=start).method
+    assert isinstance(method, TaMatchLT) and method.second is not None
+    assert torch.equal(method.labeler.status.shares, shares.double())
+    own, other = method.net.head, method.second
+    assert torch.equal(own.weight, other.weight)
+    torch.testing.assert_close(other.bias - own.bias, (shares + 1e-6).log())
 
 
 def test_step_0_is_the_first_answer(photos: Path, tiny: str, tmp_path: Path) -> None:

@@ -70,11 +70,12 @@ def test_a_folder_needs_no_options(photos: Path, quick: None) -> None:
     assert (run.precision, run.baseline) == ("bf16", "supervised")
     assert (run.log_every, run.test_every, run.save_every) == (167, 667, 667)
     assert found.reasons.keys() == {
-        "size", "flips", "net", "batch", "unlabelled", "steps", "precision",
+        "method", "size", "flips", "net", "batch", "unlabelled", "steps", "precision",
     }  # fmt: skip
     first, *rest = found.lines()
-    assert first.startswith("Settings chosen for 30 images on ") and len(rest) == 7
-    assert "the photos have 70" in rest[0] and "a step takes" in rest[5]
+    assert first.startswith("Settings chosen for 30 images on ") and len(rest) == 8
+    assert "classes are about equally frequent" in rest[0] and run.method == "tamatch"
+    assert "the photos have 70" in rest[1] and "a step takes" in rest[6]
 
 
 def test_threads_are_measured_where_time_matters(
@@ -134,7 +135,7 @@ def test_options_win(photos: Path, quick: None, tmp_path: Path) -> None:
     run = found.run
     assert (run.size, run.net, run.steps, run.batch, run.log_every) == (40, "wrn_10_1", 70, 4, 3)
     assert (run.unlabelled, run.test_every, run.ema) == (4, 5, 0)
-    assert found.reasons.keys() == {"unlabelled", "flips"}
+    assert found.reasons.keys() == {"method", "unlabelled", "flips"}
 
 
 def test_what_is_none_is_left_open(photos: Path, tmp_path: Path) -> None:
@@ -254,9 +255,9 @@ def test_a_run_that_goes_on_with_another_target_has_its_speed(
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({}, True), ({"target": "uniform"}, False), ({"target": "labelled"}, False),
-        ({"prior": "7,1"}, False), ({"lambda_target": 0.99}, False),
-        ({"method": "fixmatch"}, False),
+        ({"method": "tamatch"}, True), ({"tau": 0.9}, True), ({"target": "uniform"}, False),
+        ({"target": "labelled"}, False), ({"prior": "7,1"}, False),
+        ({"lambda_target": 0.99}, False), ({"method": "fixmatch"}, False), ({}, False),
     ],
 )  # fmt: skip
 def test_a_uniform_target_on_unequal_labels_is_told(
@@ -265,9 +266,12 @@ def test_a_uniform_target_on_unequal_labels_is_told(
     folder = dark_and_light(tmp_path / "photos", 7, 4, (8, 8))
     for _ in range(6):
         next((folder / "train/dark").glob("*.png")).unlink()
-    lines = decide({"data": str(folder), "steps": 10_000, **given}).lines()
+    found = decide({"data": str(folder), "steps": 10_000, "net": "wrn_10_1", **given})
     line = 'There are 7 labels of "light" and 1 of "dark", and the target is uniform'
-    assert any(text.startswith(line) for text in lines) is told
+    assert any(text.startswith(line) for text in found.lines()) is told
+    tailed = not given  # whoever says something of the method has chosen it
+    assert (found.run.method == "tamatch_lt") is ("method" in found.reasons) is tailed
+    assert found.run.baseline == ("none" if "method" in given else "supervised")
 
 
 def test_a_time_sets_the_steps_and_what_follows_from_them(quick: None) -> None:
@@ -408,7 +412,7 @@ def test_a_run_says_what_was_chosen_and_why(
     assert "Settings chosen for 30 images" in said and "as many as fit into 60s" in said
     assert (out / "log.txt").read_text().startswith("Settings chosen for 30 images")
     record = json.loads((out / "run.json").read_text())
-    assert record["chosen"].keys() == {"unlabelled", "flips", "steps", "precision"}
+    assert record["chosen"].keys() == {"method", "unlabelled", "flips", "steps", "precision"}
     steps = record["config"]["steps"]
     assert 50 <= steps <= 75 and f"--steps {steps} " in record["command"]
     assert json.loads((out / "baseline" / "run.json").read_text())["config"]["steps"] == steps
