@@ -10,6 +10,7 @@ live    100 labels, asked in tens by `Live`; beside it 100 by `choose` in advanc
         the estimate of the accuracy beside the accuracy on the pool's images without a label, and
         the expected gain of ten labels beside what the next ten brought
 junk    10 labels a class, a pool of which half is junk: of the second file, or held-back classes
+new     the same pools, or none of it junk: test images beside as many of the junk's kind
 wrong   20 labels a class, a tenth of them flipped
 """
 
@@ -29,6 +30,7 @@ from torch import Tensor
 
 from tamatch.frozen.choose import choose
 from tamatch.frozen.junk import solve_with_junk
+from tamatch.frozen.likeness import Likeness
 from tamatch.frozen.live import STEP, UNKNOWN, Live, gain
 from tamatch.frozen.regression import labels_alone, logits
 from tamatch.frozen.solver import solve
@@ -143,6 +145,35 @@ def junk(data: Data, name: str, seed: int) -> dict[str, Any]:
     return row
 
 
+def new_images(data: Data, name: str, seed: int) -> dict[str, Any]:
+    """How well `Likeness` tells images apart that were not in the pool."""
+    x, y = data[name]
+    row: dict[str, Any] = {}
+    for other in data:
+        every = np.random.RandomState(seed).permutation(int(y.max()) + 1).tolist()
+        classes = every if other != name else every[: len(every) // 2]
+        kind = f"{other} in it" if other != name else "held-back classes"
+        pool, test = draw(y, seed, classes)
+        odd, new = draw(data[other][1], seed, every[len(classes) :] or None)
+        number = torch.full((int(y.max()) + 1,), -1)
+        number[torch.tensor(classes)] = torch.arange(len(classes))
+        known = torch.cat([pool[y[pool] == c][:LABELS] for c in classes])
+        rest = x[pool[~torch.isin(pool, known)]]
+        both = torch.cat([x[test], data[other][0][new]])
+        truth = torch.arange(len(both)) < len(test)
+        for how, junk_in_it in (
+            ("", data[other][0][odd][: len(rest)]),
+            (", not in the pool", x[:0]),
+        ):
+            mixed, given = torch.cat([rest, junk_in_it]), (x[known], number[y[known]])
+            weight = solve_with_junk(*given, mixed, len(classes)).weight
+            belongs = Likeness.of(*given, mixed, weight, len(classes), x[:0])(both)
+            row[f"{kind}{how}: AUROC"] = float(roc_auc_score(truth.numpy(), belongs.numpy()))
+            row[f"{kind}{how}: belongs, of a class"] = float(belongs[truth].mean())
+            row[f"{kind}{how}: belongs, of none"] = float(belongs[~truth].mean())
+    return row
+
+
 def wrong_labels(data: Data, name: str, seed: int) -> dict[str, Any]:
     x, y = data[name]
     pool, _ = draw(y, seed)
@@ -160,7 +191,8 @@ def wrong_labels(data: Data, name: str, seed: int) -> dict[str, Any]:
 
 
 PARTS: dict[str, Callable[[Data, str, int], dict[str, Any]]] = {
-    "pick": picks, "live": live_loop, "junk": junk, "wrong": wrong_labels,
+    "pick": picks, "live": live_loop, "junk": junk, "new": new_images,
+    "wrong": wrong_labels,
 }  # fmt: skip
 
 

@@ -68,13 +68,13 @@ def show_run(path: Path) -> int:
         return 0
     from rich.console import Console
 
-    from ..report import outlook_on, summary_table, verdict_on
+    from ..report import junk_on, outlook_on, summary_table, verdict_on
 
     show_table(summary_table(path))
     console = Console()
     if told := verdict_on(path):
         console.print(f"Did the unlabelled images help? {told}", markup=False, soft_wrap=True)
-    if told := outlook_on(path):
+    for told in filter(None, (outlook_on(path), junk_on(path))):
         console.print(told, markup=False, soft_wrap=True)
     console.print(f"Report: {path / 'report.html'}", highlight=False, soft_wrap=True)
     return 0

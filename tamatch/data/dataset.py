@@ -52,6 +52,11 @@ class DataSet:
         return self.parts[PARTS.index(name)]
 
     @property
+    def of_no_class(self) -> Indices:
+        """The images that a person has marked as none of the classes: they are in no part."""
+        return np.setdiff1d(np.arange(len(self.labels)), np.concatenate(self.parts))
+
+    @property
     def size(self) -> int:
         return int(self.images.shape[1])
 

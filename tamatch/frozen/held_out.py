@@ -65,9 +65,11 @@ def learning_curve(
     features: Tensor, labels: Tensor, pool: Tensor | None, classes: int,
     prior: Tensor | None = None, folds: int = FOLDS, seed: int = 0,
     fractions: Sequence[float] = FRACTIONS, judged: Tensor | None = None,
+    belongs: Tensor | None = None,
 ) -> LearningCurve:  # fmt: skip
     """The cross-validated error with a part of the other labels, and with all of them.
 
+    `belongs` (U,) is how much each image of the pool counts, as in `solve`.
     A line through log error against log labels gives the slope. Its extrapolation starts from the
     interval of the last point, so that the range for twice the labels is never narrower.
     """
@@ -75,7 +77,9 @@ def learning_curve(
     held = int((parts >= 0).sum())
     learnt = len(labels) - held / int(parts.max() + 1)
     outcomes = [
-        _outcome(_wrong(features, labels, pool, classes, prior, parts, fraction, seed), held)
+        _outcome(
+            _wrong(features, labels, pool, classes, prior, parts, fraction, seed, belongs), held
+        )
         for fraction in (*fractions, 1.0)
     ]
     seen = [max(classes, round(learnt * fraction)) for fraction in (*fractions, 1.0)]
@@ -116,7 +120,7 @@ def parts_of(labels: Tensor, folds: int, seed: int, judged: Tensor | None = None
 
 def _wrong(
     features: Tensor, labels: Tensor, pool: Tensor | None, classes: int, prior: Tensor | None,
-    parts: Tensor, fraction: float, seed: int,
+    parts: Tensor, fraction: float, seed: int, belongs: Tensor | None = None,
 ) -> int:  # fmt: skip
     """How many labels are guessed wrongly, each by a solution that did not see it."""
     generator = torch.Generator().manual_seed(seed + 1)
@@ -130,7 +134,10 @@ def _wrong(
             head = labels_alone(features[seen], labels[seen], classes)
         else:
             rest = torch.cat([features[~seen], pool])
-            head = solve(features[seen], labels[seen], rest, classes, prior).head
+            amounts = rest.new_ones(len(rest))
+            if belongs is not None:
+                amounts[len(rest) - len(pool) :] = belongs
+            head = solve(features[seen], labels[seen], rest, classes, prior, amounts).head
         wrong += int((logits(features[held], head).argmax(1) != labels[held]).sum())
     return wrong
 

@@ -20,6 +20,7 @@ from ..augment import Augment, Policy
 from ..data.dataset import DataSet, Pixels
 from ..data.decode import Unreadable, decode, square_of
 from ..errors import DataError, UsageError, one_line
+from ..frozen.likeness import Likeness
 from ..machine.memory import Rows
 from ..modules import KEY, tensors_of, with_tensors
 from ..storage.files import read_bytes, write_bytes
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 BATCH_PIXELS = 2**18  # of images decoded and predicted together: 256 of 32 × 32
 BATCH_LIMITS = 16, 256  # least and most of them
+BELONGS = "belongs"  # in tables: how likely an image is of any class, where a model knows
 REASON_LENGTH = 200  # characters of what a library says about a damaged file
 
 CHANNELS = (1, 3, 4)  # of an array: grey, colour, colour and opacity
@@ -60,6 +62,7 @@ class Predictions:
 
     classes: tuple[str, ...]
     probabilities: np.ndarray  # (N, C) float32
+    belongs: np.ndarray | None = None  # (N,) 0 … 1, to any class at all; where the model knows
 
     @property
     def label(self) -> list[str]:
@@ -115,15 +118,15 @@ def load_into(net: nn.Module, tensors: dict[str, Tensor], complaint: str) -> nn.
 
 
 class Model:
-    """A net and the facts about it."""
+    """A net and the facts about it; where it was solved on features, also what is like a class."""
 
-    def __init__(self, facts: Facts, net: nn.Module) -> None:
-        self.facts, self.net = facts, net
+    def __init__(self, facts: Facts, net: nn.Module, likeness: Likeness | None = None) -> None:
+        self.facts, self.net, self.likeness = facts, net, likeness
         self.normalise = Augment(Policy(facts.size, facts.mean, facts.std), seed=0)
 
     def save(self, folder: Path) -> None:
         """Write weights and facts; auxiliary heads are not among them."""
-        state = tensors_of(self.net)
+        state = tensors_of(self.net) | (self.likeness.tensors() if self.likeness else {})
         # copies: where a net uses a tensor under two names, each is written
         tensors = {k: v.detach().cpu().contiguous().clone() for k, v in state.items()}
         content = save(tensors)
@@ -156,6 +159,7 @@ class Model:
             tensors = load(content)
             if not all(tensor.isfinite().all() for tensor in tensors.values()):
                 raise ValueError("weights that are not finite")
+            likeness = Likeness.taken_from(tensors, len(facts.classes))
             check_shapes(facts, tensors)
             built = nets.build(name, len(facts.classes), facts.size)
             loaded = load_into(built, tensors, f"{folder} are not those of {nets.title(name)}")
@@ -166,7 +170,7 @@ class Model:
             raise DataError(
                 f"the model in {folder} is damaged ({reason}). Copy it again, or train again."
             ) from None
-        return cls(facts, loaded.eval())
+        return cls(facts, loaded.eval(), likeness)
 
     @property
     def _batch_size(self) -> int:
@@ -185,8 +189,17 @@ class Model:
 
     def probabilities(self, images: Rows) -> Tensor:
         """(N, 3, size, size) uint8 to (N, C) probabilities."""
-        none = torch.empty(0, len(self.facts.classes))
-        return torch.cat([none, *(p for p, _ in self.answers(images))])
+        return torch.from_numpy(self.predictions(images).probabilities)
+
+    def predictions(self, images: Rows) -> Predictions:
+        """(N, 3, size, size) uint8 to all that there is to say about them."""
+        found = [torch.empty(0, len(self.facts.classes))]
+        belongs = [torch.empty(0)]
+        for p, features in self.answers(images):
+            found.append(p)
+            belongs += [self.likeness(features)] if self.likeness else []
+        known = torch.cat(belongs).numpy() if self.likeness else None
+        return Predictions(self.facts.classes, torch.cat(found).numpy(), known)
 
     def predict(self, images: Images) -> Predictions:
         """Predict image files, Pillow images, arrays or tensors; one of them, or any number.
@@ -195,9 +208,14 @@ class Model:
         (3, H, W) or (4, H, W), or either several in a row, as bytes or as floats in 0 … 1. An image
         that cannot be read is an error.
         """
-        empty = np.empty((0, len(self.facts.classes)), np.float32)
-        found = [part.probabilities for _, part in self.stream(images)]
-        return Predictions(self.facts.classes, np.concatenate([empty, *found]))
+        empty = np.empty((0, 3, self.facts.size, self.facts.size), np.uint8)
+        parts = [self.predictions(torch.from_numpy(empty))]
+        parts += [part for _, part in self.stream(images)]
+        known = [part.belongs for part in parts if part.belongs is not None]
+        return Predictions(
+            self.facts.classes, np.concatenate([part.probabilities for part in parts]),
+            np.concatenate(known) if known else None,
+        )  # fmt: skip
 
     def features(self, images: Images) -> np.ndarray:
         """(N, D): what the net's last layer sees of images, which are given as for `predict`."""
@@ -214,7 +232,7 @@ class Model:
         the reason and left out.
         """
         for kept, pixels in self._batches(images, skip):
-            yield kept, Predictions(self.facts.classes, self.probabilities(pixels).numpy())
+            yield kept, self.predictions(pixels)
 
     def _batches(
         self, images: Images, skip: Callable[[Any, str], None] | None = None

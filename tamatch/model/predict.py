@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import BufferedIOBase
 from pathlib import Path
-from typing import Literal, TextIO, cast
+from typing import Any, Literal, TextIO, cast
 
 from ..data.decode import FOREIGN, SUFFIXES
 from ..data.layout import identities_above, identity
@@ -20,7 +20,7 @@ from ..storage.files import make_parent, writing
 from ..storage.folder import RunFolder, removing_empty_folders
 from ..storage.spreadsheet import neutralise, printable
 from .load import load
-from .model import Predictions
+from .model import BELONGS, Model, Predictions
 
 Format = Literal["csv", "jsonl"]
 STDIN = "-"
@@ -72,7 +72,7 @@ def predict(
     done = 0
     with output(out, sys.stdout, overwrite=overwrite) as file, counting("predicting") as count:
         lines = csv_rows if format == "csv" else json_rows
-        write = lines(file, model.facts.classes, top)
+        write = lines(file, model, top)
         for names, found in model.stream(images, skip=skip):
             write(names, found)
             file.flush()
@@ -138,34 +138,38 @@ def images_below(folder: str) -> Iterator[str]:
 Write = Callable[[Sequence[str], Predictions], None]
 
 
-def csv_rows(out: TextIO, classes: Sequence[str], top: int | None) -> Write:
+def csv_rows(out: TextIO, model: Model, top: int | None) -> Write:
     """Writes the header at once."""
-    rows = csv.writer(out, lineterminator="\n")
+    rows, classes = csv.writer(out, lineterminator="\n"), model.facts.classes
     more = range(2, min(top, len(classes)) + 1) if top else ()
     last = [f"{what}_{i}" for i in more for what in ("label", "confidence")]
     every = () if top else [f"p_{name}" for name in classes]
-    rows.writerow(["path", "label", "confidence", *last, *every])
+    known = [BELONGS] if model.likeness else []
+    rows.writerow(["path", "label", "confidence", *last, *known, *every])
 
     def write(files: Sequence[str], found: Predictions) -> None:
-        for file, best, p in zip(files, found.top(top or 1), found.probabilities, strict=True):
+        ranked, belongs = found.top(top or 1), found.belongs
+        for i, (file, best, p) in enumerate(zip(files, ranked, found.probabilities, strict=True)):
             cells = [cell for name, share in best for cell in (neutralise(name), number(share))]
+            cells += [] if belongs is None else [number(belongs[i])]
             whole = () if top else map(number, p)
             rows.writerow([neutralise(printable(file)), *cells, *whole])
 
     return write
 
 
-def json_rows(out: TextIO, classes: Sequence[str], top: int | None) -> Write:
+def json_rows(out: TextIO, model: Model, top: int | None) -> Write:
     """The classes of a line are in order, best first."""
     what = "top" if top else "probabilities"
 
     def write(files: Sequence[str], found: Predictions) -> None:
-        ranked = found.top(top or len(classes))
-        for file, best in zip(files, ranked, strict=True):
+        ranked, belongs = found.top(top or len(model.facts.classes)), found.belongs
+        for i, (file, best) in enumerate(zip(files, ranked, strict=True)):
             shares = {name: round(share, DIGITS) for name, share in best}
             label, confidence = next(iter(shares.items()))
-            row = {"path": file, "label": label, "confidence": confidence, what: shares}
-            out.write(json.dumps(row) + "\n")
+            row: dict[str, Any] = {"path": file, "label": label, "confidence": confidence}
+            row |= {} if belongs is None else {BELONGS: round(float(belongs[i]), DIGITS)}
+            out.write(json.dumps({**row, what: shares}) + "\n")
 
     return write
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from .comparison import verdict_between, write_comparison
 from .page import model_card, write_report
-from .verdict import outlook_on, summary_table, verdict_on
+from .verdict import junk_on, outlook_on, summary_table, verdict_on
 
 __all__ = [
+    "junk_on",
     "model_card",
     "outlook_on",
     "summary_table",

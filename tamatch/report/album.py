@@ -54,12 +54,15 @@ def album(name: str, pictures: Sequence[Picture], run: Path) -> dict[str, Any] |
     return {"name": name, "address": address, **size, "pictures": places}
 
 
-def first_rows(path: Path) -> list[Picture]:
-    """The first images of a table of predictions; empty if it is missing or broken."""
-    rows = read_rows(path, "image", "label", "predicted", "confidence")
+def first_rows(path: Path, share: str = "confidence") -> list[Picture]:
+    """The first images of a table of predictions; empty if it is missing or broken.
+
+    `share` is the column of the figure below each.
+    """
+    rows = read_rows(path, "image", "label", "predicted", share)
     try:
         return [
-            Picture(row["image"], row["label"], row["predicted"], _share(row["confidence"]))
+            Picture(row["image"], row["label"], row["predicted"], _share(row[share]))
             for row in islice(rows, MOST)
         ]
     except DataError:

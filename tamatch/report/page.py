@@ -15,7 +15,7 @@ from .folder import Figures, RunFiles, read_folder, skipped_files
 from .metrics import Log
 from .pool import balance_of, usage_of
 from .svg import Line, line_chart, small_chart
-from .verdict import first_answer_of, tuned_ladder, verdict_of
+from .verdict import first_answer_of, junk_of, tuned_ladder, verdict_of
 from .words import UNKNOWN, count, filled, literal, numbers, percent, table, text, whole, write_page
 
 ORACLE = "oracle: chosen on the test set"
@@ -45,6 +45,7 @@ def write_report(run: Path, out: Path | None = None) -> Path:
         first=first,
         ladder=tuned_ladder(whole_run) or first,
         tuned=bool(whole_run.tuning),
+        junk=junk_of(folder),
         notes=[*whole_run.notes, *(f"Baseline: {note}" for note in baseline_notes)],
         warnings=_warnings(folder),
         verdict=verdict_of(whole_run),

@@ -271,6 +271,26 @@ def _suspects(run: RunFiles) -> dict[str, Any] | None:
     return None if shown is None or count is None else {"count": count, "album": shown}
 
 
+def junk_on(run: Path) -> str:
+    """A sentence for the terminal on images that belong to no class; empty if there are none."""
+    found = junk_of(read_folder(run).shown)
+    return "" if found is None else found["told"] + " odd.csv lists them."
+
+
+def junk_of(run: RunFiles) -> dict[str, Any] | None:
+    """Images that belong to no class: in words and as an album; None if there are none."""
+    told = table(run.result.get("junk"))
+    images, part, pool = whole(told.get("images")), number(told.get("share")), run.trust.pool
+    if not images or part is None or pool is None:
+        return None
+    words = (
+        f"{count(images)} of {count(pool.images)} unlabelled images rather belong to none of the "
+        f"classes; by estimate, {percent(100 * part)} of them do."
+    )
+    rows = first_rows(run.path / "odd.csv", "belongs")
+    return {"told": words, "album": album("odd", rows, run.path)}
+
+
 def tuned_ladder(run: RunFiles) -> FirstAnswer | None:
     """What a run says whose net was tuned from a first answer; None for any other run."""
     if not (rungs := _rungs(run)):

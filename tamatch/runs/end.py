@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from ..data.dataset import Indices
+from ..data.dataset import DataSet, Indices
 from ..judge.trust import Floats, Trust, calibration_of, measure, sweep, tempered
 from ..methods.base import Method
+from ..model.model import BELONGS
 from ..pseudo.account import accepted, class_shares, generated, threshold
 from ..report.album import MOST, sheet
 from ..settings.config import Run
@@ -27,6 +28,7 @@ from ..storage.spreadsheet import write_table
 
 CHUNK = 8192  # images whose probabilities are held at once
 COLUMNS = (*PREDICTION_COLUMNS, "second", "pseudo_label", "pseudo_confidence", "accepted")
+ODD = 0.5  # images that belong to the classes less than that rather belong to none
 
 NOT_MEASURED = (
     "no labelled image was held out. Add a test folder, or hold out N labelled images per class "
@@ -50,6 +52,7 @@ class PoolPredictions:
     pseudo_confidence: Floats
     drawn: npt.NDArray[np.bool_]  # at least once in training
     accepted: Indices | None  # how often in training; None where the method has no such rule
+    belongs: Floats | None = None  # 0 … 1, to any class at all; None where that is not known
 
     @property
     def never(self) -> Indices:
@@ -59,8 +62,20 @@ class PoolPredictions:
         places = np.flatnonzero(self.drawn & (self.accepted == 0))
         return places[np.argsort(self.confidence[places], kind="stable")]
 
+    @property
+    def odd(self) -> Indices:
+        """Positions of the images that rather belong to no class, the oddest first."""
+        if self.belongs is None:
+            return np.empty(0, np.int64)
+        order = np.argsort(self.belongs, kind="stable")
+        return order[: int((self.belongs < ODD).sum())]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return COLUMNS if self.belongs is None else (*COLUMNS, BELONGS)
+
     def lines(self, pool: Pool, places: Iterable[int]) -> Iterator[tuple[str, ...]]:
-        """The lines of the table for these images; `COLUMNS` names the cells."""
+        """The lines of the table for these images; `columns` names the cells."""
         names = pool.data.classes
         for i in places:
             yield (
@@ -69,6 +84,7 @@ class PoolPredictions:
                 names[self.pseudo_label[i]],
                 f"{self.pseudo_confidence[i]:.6f}",
                 "" if self.accepted is None else str(self.accepted[i]),
+                *([] if self.belongs is None else [f"{self.belongs[i]:.6f}"]),
             )
 
 
@@ -187,7 +203,7 @@ def assess(
 
 
 def write_assessment(found: Assessment, folder: Path) -> None:
-    """trust.json, predictions/, never_accepted.csv and pictures/."""
+    """trust.json, predictions/, never_accepted.csv, odd.csv and pictures/."""
     content: dict[str, Any] = {"measured_on": found.measured_on or None, "pool": found.shares}
     content |= {"reason": NOT_MEASURED} if found.trust is None else found.trust.figures()
     for kind, p in found.probabilities.items():
@@ -209,13 +225,17 @@ def described(line: tuple[str, ...], p: Floats) -> dict[str, Any]:
 
 
 def write_pool(pool: Pool, found: PoolPredictions, folder: Path) -> None:
-    """Every unlabelled image, and again those that were never accepted."""
+    """Every unlabelled image, and again those never accepted and those that belong to no class."""
     everything = found.lines(pool, range(len(pool)))
-    write_table(folder / "predictions" / "pool.csv", COLUMNS, everything)
+    write_table(folder / "predictions" / "pool.csv", found.columns, everything)
     if found.accepted is not None:
         never = found.lines(pool, found.never.tolist())
-        write_table(folder / "never_accepted.csv", COLUMNS, never)
+        write_table(folder / "never_accepted.csv", found.columns, never)
         picture(folder, "never_accepted", pool, found.never)
+    if len(found.odd):
+        odd = found.lines(pool, found.odd.tolist())
+        write_table(folder / "odd.csv", found.columns, odd)
+        picture(folder, "odd", pool, found.odd)
 
 
 def notable(p: Floats, labels: Indices) -> dict[str, Indices]:
@@ -231,6 +251,14 @@ def notable(p: Floats, labels: Indices) -> dict[str, Indices]:
 def picture(folder: Path, name: str, part: Subset, places: Indices) -> None:
     if len(places):
         write_bytes(folder / "pictures" / f"{name}.jpg", sheet(part.pixels(places[:MOST])))
+
+
+def junk_of(found: PoolPredictions | None, data: DataSet) -> dict[str, Any] | None:
+    """What the result says of images that belong to no class; None where it is not known."""
+    if found is None or found.belongs is None:
+        return None
+    share = float(1 - found.belongs.mean())
+    return {"share": share, "images": len(found.odd), "marked": len(data.of_no_class)}
 
 
 def result_of(run: Run, rows: Rows, seconds: float) -> dict[str, Any]:
@@ -296,6 +324,14 @@ class Finished:
         estimated class shares of the pool; None for a run without such an answer.
         """
         return self.result.get("first_answer")
+
+    @property
+    def junk(self) -> dict[str, Any] | None:
+        """Images that belong to no class: the estimated `share` of the unlabelled ones, how many
+        `images` rather do, which odd.csv lists, and how many were `marked` by a person. None for
+        a run without features of a pre-trained net.
+        """
+        return self.result.get("junk")
 
     @property
     def tuning(self) -> dict[str, Any] | None:

@@ -23,8 +23,10 @@ from ..data.feature_cache import features_of
 from ..data.splits import Mask
 from ..errors import DataError
 from ..frozen.held_out import HeldOutError, LearningCurve, learning_curve
+from ..frozen.junk import solve_with_junk
+from ..frozen.likeness import Likeness
 from ..frozen.regression import labels_alone
-from ..frozen.solver import ACCEPTED, Solution, solve
+from ..frozen.solver import ACCEPTED, Solution
 from ..frozen.suspects import suspects
 from ..machine.precision import restoring_threads
 from ..model.model import Facts, Model
@@ -38,7 +40,7 @@ from ..step.source import PREDICTION_COLUMNS, Pool, Subset
 from ..storage.files import timestamp, write_json
 from ..storage.record import digests
 from ..storage.spreadsheet import write_table
-from .end import PoolPredictions, assess, picture, result_of, summary, write_assessment
+from .end import PoolPredictions, assess, junk_of, picture, result_of, summary, write_assessment
 from .record import record_facts, record_skipped
 from .start import Job, SharedData, remark_on_data, remark_on_skipped, seen_of
 
@@ -92,7 +94,7 @@ def solve_run(job: Job, shared: SharedData) -> dict[str, Any]:
 
     assessed = assess(raw, held_out, pool, predict_pool)
     facts = replace(Facts.of(run.net, data), temperature=assessed.temperature)
-    Model(facts, net.net).save(folder.model)
+    Model(facts, net.net, found.likeness).save(folder.model)
     write_assessment(assessed, folder.path)
     doubted = None
     if pool is not None and run.fold is None:
@@ -105,6 +107,7 @@ def solve_run(job: Job, shared: SharedData) -> dict[str, Any]:
         "suspects": doubted,
         **error,
     }
+    result["junk"] = junk_of(assessed.pool_predictions, data)
     write_json(folder.result, result)
     times = {**folder.read().get("times", {}), "finished": timestamp()}
     folder.checked(folder.split.name)
@@ -127,6 +130,14 @@ def features(net: Frozen, data: DataSet) -> Tensor:
 
 
 @dataclass(frozen=True)
+class Learnt(Solution):
+    """A solution, and how far images belong to the classes at all; None without a pool."""
+
+    belongs: Tensor | None = None  # each image of the pool, 0 … 1
+    likeness: Likeness | None = None  # any other image
+
+
+@dataclass(frozen=True)
 class Task:
     """What there is to learn from: features with their labels, those of the pool, known shares."""
 
@@ -135,6 +146,7 @@ class Task:
     pool: Tensor | None
     classes: int
     prior: Tensor | None
+    none: Tensor  # features of images that were marked as no class
 
     @classmethod
     def of(cls, run: Run, data: DataSet, split: Split, rows: Tensor, device: torch.device) -> Task:
@@ -148,26 +160,29 @@ class Task:
             prior = torch.tensor(known, device=rows.device)
         return cls(
             rows[split.labelled], labels, None if without else rows[split.unknown],
-            len(data.classes), prior,
+            len(data.classes), prior, rows[data.of_no_class],
         )  # fmt: skip
 
-    def solved(self) -> Solution:
+    def solved(self) -> Learnt:
         """The solution, on the CPU."""
-        x, y = self.features, self.labels
+        x, y, classes = self.features, self.labels, self.classes
         if self.pool is None:
-            counts = torch.bincount(y, minlength=self.classes) / len(y)
-            head = labels_alone(x, y, self.classes)
-            found = Solution(head, x.new_empty(0, self.classes), counts)
-        else:
-            found = solve(x, y, self.pool, self.classes, self.prior)
-        return Solution(found.head.cpu(), found.q.cpu(), found.shares.cpu())
+            counts = torch.bincount(y, minlength=classes) / len(y)
+            head = labels_alone(x, y, classes)
+            return Learnt(head.cpu(), torch.empty(0, classes), counts.cpu())
+        judged = solve_with_junk(x, y, self.pool, classes, self.prior, self.none)
+        likeness = Likeness.of(x, y, self.pool, judged.weight, classes, self.none).cpu()
+        found = judged.solution
+        return Learnt(
+            found.head.cpu(), found.q.cpu(), found.shares.cpu(), judged.weight.cpu(), likeness
+        )
 
 
 @dataclass(frozen=True)
 class Answer:
     """A solution, and what it says about the images with these rows of features."""
 
-    found: Solution
+    found: Learnt
     rows: Tensor
 
     def probabilities(self, images: Indices, temperature: float = 1.0) -> np.ndarray:
@@ -185,15 +200,19 @@ class Answer:
         return PoolPredictions(
             order[:, 0], own.max(-1), order[:, min(1, own.shape[1] - 1)], label.numpy(),
             sure.double().numpy(), np.ones(len(pool), bool) if drawn is None else drawn, accepted,
+            None if self.found.belongs is None else self.found.belongs.double().numpy(),
         )  # fmt: skip
 
     def shares(self, pool: Pool) -> dict[str, Any]:
-        """The class shares of the pool: as the model sees them, and as they were estimated."""
-        mean = torch.from_numpy(self.probabilities(pool.indices)).mean(0)
+        """The class shares of the pool: as the model sees them, and as they were estimated.
+
+        What belongs to no class has no part in them.
+        """
+        mean = np.average(self.probabilities(pool.indices), 0, self.found.belongs)
         return {"p_model": mean.tolist(), "p_target": self.found.shares.tolist()}
 
 
-def learn(run: Run, task: Task) -> tuple[Solution, dict[str, Any]]:
+def learn(run: Run, task: Task) -> tuple[Learnt, dict[str, Any]]:
     """The solution, and what is known of its error without a test set."""
     found = task.solved()
     if run.fold is not None:
@@ -202,7 +221,7 @@ def learn(run: Run, task: Task) -> tuple[Solution, dict[str, Any]]:
     try:
         curve = learning_curve(
             task.features, task.labels, task.pool, task.classes, task.prior, seed=run.seed,
-            fractions=FRACTIONS,
+            fractions=FRACTIONS, belongs=found.belongs,
         )  # fmt: skip
     except DataError as error:
         return found, {"cross_validation": None, "learning_curve": None, "reason": str(error)}

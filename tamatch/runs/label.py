@@ -25,7 +25,7 @@ from ..judge.trust import RISK, Cut, choose_cut, least_images
 from ..kinds import FRACTION, SHARE
 from ..machine.launch import StopSignals
 from ..model.load import load, own_data, own_split
-from ..model.model import Model
+from ..model.model import BELONGS, Model, Predictions
 from ..progress import Progress
 from ..settings.config import Run
 from ..settings.configure import stored_config
@@ -34,6 +34,7 @@ from ..step.source import OnHost
 from ..storage.files import path_of, refuse_existing
 from ..storage.folder import RunFolder, refuse_links
 from ..storage.spreadsheet import read_rows, write_table
+from .end import ODD
 from .jobs import train_one
 from .record import begin
 from .start import Job
@@ -59,7 +60,8 @@ def line(
 def is_label_table(path: Path) -> bool:
     """Whether a file has the columns of this table, and no others."""
     with path.open("rb") as file:
-        return file.readline(100).strip() == ",".join(COLUMNS).encode()
+        found = file.readline(100).strip().decode(errors="replace")
+    return found in (",".join(COLUMNS), ",".join((*COLUMNS, BELONGS)))
 
 
 def tables_of(run: Run) -> list[Path]:
@@ -80,18 +82,23 @@ def by_model(tables: Iterable[Path]) -> set[str]:
     return found
 
 
+def of_run(folder: RunFolder, column: str) -> dict[str, str]:
+    """A column of the run's own table of its pool, by file; what is not known is left out."""
+    table = folder.checked("predictions/pool.csv")
+    try:
+        found = {row["image"]: row[column] for row in read_rows(table, "image", column)}
+    except DataError:
+        return {}
+    return {image: value for image, value in found.items() if value}
+
+
 def accepted(folder: RunFolder) -> dict[str, str]:
     """Was an image accepted as a pseudo-label at least once in training? yes or no, by its file.
 
     Empty for methods without such a rule, and where the run's own table is gone.
     """
-    table = folder.checked("predictions/pool.csv")
-    try:
-        rows = read_rows(table, "image", "accepted")
-        times = {row["image"]: row["accepted"] for row in rows}
-    except DataError:
-        return {}
-    return {image: "no" if n == "0" else "yes" for image, n in times.items() if n}
+    times = of_run(folder, "accepted")
+    return {image: "no" if n == "0" else "yes" for image, n in times.items()}
 
 
 def images_to_hold_out(labels: Indices) -> int:
@@ -149,6 +156,7 @@ class Labelled:
     folds: int | None = None  # of the labelled images, where these judged the cut
     changes: tuple[str, ...] = ()  # of the images since the run, in words
     classes: Mapping[str, int] = field(default_factory=dict)  # the new labels of each class
+    odd: int | None = None  # images of the pool that rather belong to no class, where it is known
 
     @property
     def coverage(self) -> float:
@@ -165,6 +173,11 @@ class Labelled:
             f"(coverage {100 * self.coverage:.1f} %). {self.given:,} already had one."
         ]
         lines.append(f"New labels by class: {most_first(self.classes)}.")
+        if self.odd:
+            lines.append(
+                f"{self.odd:,} of the unlabelled images rather belong to none of the classes: "
+                f"their {BELONGS} is below {ODD:g}."
+            )
         if self.confidence:
             lines.append(f"Labels with a confidence below {self.confidence:.4f} are left empty.")
         if self.cut is not None:
@@ -223,7 +236,8 @@ def label(
         cut = cut_by_validation(model, images, split, precision, folder)
     level = cut.confidence if cut else min_confidence or 0.0
     given, pool = given_and_pool(run, images, current)
-    p_given, p_pool = (probabilities(model, images, part) for part in (given, pool))
+    of_given, of_pool = (predictions(model, images, part) for part in (given, pool))
+    p_given, p_pool = of_given.probabilities, of_pool.probabilities
     used = accepted(folder)
     sure = p_pool.max(-1) >= level
     rows = [
@@ -234,11 +248,20 @@ def label(
         line(images, i, p, int(p.argmax()), used.get(images.files[i], ""), named=bool(keep))
         for i, p, keep in zip(pool, p_pool, sure, strict=True)
     ]
-    write_table(place, COLUMNS, rows)
+    columns: tuple[str, ...] = COLUMNS
+    belongs = None
+    if of_pool.belongs is not None:  # the run itself knows more of images that it has seen
+        seen, columns = of_run(folder, BELONGS), (*COLUMNS, BELONGS)
+        told = zip((images.files[i] for i in pool), of_pool.belongs, strict=True)
+        belongs = np.array([float(seen.get(file, own)) for file, own in told])
+        shares = [*np.ones(len(given)), *belongs]
+        rows = [(*row, f"{share:.6f}") for row, share in zip(rows, shares, strict=True)]
+    write_table(place, columns, rows)
     counts = np.bincount(p_pool[sure].argmax(-1), minlength=len(images.classes))
     return Labelled(
         place, len(pool), int(sure.sum()), len(given), level, cut, folds, tuple(current.lines()),
         dict(zip(images.classes, counts.tolist(), strict=True)),
+        None if belongs is None else int((belongs < ODD).sum()),
     )  # fmt: skip
 
 
@@ -281,11 +304,14 @@ def check_options(min_confidence: float | None, precision: float | None, folds: 
         raise UsageError(f"--folds must be at least 2, got {folds}.")
 
 
+def predictions(model: Model, data: DataSet, indices: np.ndarray) -> Predictions:
+    """What the model says about these images."""
+    return model.predictions(OnHost(data.images, indices, channels_last=True))
+
+
 def probabilities(model: Model, data: DataSet, indices: np.ndarray) -> np.ndarray:
     """(n, C) of these images."""
-    images = OnHost(data.images, indices, channels_last=True)
-    found: np.ndarray = model.probabilities(images).numpy()
-    return found
+    return predictions(model, data, indices).probabilities
 
 
 def cut_by_validation(

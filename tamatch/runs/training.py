@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ..data import shares
 from ..errors import DataError, NumericError
+from ..frozen.likeness import Likeness
 from ..judge import symptoms
 from ..judge.symptoms import Reached, Symptom, evenly_spread, two_sample_test
 from ..judge.trust import TAUS, Floats
@@ -253,16 +254,21 @@ class Training:
         self.write_answers()
         return self.conclude(result_of(self.run, self.folder.rows(), self.elapsed()))
 
-    def write_answers(self) -> None:
-        """The model and what it says about all images."""
+    def likeness(self) -> Likeness | None:
+        """What the model knows of images of no class: nothing, where it is not solved."""
+        return None
+
+    def write_answers(self) -> PoolPredictions | None:
+        """The model and what it says about all images; of these, the pool."""
         raw = {k: self.predicted(part).cpu().numpy() for k, part in self.held_out.items()}
         found = assess(raw, self.held_out, self.pool, self.predict_pool)
         facts = replace(self.facts, temperature=found.temperature)
-        Model(facts, self.engine.method.final).save(self.folder.model)
+        Model(facts, self.engine.method.final, self.likeness()).save(self.folder.model)
         write_assessment(found, self.folder.path)
         if self.watch is not None and found.pool_predictions is not None:
             rows = [row for row in self.folder.rows() if row["kind"] == "train"]
             self.watch.end(rows, found.pool_predictions)
+        return found.pool_predictions
 
     def conclude(self, result: dict[str, Any]) -> dict[str, Any]:
         """Write the result, with the reason of a chosen method; the run is finished."""

@@ -19,6 +19,7 @@ from .. import nets
 from ..data import DataSet, Split
 from ..data.dataset import take
 from ..data.feature_cache import PART
+from ..frozen.likeness import Likeness
 from ..judge.trust import wilson
 from ..nets.features import Frozen, FrozenNet
 from ..progress import counting
@@ -33,7 +34,7 @@ from ..storage.files import write_bytes
 from ..storage.folder import RunFolder
 from ..storage.record import ANSWERS, files_in
 from .build import Start
-from .end import PoolPredictions, drawn, result_of, summary, told_by
+from .end import PoolPredictions, drawn, junk_of, result_of, summary, told_by
 from .first_answer import Answer, Task, features, few_threads, looking
 from .first_settings import ONE_STEP
 from .start import Job, SharedData
@@ -127,7 +128,7 @@ class Tuning(Training):
         result = result_of(run, self.folder.rows(), self.elapsed())
         tuned = rung(RUNGS[2], result, self.interval(result), outcome(wrong))
         if kept:
-            self.write_answers()
+            result["junk"] = junk_of(self.write_answers(), first.data)
         else:
             result |= self.keep_first()
         told = {"kept": kept, "labels": len(wrong), "reason": reason}
@@ -146,6 +147,10 @@ class Tuning(Training):
                 found.append(look(take(images, chosen)))
                 count(int(chosen[-1]) + 1, len(images))
         return torch.from_numpy(np.concatenate(found))
+
+    def likeness(self) -> Likeness | None:
+        """By the features of the tuned net."""
+        return None if self.answer is None else self.answer.found.likeness
 
     def predicted(self, part: Subset) -> Tensor:
         """By the last layer that is solved anew, where it is."""
@@ -174,7 +179,8 @@ class Tuning(Training):
             write_bytes(self.folder.path / name, (source.path / name).read_bytes())
         self.folder.update(warnings=[])
         names = "error_last", "error_median20", "error_best", "best_step", "per_class_accuracy"
-        return {k: v for k, v in source.read_result().items() if k in (*names, "utilization")}
+        kept = (*names, "utilization", "junk")
+        return {k: v for k, v in source.read_result().items() if k in kept}
 
 
 def with_validation(split: Split) -> Split:

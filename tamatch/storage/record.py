@@ -60,11 +60,13 @@ FILES = (
     File("predictions/validation.csv", "runs.end", listed=True),
     File("predictions/pool.csv", "runs.end", listed=True),
     File("never_accepted.csv", "runs.end", listed=True),
+    File("odd.csv", "runs.end", listed=True),
     File("suspects.csv", "runs.first_answer", listed=True),
     File("pictures/suspects.jpg", "runs.first_answer", listed=True),
     File("pictures/doubtful.jpg", "runs.end", listed=True),
     File("pictures/confident_wrong.jpg", "runs.end", listed=True),
     File("pictures/never_accepted.jpg", "runs.end", listed=True),
+    File("pictures/odd.jpg", "runs.end", listed=True),
     File("result.json", "runs.training", listed=True),
     File("report.html", "report.page"),
 )
@@ -168,6 +170,7 @@ FIRST_ANSWER = table(
     },
     closed=True, suspects=maybe(whole()),
 )  # fmt: skip
+JUNK = table({"share": number(0, 1), "images": whole(), "marked": whole()}, closed=True)
 RUNG = table(
     {
         "name": TEXT, "error": maybe(ERROR), "interval": maybe(listed(ERROR, 2, 2)),
@@ -188,7 +191,7 @@ RESULT = table(
         "per_class_accuracy": ACCURACIES, "utilization": maybe(number()), "seconds": number(0),
         "best_step": maybe(whole()),
     } | dict.fromkeys(("error_last", "error_median20", "error_best"), maybe(ERROR)),
-    closed=True, first_answer=FIRST_ANSWER, tuning=TUNING, method_reason=TEXT,
+    closed=True, first_answer=FIRST_ANSWER, tuning=TUNING, method_reason=TEXT, junk=maybe(JUNK),
 )  # fmt: skip
 MODEL = table(
     {
