@@ -21,8 +21,8 @@ def beta_logit(shape: tuple[int, ...], alpha: float, device: torch.device) -> Te
     Gamma(α) is distributed as Gamma(α + 1)·U^(1/α).
     """
     gamma = torch._standard_gamma(torch.full((2, *shape), alpha + 1, device=device))
-    first, second = gamma.log() + torch.rand(2, *shape, device=device).neg().log1p() / alpha
-    return first - second
+    logs = gamma.log() + torch.rand(2, *shape, device=device).neg().log1p() / alpha
+    return logs[0] - logs[1]
 
 
 def mixup_draw(
@@ -85,7 +85,7 @@ class Box:
     of one value or of one for each image.
     """
 
-    def __init__(self, images: Tensor, side: Tensor, centre: Sequence[Tensor]) -> None:
+    def __init__(self, images: Tensor, side: Tensor, centre: Tensor | Sequence[Tensor]) -> None:
         size = images.shape[-2:] if images.dim() > 2 else (1, images.shape[-1])
         self.spans = [Span(n, side, c) for n, c in zip(size, centre, strict=True)]
 

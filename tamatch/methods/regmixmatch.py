@@ -73,7 +73,7 @@ class RegMixMatch(FreeMatch):
         views, labels = (batch.x[0], batch.u[1]), (batch.y, pseudo.label)
         surely = (torch.ones_like(batch.y, dtype=sure.dtype), sure)
         sizes = [dist.world() * len(view) for view in views]
-        draw = mix_draw(*sizes, self.alphas, sure.device)
+        draw = mix_draw(sizes[0], sizes[1], self.alphas, sure.device)
         donors, their, trusted = (
             torch.cat([dist.gather(part) for part in pair]) for pair in (views, labels, surely)
         )

@@ -161,8 +161,8 @@ COMMANDS = [
     ("predict runs/photos photos --net own.py:Nothing", 2,
      "--net works only for models with your own net; runs/photos/model uses wrn_10_1_clean."),
     ("train --net wrn_11_2", 2,
-     "wrn_11_2 does not exist: the depth of a wide residual net is 10, 16, 22, 28, … (three stages) "
-     "or 13, 21, 29, 37, … (four), up to 1000; its width 1 to 64."),
+     "wrn_11_2 does not exist: the depth of a wide residual net is 10, 16, 22, 28, … (three "
+     "stages) or 13, 21, 29, 37, … (four), up to 1000; its width 1 to 64."),
     ("train --net vit_small_p5_32 --data photos --size 32 --steps 2", 2,
      "vit_small_p5_32 splits images into patches of 5 × 5 pixels, which do not divide 32 × 32 "
      "evenly. Choose an image size that is a multiple of 5."),
