@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from ..kinds import Alpha, Inherited, MixTarget, MixWeight
-from ..losses import each_ce
+from ..losses import each_ce, one_hot
 from ..pseudo import Pseudo
 from ..types import Batch, Loss, Task
 from .fixmatch import FixMatch
-from .mixing import mix_accepted
+from .mixing import Mixed, MixUp
 
 
 class EfficientMatch(FixMatch):
@@ -52,7 +53,15 @@ class EfficientMatch(FixMatch):
         return Loss(total, {**parts, **self.labeler.report(pseudo)})
 
     def mixed_loss(self, batch: Batch, pseudo: Pseudo) -> Tensor:
-        mixed = mix_accepted(batch, pseudo, self.alpha)
+        mixed = self.mix(batch, pseudo)
         target = mixed.target.argmax(-1) if self.mix_target == "dominant" else mixed.target
         (out,) = self.predict(mixed.images)
         return (mixed.mask * each_ce(out.logits, target)).mean()
+
+    def mix(self, batch: Batch, pseudo: Pseudo) -> Mixed:
+        """Every labelled image and weak view with a random partner; `mask` is the partner's."""
+        views = [batch.x[0], batch.u[0]]
+        mix = MixUp(views, self.alpha, each=True)
+        targets = [one_hot(label, pseudo.p.shape[-1]) for label in (batch.y, pseudo.label)]
+        labelled = torch.ones_like(batch.y, dtype=pseudo.mask.dtype)
+        return Mixed(mix(views), mix(targets), mix.partners([labelled, pseudo.mask]))

@@ -9,9 +9,6 @@ import torch
 from torch import Tensor
 
 from .. import dist
-from ..losses import one_hot
-from ..pseudo import Pseudo
-from ..types import Batch
 
 
 def beta_logit(shape: tuple[int, ...], alpha: float, device: torch.device) -> Tensor:
@@ -62,20 +59,6 @@ class Mixed(NamedTuple):
     images: Tensor  # (B + Bu, ...)
     target: Tensor  # (B + Bu, C)
     mask: Tensor  # (B + Bu,)
-
-
-def mix_accepted(batch: Batch, pseudo: Pseudo, alpha: float) -> Mixed:
-    """EfficientMatch's channel: every weak view with a random partner that was accepted.
-
-    x̃ = λx + (1−λ)x′,  ỹ = λ·1[y] + (1−λ)·1[y′],  λ = max(b, 1−b) of its own, b ~ Beta(α, α), for
-    x in the labelled batch and the weak views of the pool. It counts if x′ is labelled or accepted;
-    whether x itself was accepted does not matter.
-    """
-    views = [batch.x[0], batch.u[0]]
-    mix = MixUp(views, alpha, each=True)
-    targets = [one_hot(label, pseudo.p.shape[-1]) for label in (batch.y, pseudo.label)]
-    labelled = torch.ones_like(batch.y, dtype=pseudo.mask.dtype)
-    return Mixed(mix(views), mix(targets), mix.partners([labelled, pseudo.mask]))
 
 
 class Box:

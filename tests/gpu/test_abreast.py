@@ -24,12 +24,18 @@ from tests.contract.test_contract import assert_equal
 from tests.faults.runs import DOZEN
 from tests.gpu.test_capture import run
 from tests.processes import fingerprint
+from tests.reference.base import SlowMethod
+from tests.reference.table import REFERENCES
 from tests.tiny import tiny_engine
 
 pytestmark = pytest.mark.gpu
 
 SEEDS = (0, 1, 2)
-DRAWING = ("mixmatch", "remixmatch", "efficientmatch", "regmixmatch", "vat")  # in the step
+DRAWING = sorted(  # random numbers in the step
+    name
+    for name, reference in REFERENCES.items()
+    if reference.drawn.__func__ is not SlowMethod.drawn.__func__  # type: ignore[attr-defined]
+)
 USUAL = {"net": "wrn_28_2", "size": 32, "device": "cuda", "batch": 64, "unlabelled": 128}
 
 

@@ -116,7 +116,7 @@ def test_what_efficientmatch_mixes_counts_by_its_partner(monkeypatch: pytest.Mon
     mask = torch.arange(UNLABELLED).remainder(2).float()
     label = torch.arange(UNLABELLED) % 5
     pseudo = Pseudo(torch.full((UNLABELLED, 5), 0.2), label, mask, torch.ones_like(mask))
-    mixed = mixing.mix_accepted(batch, pseudo, 0.75)
+    mixed = method.mix(batch, pseudo)
     accepted = torch.cat([torch.ones(LABELLED), mask])
     assert mixed.mask.equal(accepted.flip(0)) and not mixed.mask.equal(accepted)
     labels = torch.cat([batch.y, label])

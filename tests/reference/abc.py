@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from .masked import HardLabels
 from .net import CLASSES, WIDTH, NumpyNet, linear, linear_shapes
 from .primitives import at_least, ce, hard, over_all, softmax
-from .records import Facts, NumpyBatch, Params, Values
+from .records import Calls, Draws, Facts, NumpyBatch, Params, Values
 
 
 class Reference(HardLabels):
     """L = FixMatch(second head) + mean(b · CE(z_x, y)) + mean(b' · mask · CE(z_s, ŷ))."""
 
     heads = linear_shapes("second", WIDTH, CLASSES)
-    draws = ("lots_x", "lots_u")
 
     def __init__(
         self,
@@ -27,6 +29,21 @@ class Reference(HardLabels):
         super().__init__(params, facts, unlabelled_weight=unlabelled_weight)
         self.threshold = threshold
         self.keep = min(facts.labelled_shares) / np.array(facts.labelled_shares)
+
+    @classmethod
+    def drawn(cls, rng: np.random.Generator, facts: Facts) -> Values:
+        sizes = {"lots_x": facts.batch_labelled, "lots_u": facts.batch_unlabelled}
+        return {name: rng.random(size) for name, size in sizes.items()}
+
+    @staticmethod
+    def handed(draws: Draws, tensor: Callable[[Any], Any]) -> dict[str, Callable[..., Any]]:
+        lots = [tensor(draws[name]) for name in ("lots_u", "lots_x")]
+        return {"abc.lots": lambda count, device: lots.pop(0)}
+
+    @staticmethod
+    def observed(calls: Calls) -> dict[str, Any]:
+        other = calls["loss"][-1][0][0]  # the labels of the head that is not reported
+        return {"other_label": other.label, "other_mask": other.mask}
 
     def targets(self, batch: NumpyBatch) -> Values:
         weak = self.net(batch.u[0])

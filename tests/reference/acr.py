@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 import numpy as np
 
 from .masked import HardLabels
 from .net import CLASSES, WIDTH, NumpyNet, linear, linear_shapes
 from .primitives import at_least, ce, divergence, hard, moved, over_all, softmax
-from .records import Array, Facts, NumpyBatch, Params, Values
+from .records import Array, Calls, Facts, NumpyBatch, Params, Values
 
 EPSILON = 1e-6
 
@@ -25,6 +27,7 @@ class Reference(HardLabels):
 
     u_views = ("weak", "strong", "strong")
     heads = linear_shapes("second", WIDTH, CLASSES)
+    stored: ClassVar = {"shares": "shares.value"}
 
     def __init__(
         self,
@@ -54,6 +57,11 @@ class Reference(HardLabels):
             there, back = divergence(pool, other), divergence(other, pool)
             away.append((max(0.0, there) + max(0.0, back)) / 2)
         return self.strength * float(np.exp(away[0]) / np.exp(away).sum())
+
+    @staticmethod
+    def observed(calls: Calls) -> dict[str, Any]:
+        other = calls["loss"][-1][0][0]  # the labels of the head that is not reported
+        return {"other_label": other.label, "other_mask": other.mask}
 
     def targets(self, batch: NumpyBatch) -> Values:
         weak = self.net(batch.u[0])

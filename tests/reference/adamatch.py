@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from .alignment import follow_model, rescaled
@@ -12,6 +14,11 @@ from .records import Facts, NumpyBatch, Params, Values
 
 class Reference(HardLabels):
     """mask = 1[max p̃ ≥ 0.95 · mean_i max p_lb,i], ŷ = argmax p̃."""
+
+    stored: ClassVar = {
+        "p_model": "labeler.status.model.value",
+        "p_target": "labeler.status.target.value",
+    }
 
     def __init__(
         self,

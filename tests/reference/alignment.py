@@ -12,6 +12,7 @@ from .records import Array, Values
 
 EPSILON = 1e-6
 QUEUE = 32
+QUEUE_STORED = {"queue": "status.model.rows", "queue_pointer": "status.model.at"}
 
 
 def rescaled(p: Array, model: Array, target: Array) -> Array:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 
 from .net import NumpyNet, NumpyOut
 from .primitives import ce
-from .records import Array, Facts, NumpyBatch, Params, Result, Values
+from .records import Array, Calls, Draws, Facts, NumpyBatch, Params, Result, Values
 
 
 class SlowMethod(ABC):
@@ -24,12 +25,34 @@ class SlowMethod(ABC):
     x_views: ClassVar[tuple[str, ...]] = ("weak",)
     u_views: ClassVar[tuple[str, ...]] = ("weak", "strong")
     heads: ClassVar[dict[str, tuple[int, ...]]] = {}
-    draws: ClassVar[tuple[str, ...]] = ()
+    settings: ClassVar[dict[str, dict[str, Any]]] = {}
+    """Further cases: options by title, under names that the method has, too."""
+    stored: ClassVar[dict[str, str]] = {}
+    """Where the method keeps what `state` has: names of the one, attributes of the other."""
 
     def __init__(self, params: Params, facts: Facts) -> None:
         self.params = {name: value.astype(np.float64) for name, value in params.items()}
         self.facts = facts
         self.state: Values = {}
+
+    @classmethod
+    def drawn(cls, rng: np.random.Generator, facts: Facts) -> Values:
+        """The random numbers of a step, the `draws` of a batch."""
+        return {}
+
+    @staticmethod
+    def handed(draws: Draws, tensor: Callable[[Any], Any]) -> dict[str, Callable[..., Any]]:
+        """Functions that give a method these numbers, by the module.name that each stands for."""
+        return {}
+
+    @staticmethod
+    def observed(calls: Calls) -> dict[str, Any]:
+        """Constants of the loss that are in no pseudo-label, from the calls of a `Witness`."""
+        return {}
+
+    def remembered(self) -> Values:
+        """`state` in the form in which the method keeps it."""
+        return dict(self.state)
 
     def step(self, batch: NumpyBatch) -> Result:
         """One step with the current parameters; it does not change them."""

@@ -313,3 +313,8 @@ CASES = [
     ),
 ]  # fmt: skip
 CASES += [Case(name) for name in REFERENCES if name not in {case.reference for case in CASES}]
+CASES += [
+    Case(name, title, options, options)
+    for name, reference in REFERENCES.items()
+    for title, options in vars(reference).get("settings", {}).items()
+]

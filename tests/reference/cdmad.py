@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 import numpy as np
 
 from .base import SlowMethod
 from .net import NumpyNet
 from .primitives import soft_ce, softmax
-from .records import Facts, NumpyBatch, Params, Values
+from .records import Calls, Facts, NumpyBatch, Params, Values
 
 
 class Reference(SlowMethod):
     """L = CE_lb + λu · mean over two views of H(softmax(z_w − z(blank)), z_s)."""
 
     u_views = ("weak", "strong", "strong")
+    stored: ClassVar = {"bias": "bias"}
 
     def __init__(
         self,
@@ -26,6 +29,10 @@ class Reference(SlowMethod):
         super().__init__(params, facts)
         self.start, self.unlabelled_weight = start, unlabelled_weight
         self.state["bias"] = np.zeros(facts.classes)
+
+    @staticmethod
+    def observed(calls: Calls) -> dict[str, Any]:
+        return {"target": calls["loss"][-1][0][2]}
 
     def targets(self, batch: NumpyBatch) -> Values:
         bias = self.net(np.ones((1, *batch.u[0].shape[1:]))).logits[0]

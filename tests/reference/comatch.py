@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 import numpy as np
 
-from .alignment import QUEUE, align_by_queue, start_queue
+from .alignment import QUEUE, QUEUE_STORED, align_by_queue, start_queue
 from .masked import SoftLabels
 from .net import WIDTH, NumpyNet, two_layer_shapes, two_layers
 from .primitives import at_least, normalise, one_hot, softmax, unit
-from .records import Array, Facts, NumpyBatch, Params, Values
+from .records import Array, Calls, Facts, NumpyBatch, Params, Values
 
 EMBEDDING = 64
 
@@ -28,6 +30,12 @@ class Reference(SoftLabels):
 
     u_views = ("weak", "strong", "strong")
     heads = two_layer_shapes("projector", WIDTH, EMBEDDING)
+    stored: ClassVar = {
+        "bank_features": "memory.f",
+        "bank_p": "memory.p",
+        "bank_pointer": "memory.at",
+        **QUEUE_STORED,
+    }
 
     def __init__(
         self,
@@ -57,6 +65,10 @@ class Reference(SoftLabels):
         self.state["bank_p"] = np.zeros((rows, facts.classes))
         self.state["bank_pointer"] = np.array(0)
         start_queue(self.state, facts.classes, alignment_length)
+
+    @staticmethod
+    def observed(calls: Calls) -> dict[str, Any]:
+        return {"graph": calls["graph"][-1][1]}
 
     def targets(self, batch: NumpyBatch) -> Values:
         weak = batch.u[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from .masked import SoftLabels
@@ -20,6 +22,8 @@ class Reference(SoftLabels):
     while ρ > 0.05, and the hard label after that. With `parity="usb"` the warm-up lies before the
     run and `rho_init`, the evaluation loss of the initial weights, must be given.
     """
+
+    stored: ClassVar = {"rho_init": "rho_init"}
 
     def __init__(
         self,
@@ -51,6 +55,10 @@ class Reference(SoftLabels):
             "rho": np.array(0.0),
             "k": np.array(0),
         }
+
+    def remembered(self) -> Values:
+        """ρ and k follow from the step, and the losses are summed."""
+        return {"rho_init": self.state["rho_init"]}
 
     def targets(self, batch: NumpyBatch) -> Values:
         logits = self.net(batch.u[0]).logits

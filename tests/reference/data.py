@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from .base import SlowMethod
 from .net import CLASSES, GAIN, MAP_WIDTH, PIXELS, WIDTH, NumpyNet
@@ -93,29 +91,6 @@ def views_of(rng: np.random.Generator, images: Array, views: tuple[str, ...]) ->
     return (images, *noisy)[: len(views)]
 
 
-def random_draws(
-    rng: np.random.Generator, names: tuple[str, ...], facts: Facts, views: int
-) -> dict[str, npt.NDArray[Any]]:
-    """The random numbers that a method needs for one step."""
-    size = facts.batch_unlabelled
-    draws: dict[str, npt.NDArray[Any]] = {
-        "lam": np.array(rng.beta(0.5, 0.5)),
-        "perm": rng.permutation(facts.batch_labelled + views * size),
-        "rotation": rng.integers(4, size=size),
-        "d": rng.normal(size=(size, 3, 4, 4)),
-        "lots_x": rng.random(facts.batch_labelled),
-        "lots_u": rng.random(size),
-    }
-    if "lams" in names:
-        pool = facts.batch_labelled + size
-        draws |= {"lams": rng.beta(0.75, 0.75, size=pool), "partners": rng.permutation(pool)}
-    if "boxes" in names:
-        pool = facts.batch_labelled + size
-        draws |= {"boxes": rng.random((2, 3)), "order": rng.random(pool)}
-        draws |= {"choice": rng.random((size, pool)), "any_class": np.array(rng.random() < 0.5)}
-    return {name: draws[name] for name in names}
-
-
 def repeating(rng: np.random.Generator, size: int, batch: int) -> Ints:
     """Random ids of which the last two repeat the first two, in this order."""
     ids = rng.integers(size, size=batch)
@@ -144,7 +119,7 @@ def realistic_batch(
         id_u=repeating(rng, facts.unlabelled, facts.batch_unlabelled),
         step=step,
         progress=step / facts.steps,
-        draws=random_draws(rng, method.draws, facts, len(method.u_views)),
+        draws=method.drawn(rng, facts),
     )
 
 

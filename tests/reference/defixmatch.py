@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from . import fixmatch
 from .net import NumpyNet
 from .primitives import at_least, ce, hard, over_all, softmax
-from .records import Facts, NumpyBatch, Params, Values
+from .records import Calls, Facts, NumpyBatch, Params, Values
 
 
 class Reference(fixmatch.Reference):
@@ -24,6 +26,11 @@ class Reference(fixmatch.Reference):
         unlabelled_weight: float = 0.5,
     ) -> None:
         super().__init__(params, facts, threshold=threshold, unlabelled_weight=unlabelled_weight)
+
+    @staticmethod
+    def observed(calls: Calls) -> dict[str, Any]:
+        anti = calls["loss"][-1][0][0]
+        return {"anti_label": anti.label, "anti_mask": anti.mask}
 
     def targets(self, batch: NumpyBatch) -> Values:
         p = softmax(self.net(batch.x[0]).logits)

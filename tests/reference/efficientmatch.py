@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from . import fixmatch
 from .net import NumpyNet
 from .primitives import ce, hard, mix, one_hot, over_all, soft_ce
-from .records import Facts, NumpyBatch, Params, Values
+from .records import Calls, Draws, Facts, NumpyBatch, Params, Values
 
 
 class Reference(fixmatch.Reference):
@@ -18,8 +19,6 @@ class Reference(fixmatch.Reference):
     Draws: `lams`, a Beta draw for each row before max(λ, 1 − λ), and `partners`, a permutation of
     the B + Bu rows: the labelled images, then the weak views.
     """
-
-    draws = ("lams", "partners")
 
     def __init__(
         self,
@@ -32,6 +31,22 @@ class Reference(fixmatch.Reference):
     ) -> None:
         super().__init__(params, facts, **fixed)
         self.mixed_weight, self.dominant = mixed_weight, dominant
+
+    @classmethod
+    def drawn(cls, rng: np.random.Generator, facts: Facts) -> Values:
+        rows = facts.batch_labelled + facts.batch_unlabelled
+        return {"lams": rng.beta(0.75, 0.75, size=rows), "partners": rng.permutation(rows)}
+
+    @staticmethod
+    def handed(draws: Draws, tensor: Callable[[Any], Any]) -> dict[str, Callable[..., Any]]:
+        lams = tensor(np.maximum(draws["lams"], 1 - draws["lams"]))
+        partners = tensor(draws["partners"])
+        return {"mixing.mixup_draw": lambda *_: (lams, partners)}
+
+    @staticmethod
+    def observed(calls: Calls) -> dict[str, Any]:
+        images, targets, mask = calls["mix"][-1][1]
+        return {"mixed_images": images, "mixed_targets": targets, "mixed_mask": mask}
 
     def targets(self, batch: NumpyBatch) -> Values:
         values = super().targets(batch)

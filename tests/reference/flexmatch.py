@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from .masked import HardLabels
@@ -15,6 +17,12 @@ class Reference(HardLabels):
     State: `memory` (unlabelled,), −1 until an image was once confident; `beta` (C,).
     Where an id repeats in a batch, its last confident position is remembered.
     """
+
+    stored: ClassVar = {
+        "memory": "labeler.select.labels",
+        "counts": "labeler.select.counts",
+        "beta": "labeler.select.beta",
+    }
 
     def __init__(
         self,
@@ -30,6 +38,13 @@ class Reference(HardLabels):
         self.warm_up = warm_up
         self.state["memory"] = np.full(facts.unlabelled, -1, dtype=np.int64)
         self.state["beta"] = np.zeros(facts.classes)
+
+    def remembered(self) -> Values:
+        """The method counts "never sure" as one more class."""
+        none = self.facts.classes
+        memory = np.where(self.state["memory"] < 0, none, self.state["memory"])
+        counts = np.bincount(memory, minlength=none + 1)
+        return {**self.state, "memory": memory, "counts": counts}
 
     def targets(self, batch: NumpyBatch) -> Values:
         p = softmax(self.net(batch.u[0]).logits)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import numpy as np
 
@@ -27,6 +28,13 @@ class Reference(HardLabels):
     every accepted sample and row 0 for every other one.
     """
 
+    stored: ClassVar = {
+        "threshold": "labeler.select.threshold.value",
+        "class_means": "labeler.select.shares.value",
+        "class_means of fairness": "fairness.shares.value",
+        "class_counts": "fairness.histogram.value",
+    }
+
     def __init__(
         self,
         params: Params,
@@ -46,6 +54,10 @@ class Reference(HardLabels):
         self.state["threshold"] = np.array(start if init_threshold is None else init_threshold)
         self.state["class_means"] = np.full(facts.classes, start)
         self.state["class_counts"] = np.full(facts.classes, start)
+
+    def remembered(self) -> Values:
+        """The method keeps the means twice."""
+        return {**self.state, "class_means of fairness": self.state["class_means"]}
 
     def targets(self, batch: NumpyBatch) -> Values:
         p = softmax(self.net(batch.u[0]).logits)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,6 @@ import torch
 from torch.nn import Parameter
 
 from tamatch import methods
-from tamatch.methods import abc, mixing, regmixmatch, remixmatch, vat
 from tamatch.methods.base import Method
 from tamatch.types import Batch, Loss, Task
 from tests.toynet import ToyNet
@@ -21,22 +21,12 @@ from .making import batch_for
 from .records import Array, NumpyBatch, Params, Result
 from .storage import load_state
 
-# The method's names of the loss terms, and the reference's. Both are before their factors.
-TERMS = {
+# The method's names of loss terms, where the reference has others. Both are before their factors.
+RENAMED = {
     "sup": "labelled",
     "unsup": "unlabelled",
-    "mixed": "mixed",
-    "class_aware": "class_aware",
     "strong": "unmixed",
     "fair": "fairness",
-    "entropy": "entropy",
-    "anti": "anti",
-    "contrast": "contrast",
-    "instance": "instance",
-    "distance": "distance",
-    "rotation": "rotation",
-    "balanced": "balanced",
-    "second": "second",
 }
 
 
@@ -89,31 +79,18 @@ def torch_batch(batch: NumpyBatch, dtype: torch.dtype = torch.float64) -> Batch:
     )
 
 
-def inject(patch: pytest.MonkeyPatch, batch: NumpyBatch, dtype: torch.dtype) -> None:
+def inject(
+    patch: pytest.MonkeyPatch, reference: SlowMethod, batch: NumpyBatch, dtype: torch.dtype
+) -> None:
     """Let the method draw the random numbers of this batch."""
-    draws = batch.draws
-    if "lam" in draws:
-        lam = torch.tensor(max(draws["lam"], 1 - draws["lam"]), dtype=dtype)
-        partner = torch.tensor(draws["perm"])
-        patch.setattr(mixing, "mixup_draw", lambda *_: (lam, partner))
-    if "lams" in draws:
-        lams = torch.tensor(np.maximum(draws["lams"], 1 - draws["lams"]), dtype=dtype)
-        partners = torch.tensor(draws["partners"])
-        patch.setattr(mixing, "mixup_draw", lambda *_: (lams, partners))
-    if "boxes" in draws:
-        share, centre = np.sqrt(draws["boxes"][:, 0]), draws["boxes"][:, 1:]
-        numbers = (0.1 + 0.7 * share, centre, draws["order"], draws["choice"], draws["any_class"])
-        drawn = regmixmatch.Draw(*map(torch.tensor, numbers))
-        patch.setattr(regmixmatch, "mix_draw", lambda *_: drawn)
-    if "rotation" in draws:
-        turn = torch.tensor(draws["rotation"])
-        patch.setattr(remixmatch, "turn_draw", lambda count, device: turn)
-    if "lots_x" in draws:
-        lots = [torch.tensor(draws[name], dtype=dtype) for name in ("lots_u", "lots_x")]
-        patch.setattr(abc, "lots", lambda count, device: lots.pop(0))
-    if "d" in draws:
-        noise = torch.tensor(draws["d"], dtype=dtype)
-        patch.setattr(vat, "direction_draw", lambda images: noise)
+
+    def tensor(values: Any) -> torch.Tensor:
+        made = torch.tensor(values)
+        return made.to(dtype) if made.is_floating_point() else made
+
+    for place, function in reference.handed(batch.draws, tensor).items():
+        module, _, name = place.partition(".")
+        patch.setattr(import_module(f"tamatch.methods.{module}"), name, function)
 
 
 def expected_terms(result: Result) -> dict[str, float]:
@@ -121,7 +98,8 @@ def expected_terms(result: Result) -> dict[str, float]:
     parts = dict(result.parts)
     if "labelled_strong" in parts:  # DeFixMatch reports the mean of its two labelled terms
         parts["labelled"] = (parts["labelled"] + parts.pop("labelled_strong")) / 2
-    return {ours: parts[theirs] for ours, theirs in TERMS.items() if theirs in parts}
+    ours = {theirs: ours for ours, theirs in RENAMED.items()}
+    return {ours.get(name, name): value for name, value in parts.items()}
 
 
 class Pair:
@@ -141,7 +119,7 @@ class Pair:
     def step(self, step: int) -> tuple[NumpyBatch, Result, Loss]:
         """One step of both on a fresh batch, and the method's gradients."""
         batch = batch_for(self.reference, self.rng, step)
-        inject(self.patch, batch, self.dtype)
+        inject(self.patch, self.reference, batch, self.dtype)
         result = self.reference.step(batch)
         self.method.zero_grad()
         loss = self.method(torch_batch(batch, self.dtype))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from .base import SlowMethod
 from .net import NumpyNet
 from .primitives import ce, over_all, soft_ce
-from .records import Facts, NumpyBatch, Params, Values
+from .records import Calls, Facts, NumpyBatch, Params, Values
 
 
 class HardLabels(SlowMethod):
@@ -32,6 +34,10 @@ class HardLabels(SlowMethod):
 
 class SoftLabels(HardLabels):
     """CE_lb + λu · mean(mask · H(target, p_s)) with a probability target."""
+
+    @staticmethod
+    def observed(calls: Calls) -> dict[str, Any]:
+        return {"target": calls["loss"][-1][0][2]}
 
     def terms(self, params: Params, batch: NumpyBatch, values: Values) -> dict[str, float]:
         losses = soft_ce(NumpyNet(params)(batch.u[1]).logits, values["target"])

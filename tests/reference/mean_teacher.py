@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from . import pi_model
@@ -17,6 +19,8 @@ class Reference(pi_model.Reference):
     `state` as `teacher.<name>`. With `parity="usb"` the student's logits are the teacher's, as in
     the published code: the term is a constant, zero.
     """
+
+    stored: ClassVar = {f"teacher.{name}": f"average.{name}" for name in "AMWb"}
 
     def __init__(
         self,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from .base import SlowMethod
 from .net import NumpyNet
 from .primitives import mix, mse, one_hot, ramp, sharpen, soft_ce, softmax
-from .records import Array, Facts, NumpyBatch, Params, Values
+from .records import Array, Calls, Draws, Facts, NumpyBatch, Params, Values
 
 
 def mixed_values(batch: NumpyBatch, images: Array, targets: Array) -> Values:
@@ -19,6 +22,11 @@ def mixed_values(batch: NumpyBatch, images: Array, targets: Array) -> Values:
     }
 
 
+def mixup_draws(rng: np.random.Generator, rows: int) -> Values:
+    """A Beta draw, and who is mixed with whom."""
+    return {"lam": np.array(rng.beta(0.5, 0.5)), "perm": rng.permutation(rows)}
+
+
 class Reference(SlowMethod):
     """L = softCE(mixed labelled) + λu · R(0.4) · MSE(mixed unlabelled), the MSE divided by C.
 
@@ -26,7 +34,6 @@ class Reference(SlowMethod):
     """
 
     u_views = ("weak", "weak")
-    draws = ("lam", "perm")
 
     def __init__(
         self,
@@ -41,6 +48,21 @@ class Reference(SlowMethod):
         self.unlabelled_weight = unlabelled_weight
         self.temperature = temperature
         self.ramp_share = ramp_share
+
+    @classmethod
+    def drawn(cls, rng: np.random.Generator, facts: Facts) -> Values:
+        return mixup_draws(rng, facts.batch_labelled + 2 * facts.batch_unlabelled)
+
+    @staticmethod
+    def handed(draws: Draws, tensor: Callable[[Any], Any]) -> dict[str, Callable[..., Any]]:
+        pair = tensor(max(draws["lam"], 1 - draws["lam"])), tensor(draws["perm"])
+        return {"mixing.mixup_draw": lambda *_: pair}
+
+    @staticmethod
+    def observed(calls: Calls) -> dict[str, Any]:
+        images, targets = (mixed for _, mixed in calls["__call__"][-2:])
+        mixed = {"mixed_images": images, "mixed_targets": targets}
+        return {"target": calls["sharpen"][-1][1], **mixed}
 
     def targets(self, batch: NumpyBatch) -> Values:
         weak, second = batch.u

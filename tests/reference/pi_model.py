@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from .base import SlowMethod
 from .net import NumpyNet
 from .primitives import mse, ramp, softmax
-from .records import Array, Facts, NumpyBatch, Params, Values
+from .records import Array, Calls, Facts, NumpyBatch, Params, Values
 
 
 class Reference(SlowMethod):
@@ -26,6 +28,10 @@ class Reference(SlowMethod):
         super().__init__(params, facts)
         self.unlabelled_weight = unlabelled_weight
         self.ramp_share = ramp_share
+
+    @staticmethod
+    def observed(calls: Calls) -> dict[str, Any]:
+        return {"target": calls["each_mse"][-1][0][1]}
 
     def targets(self, batch: NumpyBatch) -> Values:
         return {"target": self.teacher(batch.u[0])}

@@ -13,6 +13,8 @@ Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Params = dict[str, Array]
 Values = dict[str, npt.NDArray[Any]]
+Draws = Mapping[str, npt.NDArray[Any]]
+Calls = dict[str, list[tuple[Any, Any]]]  # (arguments, result) of each call of a function
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class NumpyBatch:
     id_u: Ints
     step: int
     progress: float
-    draws: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    draws: Draws = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ import numpy as np
 from . import freematch
 from .net import NumpyNet
 from .primitives import mse, one_hot, soft_ce
-from .records import Array, Facts, NumpyBatch, Params, Values
+from .records import Array, Calls, Draws, Facts, NumpyBatch, Params, Values
 
 
 def rectangle(size: int, side: float, centre: float) -> tuple[int, int]:
@@ -46,8 +48,6 @@ class Reference(freematch.Reference):
     largest wins; `any_class`.
     """
 
-    draws = ("boxes", "order", "choice", "any_class")
-
     def __init__(
         self,
         params: Params,
@@ -62,6 +62,28 @@ class Reference(freematch.Reference):
         super().__init__(params, facts, fairness_weight=fairness_weight, **free)
         self.sure_threshold, self.mixed_weight = sure_threshold, mixed_weight
         self.class_aware_weight = class_aware_weight
+
+    @classmethod
+    def drawn(cls, rng: np.random.Generator, facts: Facts) -> Values:
+        size, rows = facts.batch_unlabelled, facts.batch_labelled + facts.batch_unlabelled
+        return {
+            "boxes": rng.random((2, 3)),
+            "order": rng.random(rows),
+            "choice": rng.random((size, rows)),
+            "any_class": np.array(rng.random() < 0.5),
+        }
+
+    @staticmethod
+    def handed(draws: Draws, tensor: Callable[[Any], Any]) -> dict[str, Callable[..., Any]]:
+        side = tensor(0.1 + 0.7 * np.sqrt(draws["boxes"][:, 0]))
+        rest = {name: tensor(draws[name]) for name in ("order", "choice", "any_class")}
+        drawn = SimpleNamespace(side=side, centre=tensor(draws["boxes"][:, 1:]), **rest)
+        return {"regmixmatch.mix_draw": lambda *_: drawn}
+
+    @staticmethod
+    def observed(calls: Calls) -> dict[str, Any]:
+        images, targets, mask = calls["mix"][-1][1]
+        return {"mixed_images": images, "mixed_targets": targets, "mixed_mask": mask}
 
     def targets(self, batch: NumpyBatch) -> Values:
         values = super().targets(batch)

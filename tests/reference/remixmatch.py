@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, ClassVar
+
 import numpy as np
 
+from . import mixmatch
 from .alignment import follow_model, rescaled
 from .base import SlowMethod
-from .mixmatch import mixed_values
 from .net import WIDTH, NumpyNet, linear, linear_shapes
 from .primitives import ce, one_hot, ramp, sharpen, soft_ce, softmax, turn
-from .records import Facts, NumpyBatch, Params, Values
+from .records import Draws, Facts, NumpyBatch, Params, Values
 
 
 class Reference(SlowMethod):
@@ -20,8 +23,8 @@ class Reference(SlowMethod):
     """
 
     u_views = ("weak", "strong", "strong")
-    draws = ("lam", "perm", "rotation")
     heads = linear_shapes("rotation", WIDTH, 4)
+    stored: ClassVar = {"p_model": "status.model.value", "p_target": "status.target.value"}
 
     def __init__(
         self,
@@ -44,6 +47,20 @@ class Reference(SlowMethod):
         self.ramp_share = ramp_share
         self.state["p_target"] = np.array(facts.labelled_shares)
 
+    @classmethod
+    def drawn(cls, rng: np.random.Generator, facts: Facts) -> Values:
+        quarters = rng.integers(4, size=facts.batch_unlabelled)
+        rows = facts.batch_labelled + 3 * facts.batch_unlabelled
+        return {**mixmatch.mixup_draws(rng, rows), "rotation": quarters}
+
+    @staticmethod
+    def handed(draws: Draws, tensor: Callable[[Any], Any]) -> dict[str, Callable[..., Any]]:
+        turn = tensor(draws["rotation"])
+        mixed = mixmatch.Reference.handed(draws, tensor)
+        return {**mixed, "remixmatch.turn_draw": lambda *_: turn}
+
+    observed = staticmethod(mixmatch.Reference.observed)
+
     def targets(self, batch: NumpyBatch) -> Values:
         weak, s0, s1 = batch.u
         p = softmax(self.net(weak).logits)
@@ -52,7 +69,9 @@ class Reference(SlowMethod):
         q = sharpen(aligned, self.temperature)
         images = np.concatenate([batch.x[0], s0, s1, weak])
         targets = np.concatenate([one_hot(batch.y, self.facts.classes), q, q, q])
-        return {"p": p, "aligned": aligned, "target": q} | mixed_values(batch, images, targets)
+        return {"p": p, "aligned": aligned, "target": q} | mixmatch.mixed_values(
+            batch, images, targets
+        )
 
     def terms(self, params: Params, batch: NumpyBatch, values: Values) -> dict[str, float]:
         net, s0 = NumpyNet(params), batch.u[1]

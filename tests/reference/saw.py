@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from .masked import HardLabels
@@ -20,6 +22,8 @@ def effective(counts: Array) -> Array:
 
 class Reference(HardLabels):
     """L = mean(v[y] · CE) + λu · mean(w[ŷ] · mask · CE(z_s, ŷ))."""
+
+    stored: ClassVar = {"label_shares": "labeler.weigh.shares.value"}
 
     def __init__(
         self,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 import numpy as np
 
-from .alignment import QUEUE, align_by_queue, start_queue
+from .alignment import QUEUE, QUEUE_STORED, align_by_queue, start_queue
 from .comatch import embed
 from .masked import SoftLabels
 from .net import WIDTH, two_layer_shapes
 from .primitives import at_least, log_softmax, normalise, softmax, unit
-from .records import Array, Facts, NumpyBatch, Params, Values
+from .records import Array, Calls, Facts, NumpyBatch, Params, Values
 
 EMBEDDING = 128
 
@@ -25,6 +27,7 @@ class Reference(SoftLabels):
     """
 
     heads = two_layer_shapes("projector", WIDTH, EMBEDDING)
+    stored: ClassVar = {"bank": "bank.T", "bank_labels": "labels", **QUEUE_STORED}
 
     def __init__(
         self,
@@ -53,6 +56,10 @@ class Reference(SoftLabels):
         self.state["bank"] = bank.copy()
         self.state["bank_labels"] = np.zeros(facts.labelled, dtype=np.int64)
         start_queue(self.state, facts.classes, alignment_length)
+
+    @staticmethod
+    def observed(calls: Calls) -> dict[str, Any]:
+        return {"teacher": calls["each_ce"][-1][0][1]}
 
     def targets(self, batch: NumpyBatch) -> Values:
         weak = batch.u[0]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 import numpy as np
 
 from .base import SlowMethod
 from .net import NumpyNet
 from .primitives import at_least, ce, moved, over_all, soft_ce, softmax
-from .records import Facts, NumpyBatch, Params, Values
+from .records import Calls, Facts, NumpyBatch, Params, Values
 
 EPSILON = 1e-6
 
@@ -17,6 +19,7 @@ class Reference(SlowMethod):
 
     x_views = ("weak", "strong")
     u_views = ("weak", "strong", "strong")
+    stored: ClassVar = {"pool": "pool.value", "whole": "whole.value"}
 
     def __init__(
         self,
@@ -31,6 +34,10 @@ class Reference(SlowMethod):
         self.threshold, self.strength, self.momentum = threshold, strength, momentum
         self.state["pool"] = np.full(facts.classes, 1 / facts.classes)
         self.state["whole"] = np.array(facts.labelled_shares)
+
+    @staticmethod
+    def observed(calls: Calls) -> dict[str, Any]:
+        return {"target": calls["loss"][-1][0][2]}
 
     def targets(self, batch: NumpyBatch) -> Values:
         prior = self.strength * np.log(self.state["whole"] + EPSILON)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import numpy as np
 
@@ -19,6 +20,12 @@ class Reference(HardLabels):
     from 1 (unbiased). `observe="raw"` moves μ̂ and σ̂² by max p_w instead of max p̃. With
     `parity="usb"` p̃ passes a second softmax before everything that reads its maximum.
     """
+
+    stored: ClassVar = {
+        "p_model": "labeler.status.model.value",
+        "mean": "labeler.weigh.mean.value",
+        "variance": "labeler.weigh.variance.value",
+    }
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -47,6 +47,11 @@ class Reference(HardLabels):
     Ablations: `rescale=False` (ŷ and mask from p, w still r[ŷ]), `weigh=False` (w = 1),
     `clip="none"` (w = r[ŷ]), `target_momentum=1` (the target stays uniform).
     """
+
+    stored: ClassVar = {
+        "p_model": "labeler.status.model.value",
+        "p_target": "labeler.status.target.value",
+    }
 
     def __init__(
         self,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from .masked import HardLabels
@@ -28,6 +30,7 @@ class Reference(HardLabels):
 
     x_views = ("weak", "strong")
     heads = linear_shapes("second", WIDTH, CLASSES)
+    stored: ClassVar = {"p_model": "labeler.status.model.value", "used": "used.value"}
 
     def __init__(
         self,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from .base import SlowMethod
 from .net import NumpyNet
 from .primitives import divergence, entropy, ramp, softmax
-from .records import Array, Facts, NumpyBatch, Params, Values
+from .records import Array, Calls, Draws, Facts, NumpyBatch, Params, Values
 
 
 def unit_images(images: Array) -> Array:
@@ -22,7 +25,6 @@ class Reference(SlowMethod):
     """
 
     u_views = ("weak",)
-    draws = ("d",)
 
     def __init__(
         self,
@@ -41,6 +43,20 @@ class Reference(SlowMethod):
         self.epsilon = epsilon
         self.xi = xi
         self.entropy_weight = entropy_weight
+
+    @classmethod
+    def drawn(cls, rng: np.random.Generator, facts: Facts) -> Values:
+        return {"d": rng.normal(size=(facts.batch_unlabelled, 3, 4, 4))}
+
+    @staticmethod
+    def handed(draws: Draws, tensor: Callable[[Any], Any]) -> dict[str, Callable[..., Any]]:
+        noise = tensor(draws["d"])
+        return {"vat.direction_draw": lambda images: noise}
+
+    @staticmethod
+    def observed(calls: Calls) -> dict[str, Any]:
+        (_, q), r = calls["perturbation"][-1]
+        return {"target": q, "perturbation": r}
 
     def targets(self, batch: NumpyBatch) -> Values:
         weak = batch.u[0]

@@ -11,7 +11,10 @@ from torch import Tensor
 from tamatch.methods.mixing import MixUp
 from tamatch.pseudo import Pseudo
 
-FUNCTIONS = ("each_ce", "each_mse", "sharpen", "mix_accepted")  # where a method's module has them
+from .base import SlowMethod
+from .records import Calls
+
+FUNCTIONS = ("each_ce", "each_mse", "sharpen")  # where a method's module has them
 PARTS = ("graph", "perturbation", "mix")  # where a method has them
 
 
@@ -19,7 +22,7 @@ class Witness:
     """Records the calls, `(arguments, result)`, of what the loss is made with."""
 
     def __init__(self, patch: pytest.MonkeyPatch, method: Any) -> None:
-        self.calls: dict[str, list[tuple[Any, Any]]] = {}
+        self.calls: Calls = {}
         module = sys.modules[type(method).__module__]
         watched: list[tuple[Any, str]] = [(Pseudo, "loss"), (Pseudo, "report")]
         watched.append((MixUp, "__call__"))
@@ -38,42 +41,11 @@ class Witness:
 
         return record
 
-    def constants(self, name: str, source: str) -> dict[str, Tensor]:
+    def constants(self, reference: SlowMethod, source: str) -> dict[str, Tensor]:
         """This step's constants under the reference's names; `source` is its name for p."""
-        found = self.targets(name)
+        found = dict(reference.observed(self.calls))
         if self.calls["report"]:
             (pseudo,), _ = self.calls["report"][-1]
             found |= {source: pseudo.p, "label": pseudo.label}
             found |= {"mask": pseudo.mask, "weight": pseudo.weight}
         return found
-
-    def targets(self, name: str) -> dict[str, Tensor]:
-        """What is not in the pseudo-labels themselves."""
-        calls = self.calls
-        if name in ("pi_model", "mean_teacher"):
-            return {"target": calls["each_mse"][-1][0][1]}
-        if name in ("mixmatch", "remixmatch"):
-            images, targets = (mixed for _, mixed in calls["__call__"][-2:])
-            mixed = {"mixed_images": images, "mixed_targets": targets}
-            return {"target": calls["sharpen"][-1][1], **mixed}
-        if name in ("efficientmatch", "regmixmatch"):
-            images, targets, mask = calls.get("mix_accepted", calls.get("mix", []))[-1][1]
-            return {"mixed_images": images, "mixed_targets": targets, "mixed_mask": mask}
-        if name == "vat":
-            (_, q), r = calls["perturbation"][-1]
-            return {"target": q, "perturbation": r}
-        if name in ("uda", "dash"):
-            return {"target": calls["loss"][-1][0][2]}
-        if name == "comatch":
-            return {"graph": calls["graph"][-1][1]}
-        if name == "simmatch":
-            return {"teacher": calls["each_ce"][-1][0][1]}
-        if name in ("abc", "acr"):  # the labels of the head that is not reported
-            other = calls["loss"][-1][0][0]
-            return {"other_label": other.label, "other_mask": other.mask}
-        if name in ("simpro", "cdmad"):
-            return {"target": calls["loss"][-1][0][2]}
-        if name == "defixmatch":
-            anti = calls["loss"][-1][0][0]
-            return {"anti_label": anti.label, "anti_mask": anti.mask}
-        return {}
