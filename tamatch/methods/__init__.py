@@ -134,6 +134,9 @@ METHODS: dict[str, MethodEntry] = {
         "RegMixMatch", "regmixmatch:RegMixMatch", "FreeMatch and images pasted into others",
         presets=dict.fromkeys(("cifar100", "stl10", "eurosat"), REGMIX_USB),
     ),
+    "shrinkmatch": MethodEntry(
+        "ShrinkMatch", "shrinkmatch:ShrinkMatch", "FixMatch; unsure images, with fewer classes"
+    ),
     "saw": MethodEntry(
         "SAW", "saw:SAW", "FixMatch with weights by the effective number of images of a class"
     ),

@@ -61,7 +61,8 @@ def random_params(
     }
     own = {WIDTH: GAIN * params["W"], CLASSES: params["b"]}  # a second head is as sure as the net's
     for name, shape in (heads or {}).items():
-        base = own[shape[-1]] if shape[0] == CLASSES else np.zeros(shape)
+        zeros = np.zeros([classes if length == CLASSES else length for length in shape])
+        base = own.get(shape[-1], zeros) if shape[0] == CLASSES else zeros
         params[name] = base + 0.5 * rng.normal(size=base.shape)
     return params
 

@@ -152,7 +152,7 @@ def directions(pair: Pair, coordinates: int = 2) -> list[Params]:
     """Some coordinates of each parameter, and one direction through all of them."""
     params, found = pair.reference.params, []
     for name, value in params.items():
-        for place in pair.rng.choice(value.size, size=coordinates, replace=False):
+        for place in pair.rng.permutation(value.size)[:coordinates]:
             along = {key: np.zeros_like(other) for key, other in params.items()}
             along[name].flat[place] = 1.0
             found.append(along)
