@@ -237,9 +237,9 @@ def _render(
 
 
 def render(
-    augment: Augment, images: Tensor, step: Tensor, slot: Tensor, address: int, *, strong: bool
+    augment: Augment, images: Tensor, step: Tensor, slot: Tensor, address: int, rounds: int | None
 ) -> Tensor:
-    """The weak or strong views of uint8 images (N, 3, H, W), float32 and channels-last."""
+    """Views of uint8 images (N, 3, H, W), float32 and channels-last; `rounds` as in `Augment`."""
     policy, table = augment.policy, augment.randaugment.table
     count, size = len(images), policy.size
     shape = (count, 3, size, size)
@@ -255,7 +255,7 @@ def render(
             SIZE=size, PIXELS=size * size, POSITIONS=positions, BORDER=policy.border,
             MIRROR=policy.horizontal_flip, TURN=policy.vertical_flip,
             OPERATIONS=len(policy.operations), NUMBERS=table.base.shape[1],
-            ROUNDS=policy.count if strong else 0, CUTOUT=policy.cutout if strong else 0.0,
+            ROUNDS=rounds or 0, CUTOUT=0.0 if rounds is None else policy.cutout,
             SCRATCH=scratch.shape[-1], num_warps=max(4, min(32, positions // 256)),
             enable_fp_fusion=False,  # products are rounded before they are added, as Pillow does
         )  # fmt: skip

@@ -42,7 +42,7 @@ class Policy:
     vertical_flip: bool = False  # for images without an up and down, such as aerial ones
     pad: int | None = None  # reflected border of the random crop; None: an eighth of the size
     operations: tuple[str, ...] = OPERATIONS  # drawn uniformly, with replacement
-    count: int = 3  # operations per strong view
+    count: int = 3  # operations per strong view; a medium one has one at most
     cutout: float = 0.5  # largest side of the erased square, as a fraction of the width
 
     def __post_init__(self) -> None:

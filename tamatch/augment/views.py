@@ -1,9 +1,9 @@
-"""The views of an image that training and testing ask for: plain, weak and strong.
+"""The views of an image that training and testing ask for: plain, weak, medium and strong.
 
-In a strong view every image draws its own operations (RandAugment), then a cutout. On a CPU, large
-images are changed one by one by Pillow's own operations, which is faster there. The draws mean the
-same on both paths, so both give the same distribution, and the same pixels but for the last level
-of the enhance operations.
+In a medium or strong view every image draws its own operations (RandAugment), then a cutout. On a
+CPU, large images are changed one by one by Pillow's own operations, which is faster there. The
+draws mean the same on both paths, so both give the same distribution, and the same pixels but for
+the last level of the enhance operations.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from .ops import Grid, SettingsTable, curve_table, operate
 from .policy import CUTOUT_FILL, Policy
 from .stream import uniform
 
-VIEWS = ("plain", "weak", "strong")
+VIEWS = ("plain", "weak", "medium", "strong")
+ADDRESSES = {"medium": 0, "weak": 1, "strong": 2}  # of the draws of each view in a stream
 LARGEST = 256  # side that the kernel has views of: for larger ones it takes minutes to compile
 PILLOW_ABOVE = 32  # side in pixels above which Pillow is faster than the batched path on one core
 QUICK = 96  # side of the largest views whose kernel is compiled within seconds
@@ -117,7 +118,7 @@ def take(images: Tensor, source: Tensor) -> Tensor:
 
 
 class RandAugment(nn.Module):
-    """`count` operations drawn with replacement, each with its own magnitude, then a cutout."""
+    """Operations drawn with replacement, each with its own magnitude, then a cutout."""
 
     fill: Tensor
     curves: Tensor
@@ -130,19 +131,19 @@ class RandAugment(nn.Module):
         self.register_buffer("fill", fill, persistent=False)
         self.register_buffer("curves", curve_table(), persistent=False)
 
-    @property
-    def draws(self) -> int:
-        """How many uniform numbers each image needs."""
-        return 2 * self.policy.count + 3
+    @staticmethod
+    def draws(rounds: int) -> int:
+        """How many uniform numbers an image needs for so many operations and the cutout."""
+        return 2 * rounds + 3
 
     def choose(self, draws: Tensor) -> tuple[Tensor, Tensor]:
-        """The operations' codes and magnitudes that float64 draws stand for, (count, N) each."""
-        rounds = draws[:, : 2 * self.policy.count].T
+        """The operations' codes and magnitudes that float64 draws stand for, (rounds, N) each."""
+        rounds = draws[:, :-3].T
         codes = (rounds[0::2] * len(self.policy.operations)).long()
         return codes, self.table.magnitudes(codes, rounds[1::2])
 
     def forward(self, images: Tensor, draws: Tensor) -> Tensor:
-        """uint8 (N, 3, H, W) and float64 draws (N, draws) to whole levels in float32."""
+        """uint8 (N, 3, H, W) and float64 draws, as many as `draws`, to whole levels in float32."""
         if len(images) == 0:
             return images.to(torch.float32)
         height, width = images.shape[-2:]
@@ -196,8 +197,9 @@ class Augment(nn.Module):
     """Batches of uint8 images to normalised float views, each image changed in its own way.
 
     `plain` only normalises, `weak` crops and flips, `strong` crops and flips, then applies
-    RandAugment and cutout. An image's view depends on the policy, the seed, `step`, its `slot`
-    and the stream alone: not on the rest of the batch, the device or what was drawn before.
+    RandAugment and cutout, `medium` likewise with a single operation. An image's view depends on
+    the policy, the seed, `step`, its `slot` and the stream alone: not on the rest of the batch, the
+    device or what was drawn before.
     """
 
     scale: Tensor
@@ -229,20 +231,25 @@ class Augment(nn.Module):
         self._check(view, images)
         if view == "plain":
             return self._normalise(images)
-        address = len(VIEWS) * stream + VIEWS.index(view)
+        address, rounds = len(ADDRESSES) * stream + ADDRESSES[view], self.rounds(view)
         fits = self.kernels and images.is_cuda and self.policy.size <= self.largest
         if fits and (render := _kernel()) is not None:
-            return render(self, images, step, slot, address, strong=view == "strong")
-        return self.by_modules(images, step, slot, address, strong=view == "strong")
+            return render(self, images, step, slot, address, rounds)
+        return self.by_modules(images, step, slot, address, rounds)
+
+    def rounds(self, view: str) -> int | None:
+        """How many operations a view has before its cutout; None: no cutout either."""
+        most = self.policy.count
+        return {"weak": None, "medium": min(1, most), "strong": most}[view]
 
     def by_modules(
-        self, images: Tensor, step: Tensor, slot: Tensor, address: int, *, strong: bool
+        self, images: Tensor, step: Tensor, slot: Tensor, address: int, rounds: int | None
     ) -> Tensor:
         """The views without a kernel of our own: on any device, and the reference for that one."""
-        count = self.crop.DRAWS + (self.randaugment.draws if strong else 0)
+        count = self.crop.DRAWS + (0 if rounds is None else self.randaugment.draws(rounds))
         draws = uniform(self.seed, step, slot, address, count).double()
         cropped: Tensor = self.crop(images, draws[:, : self.crop.DRAWS])
-        if not strong:
+        if rounds is None:
             return self._normalise(cropped)
         return self._normalise(self.randaugment(cropped, draws[:, self.crop.DRAWS :]))
 

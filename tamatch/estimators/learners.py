@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from .. import nets
 from ..augment import Augment, uniform
+from ..augment.views import ADDRESSES
 from ..data import UNKNOWN, DataSet, Split, make_split
 from ..data.arrays import from_arrays
 from ..data.dataset import Indices
@@ -108,11 +109,9 @@ class MLP(Net):
 class Jitter(nn.Module):
     """Views of standardised rows, called like `Augment` and as independent of everything else.
 
-    `plain` is the row, `weak` has a little Gaussian noise, `strong` more of it, and each feature
-    is hidden with the chance `DROP`.
+    `plain` is the row, `weak` has a little Gaussian noise, `medium` and `strong` more of it, and in
+    a strong one each feature is hidden with the chance `DROP`.
     """
-
-    VIEWS = ("plain", "weak", "strong")
 
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -122,13 +121,14 @@ class Jitter(nn.Module):
         if view == "plain":
             return rows
         count = rows.shape[1]
-        address = len(self.VIEWS) * stream + self.VIEWS.index(view)
+        address = len(ADDRESSES) * stream + ADDRESSES[view]
         draws = uniform(self.seed, step, slot, address, 2 * count)[..., None, None]
         positive = draws[:, :count].clamp(min=2**-25)  # Φ⁻¹(0) is infinite
         noise: Tensor = torch.special.ndtri(positive)
         if view == "weak":
             return rows + WEAK * noise
-        return (rows + STRONG * noise) * (draws[:, count:] >= DROP)
+        loud = rows + STRONG * noise
+        return loud if view == "medium" else loud * (draws[:, count:] >= DROP)
 
 
 class VectorSource(Source):

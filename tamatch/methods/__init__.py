@@ -137,6 +137,9 @@ METHODS: dict[str, MethodEntry] = {
     "shrinkmatch": MethodEntry(
         "ShrinkMatch", "shrinkmatch:ShrinkMatch", "FixMatch; unsure images, with fewer classes"
     ),
+    "sequencematch": MethodEntry(
+        "SequenceMatch", "sequencematch:SequenceMatch", "FixMatch and a medium view, in a sequence"
+    ),
     "saw": MethodEntry(
         "SAW", "saw:SAW", "FixMatch with weights by the effective number of images of a class"
     ),

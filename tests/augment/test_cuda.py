@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tamatch.augment import OPERATIONS, Augment, Policy, uniform, views
-from tamatch.augment.views import VIEWS
+from tamatch.augment.views import ADDRESSES
 from tests.augment.oracle import pictures
 
 pytestmark = pytest.mark.gpu
@@ -40,8 +40,8 @@ def test_views_equal_the_cpus_inside_a_graph(size: int, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("size", [8, 17, 32, 96])
-@pytest.mark.parametrize("strong", [False, True])
-def test_the_kernel_makes_the_views_of_the_modules(size: int, strong: bool) -> None:
+@pytest.mark.parametrize("view", ADDRESSES)
+def test_the_kernel_makes_the_views_of_the_modules(size: int, view: str) -> None:
     """Level by level; the normalisation after it may round its last bit differently."""
     policy = Policy(size, (0.5, 0.4, 0.3), (0.2, 0.3, 0.25), vertical_flip=True)
     augment = Augment(policy, 12345678901234567).cuda()
@@ -50,9 +50,9 @@ def test_the_kernel_makes_the_views_of_the_modules(size: int, strong: bool) -> N
     images = torch.randint(0, 256, shape, dtype=torch.uint8, device="cuda", generator=draw)
     images[:300] = (images[:300] * 0.3 + 60).to(torch.uint8)  # something to stretch
     step, slot = torch.tensor(77, device="cuda"), torch.arange(700, device="cuda") + 5
-    one = augment("strong" if strong else "weak", images, step, slot, 4)
-    address = len(VIEWS) * 4 + (2 if strong else 1)
-    other = augment.by_modules(images, step, slot, address, strong=strong)
+    one = augment(view, images, step, slot, 4)
+    address = len(ADDRESSES) * 4 + ADDRESSES[view]
+    other = augment.by_modules(images, step, slot, address, augment.rounds(view))
     torch.testing.assert_close(one, other, rtol=0, atol=1e-6)
 
 
@@ -75,5 +75,5 @@ def test_the_kernel_does_each_operation(name: str) -> None:
     images = torch.randint(40, 220, (500, 3, 32, 32), device="cuda", generator=draw).byte()
     step, slot = torch.tensor(2**33, device="cuda"), torch.arange(500, device="cuda")
     one = augment("strong", images, step, slot, 0)
-    other = augment.by_modules(images, step, slot, 2, strong=True)
+    other = augment.by_modules(images, step, slot, ADDRESSES["strong"], rounds=1)
     assert torch.equal(one.round(), other.round())

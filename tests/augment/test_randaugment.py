@@ -34,8 +34,13 @@ def test_the_operations_and_their_ranges() -> None:
     } == RANGES  # fmt: skip
 
 
+def draws_of(augment: RandAugment) -> int:
+    """Of an image's strong view."""
+    return augment.draws(augment.policy.count)
+
+
 def draw(augment: RandAugment, count: int, step: int = 0) -> Tensor:
-    return uniform(5, torch.tensor(step), torch.arange(count), 0, augment.draws).double()
+    return uniform(5, torch.tensor(step), torch.arange(count), 0, draws_of(augment)).double()
 
 
 def by_pillow(policy: Policy, image: Tensor, draws: list[float]) -> Tensor:
@@ -136,6 +141,6 @@ def test_the_largest_draw_stays_in_range() -> None:
     augment = RandAugment(Policy(8, HALF, HALF))
     images = pictures(1, 8, 8)
     for number in (0.0, 1 - 2.0**-24):
-        draws = torch.full((1, augment.draws), number, dtype=torch.float64)
+        draws = torch.full((1, draws_of(augment)), number, dtype=torch.float64)
         result = augment(images, draws)
         assert result.min() >= 0 and result.max() <= 255

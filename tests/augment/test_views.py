@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ import torch
 from torch import Tensor
 
 from tamatch.augment import Augment, Policy
+from tamatch.augment.views import ADDRESSES, VIEWS
 from tamatch.errors import UsageError
 from tests.augment.oracle import pictures
 from tests.contract.nosync import no_sync
@@ -36,7 +39,7 @@ def test_plain_normalises_and_nothing_else(augment: Augment, images: Tensor) -> 
     torch.testing.assert_close(plain, (images / 255 - mean) / std)
 
 
-@pytest.mark.parametrize("view", ["plain", "weak", "strong"])
+@pytest.mark.parametrize("view", ["plain", "weak", "medium", "strong"])
 def test_shape_and_type(augment: Augment, images: Tensor, view: str) -> None:
     result = augment(view, images, STEP, SLOTS, 0)
     assert result.shape == (24, 3, 16, 16)
@@ -44,13 +47,13 @@ def test_shape_and_type(augment: Augment, images: Tensor, view: str) -> None:
     assert result.is_contiguous()
 
 
-@pytest.mark.parametrize("view", ["weak", "strong"])
+@pytest.mark.parametrize("view", ["weak", "medium", "strong"])
 def test_larger_images_are_cropped_to_size(augment: Augment, view: str) -> None:
     assert augment(view, pictures(24, 20, 31), STEP, SLOTS, 0).shape == (24, 3, 16, 16)
 
 
 @pytest.mark.parametrize("size", [8, 16, 40])
-@pytest.mark.parametrize("view", ["weak", "strong"])
+@pytest.mark.parametrize("view", ["weak", "medium", "strong"])
 def test_an_image_does_not_depend_on_the_batch(view: str, size: int) -> None:
     augment, images = Augment(Policy(size, MEAN, STD), seed=4), pictures(24, size, size)
     together = augment(view, images, STEP, SLOTS, 0)
@@ -61,7 +64,7 @@ def test_an_image_does_not_depend_on_the_batch(view: str, size: int) -> None:
     assert torch.equal(augment(view, images[order], STEP, order, 0), together[order])
 
 
-@pytest.mark.parametrize("view", ["weak", "strong"])
+@pytest.mark.parametrize("view", ["weak", "medium", "strong"])
 def test_the_address_decides(augment: Augment, images: Tensor, view: str) -> None:
     first = augment(view, images, STEP, SLOTS, 0)
     again = Augment(augment.policy, seed=4)(view, images, STEP, SLOTS, 0)
@@ -77,15 +80,29 @@ def test_the_address_decides(augment: Augment, images: Tensor, view: str) -> Non
         assert same < 0.3
 
 
-@pytest.mark.parametrize("view", ["plain", "weak", "strong"])
+@pytest.mark.parametrize("view", ["plain", "weak", "medium", "strong"])
 def test_no_images(augment: Augment, images: Tensor, view: str) -> None:
     assert augment(view, images[:0, :, :16, :16], STEP, SLOTS[:0], 0).shape == (0, 3, 16, 16)
 
 
-def test_weak_and_strong_draw_their_own_crops(images: Tensor) -> None:
+def test_each_view_draws_its_own_crops(images: Tensor) -> None:
     augment = Augment(Policy(16, MEAN, STD, count=0, cutout=0.0), seed=0)
-    weak, strong = (augment(view, images, STEP, SLOTS, 0) for view in ("weak", "strong"))
-    assert (weak == strong).flatten(1).all(1).float().mean() < 0.3
+    views = [augment(view, images, STEP, SLOTS, 0) for view in ("weak", "medium", "strong")]
+    for one, other in combinations(views, 2):
+        assert (one == other).flatten(1).all(1).float().mean() < 0.3
+
+
+def test_a_medium_view_is_a_strong_one_with_a_single_operation(images: Tensor) -> None:
+    """The same draws as those of a strong view at its address, under a policy of one operation."""
+    policy = Policy(16, MEAN, STD)
+    medium = Augment(policy, seed=4)("medium", images, STEP, SLOTS, 1)
+    single = Augment(replace(policy, count=1), seed=4)
+    address = len(ADDRESSES) * 1 + ADDRESSES["medium"]
+    assert torch.equal(medium, single.by_modules(images, STEP, SLOTS, address, rounds=1))
+    bare = Augment(replace(policy, cutout=0.0, operations=("Identity",)), seed=4)
+    cropped = bare.by_modules(images, STEP, SLOTS, address, rounds=None)
+    assert torch.equal(bare("medium", images, STEP, SLOTS, 1), cropped)
+    assert not torch.equal(medium, cropped)
 
 
 def test_identical_images_come_out_different(augment: Augment, images: Tensor) -> None:
@@ -94,7 +111,9 @@ def test_identical_images_come_out_different(augment: Augment, images: Tensor) -
 
 
 def test_a_wrong_call_says_what_is_right(augment: Augment, images: Tensor) -> None:
-    with pytest.raises(UsageError, match='unknown view "storng"; known: plain, weak, strong'):
+    with pytest.raises(
+        UsageError, match='unknown view "storng"; known: plain, weak, medium, strong'
+    ):
         augment("storng", images, STEP, SLOTS, 0)
     with pytest.raises(UsageError, match="expected uint8"):
         augment("weak", images.float(), STEP, SLOTS, 0)
@@ -126,7 +145,7 @@ def test_nothing_is_stored(augment: Augment) -> None:
 
 
 @pytest.mark.parametrize("size", [8, 32])
-@pytest.mark.parametrize("view", ["plain", "weak", "strong"])
+@pytest.mark.parametrize("view", ["plain", "weak", "medium", "strong"])
 def test_never_waits_copies_from_the_host_or_draws(view: str, size: int) -> None:
     augment, images = Augment(Policy(size, MEAN, STD), seed=0), pictures(24, size, size)
     with no_sync("lift_fresh", "rand"):
@@ -136,7 +155,7 @@ def test_never_waits_copies_from_the_host_or_draws(view: str, size: int) -> None
 def test_compiles_to_one_graph() -> None:
     augment, images = Augment(Policy(40, MEAN, STD), seed=0), pictures(24, 40, 40)
     compiled = torch.compile(augment, backend="aot_eager", fullgraph=True)
-    for view in ("plain", "weak", "strong"):
+    for view in VIEWS:
         result = compiled(view, images, STEP, SLOTS, 1)
         torch.testing.assert_close(result, augment(view, images, STEP, SLOTS, 1))
 

@@ -24,6 +24,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import tamatch
 from tamatch import SSLClassifier, TaMatchClassifier
 from tamatch.augment import Augment, Policy
+from tamatch.augment.views import VIEWS
 from tamatch.data import make_split
 from tamatch.estimators.estimator import IN_OPTIONS, run_of
 from tamatch.estimators.learners import DROP, STRONG, WEAK, Jitter, data_of, vector_engine
@@ -438,8 +439,9 @@ def test_the_views_of_vectors_are_what_is_documented() -> None:
     rows = torch.zeros(4000, 5, 1, 1) + 1
     step, slot = torch.tensor(3), torch.arange(4000)
     views = Jitter(seed=1)
-    plain, weak, strong = (views(name, rows, step, slot, 0) for name in ("plain", "weak", "strong"))
+    plain, weak, medium, strong = (views(name, rows, step, slot, 0) for name in VIEWS)
     assert torch.equal(plain, rows)
+    assert abs(float((medium - rows).std()) - STRONG) < 0.01
     assert abs(float((weak - rows).std()) - WEAK) < 0.003 and abs(float(weak.mean()) - 1) < 0.005
     hidden = strong == 0
     assert abs(float(hidden.float().mean()) - DROP) < 0.01

@@ -21,13 +21,13 @@ from torch import Tensor, nn
 from tamatch import nets
 from tamatch.augment import OPERATIONS, Augment, Policy, views
 from tamatch.augment.kernel import render
+from tamatch.augment.views import ADDRESSES
 from tamatch.methods.base import frozen_norm
 from tamatch.nets import kernels
 from tamatch.nets.base import recompute
 from tamatch.nets.kernels import attention, conv, cuda, narrow, split
 from tests.gpu.emulated import COMPILER, build
 
-STRONG, WEAK = 2, 1  # how the views of a stream are numbered
 LOOK_UPS = ("AutoContrast", "Equalize", "Posterize")  # in tables, by level
 SIDES, MORE_SIDES = (8, 17, 28, 32, 33), (48, 64, 96, 112, 224)
 
@@ -67,10 +67,9 @@ def check_views(size: int, width: int, operations: tuple[str, ...], count: int) 
     augment, step = Augment(policy, 12345678901234567), torch.tensor(77)
     slot = torch.arange(count) + 3
     images = torch.randint(0, 256, (count, 3, size, width), dtype=torch.uint8)
-    for pixels, (view, number) in product(
-        (images, images % 2 + 253), (("weak", WEAK), ("strong", STRONG))
-    ):
-        mine = render(augment, pixels, step, slot, 3 * 5 + number, strong=view == "strong")
+    for pixels, (view, number) in product((images, images % 2 + 253), ADDRESSES.items()):
+        address = len(ADDRESSES) * 5 + number
+        mine = render(augment, pixels, step, slot, address, augment.rounds(view))
         theirs = augment(view, pixels, step, slot, 5)
         assert torch.equal(mine, theirs), (size, view, operations)
 

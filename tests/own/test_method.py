@@ -82,7 +82,7 @@ TINY = ("--steps", "2", "--net", "wrn_10_1", "--baseline", "none")
         ("    views = (['weak'], ['weak', 'strong'])" + GOOD,
          "views must be tamatch.types.Views(x=(…), u=(…)), not tuple."),
         ("    views = tamatch.types.Views(u=('weak', 'storng'))" + GOOD,
-         "its view 'storng' is unknown; known are plain, weak, strong."),
+         "its view 'storng' is unknown; known are plain, weak, medium, strong."),
         (STATE + "        self.rows += 1" + GOOD,
          "a first step failed (mine.py, line 16: AttributeError: 'Mine' object has no attribute "
          "'rows')."),

@@ -27,6 +27,8 @@ class SlowMethod(ABC):
     heads: ClassVar[dict[str, tuple[int, ...]]] = {}
     settings: ClassVar[dict[str, dict[str, Any]]] = {}
     """Further cases: options by title, under names that the method has, too."""
+    starts: ClassVar[dict[str, Callable[..., None]]] = {}
+    """What gives the reference the state with which such a case begins."""
     stored: ClassVar[dict[str, str]] = {}
     """Where the method keeps what `state` has: names of the one, attributes of the other."""
 

@@ -314,7 +314,7 @@ CASES = [
 ]  # fmt: skip
 CASES += [Case(name) for name in REFERENCES if name not in {case.reference for case in CASES}]
 CASES += [
-    Case(name, title, options, options)
+    Case(name, title, options, options, reference.starts.get(title))
     for name, reference in REFERENCES.items()
     for title, options in vars(reference).get("settings", {}).items()
 ]

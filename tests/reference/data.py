@@ -13,7 +13,7 @@ from .records import Array, Facts, Ints, NumpyBatch, Params
 
 CONFIDENT = 0.97
 DOUBTFUL = 0.9
-NOISE = {"weak": 0.03, "strong": 0.3}
+NOISE = {"weak": 0.03, "medium": 0.15, "strong": 0.3}
 TRIES = 5000
 
 
