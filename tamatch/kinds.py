@@ -46,6 +46,9 @@ LambdaU = Annotated[float, AT_LEAST_ZERO, "weight of the unlabelled loss"]
 ContrastWeight = Annotated[float, AT_LEAST_ZERO, "weight of the contrastive loss"]
 DistanceWeight = Annotated[float, AT_LEAST_ZERO, "weight of the loss on feature distances"]
 EntropyWeight = Annotated[float, AT_LEAST_ZERO, "weight of the entropy loss"]
+AgreementWeight = Annotated[
+    float, AT_LEAST_ZERO, "weight of the loss on different logits of two strong views"
+]
 FairnessWeight = Annotated[float, AT_LEAST_ZERO, "weight of the fairness loss"]
 MixWeight = Annotated[float, AT_LEAST_ZERO, "weight of the loss on mixed images"]
 ClassAwareWeight = Annotated[
@@ -82,7 +85,7 @@ SupervisedSteps = Annotated[int, AT_LEAST_ONE, "supervised steps before the loss
 LearnFrom = Annotated[
     Literal["aligned", "raw"], "predictions that the Gaussian of the weights is fitted to"
 ]
-Alpha = Annotated[float, POSITIVE, "parameter of the Beta distribution that MixUp draws from"]
+Alpha = Annotated[float, POSITIVE, "parameter of the Beta distribution that mixing draws from"]
 MixTarget = Annotated[
     Literal["mixed", "dominant"], "target of a mixed image: both labels, or the one it has more of"
 ]

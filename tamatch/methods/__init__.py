@@ -140,6 +140,10 @@ METHODS: dict[str, MethodEntry] = {
     "sequencematch": MethodEntry(
         "SequenceMatch", "sequencematch:SequenceMatch", "FixMatch and a medium view, in a sequence"
     ),
+    "infomatch": MethodEntry(
+        "InfoMatch", "infomatch:InfoMatch", "two strong views and CutMix; FreeMatch's thresholds",
+        presets={"svhn": {"select": "fixed"}},
+    ),
     "saw": MethodEntry(
         "SAW", "saw:SAW", "FixMatch with weights by the effective number of images of a class"
     ),

@@ -18,7 +18,12 @@ from .starts import far_apart
 from .table import REFERENCES
 
 # Masks that take everything: in the first step, and while few images were ever sure.
-EASY = {"flexmatch: default", "flexmatch: hardly learnt", "freematch: default"}
+EASY = {
+    "flexmatch: default",
+    "flexmatch: hardly learnt",
+    "freematch: default",
+    "infomatch: default",
+}
 
 
 def each_result(case: Case) -> Iterator[Result]:
