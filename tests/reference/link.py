@@ -37,6 +37,8 @@ TERMS = {
     "rotation": "rotation",
     "balanced": "balanced",
     "second": "second",
+    "smooth": "smooth",
+    "assign": "assign",
 }
 
 

@@ -57,7 +57,14 @@ STORED: dict[str, Callable[[Any], dict[str, Tensor]]] = {
     },
     "saw": lambda m: {"label_shares": m.labeler.weigh.shares.value},
     "acr": lambda m: {"shares": m.shares.value},
+    "ccl": lambda m: {"pool": m.pool.value, "used": m.used.value},
     "cdmad": lambda m: {"bias": m.bias},
+    "daso": lambda m: {
+        **{f"teacher.{k}": p for k, p in m.average.named_parameters()},
+        "bank": m.bank.view(len(m.seen), m.rows, -1),
+        "seen": m.seen,
+        "shares": m.shares.value,
+    },
     "simpro": lambda m: {"pool": m.pool.value, "whole": m.whole.value},
     "softmatch": lambda m: {
         "p_model": m.labeler.status.model.value,
