@@ -17,6 +17,8 @@ COMMANDS = {
     "toy": ("Figure 1: why small batches amplify bias", toy),
     "bias": ("Figure 3: confirmation bias of TaMatch and FixMatch", figures),
     "clipping": ("Figure 4: TaMatch with and without clipping", figures),
+    "classes": ("long tails: the accuracy of each class during training", figures),
+    "pool": ("long tails: the pool's class shares, estimated and true", figures),
 }
 
 

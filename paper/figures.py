@@ -1,4 +1,4 @@
-"""Figures 3 and 4, drawn from stored results with matplotlib, which is an optional extra.
+"""Figures 3 and 4 and those on long tails, drawn from stored results with matplotlib, an extra.
 
 `tamatch bench` makes the runs; the figures share them with the tables.
 """
@@ -17,8 +17,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tamatch.bench import published
 from tamatch.bench.cells import FULL, SEEDS, Cell, Setting
-from tamatch.bench.plans import DIGITS, EUROSAT, LONG_TAIL, PLANS, STL10, one_name, scale_of
-from tamatch.bench.results import Curve, Result, Store
+from tamatch.bench.plans import (
+    DIGITS,
+    EUROSAT,
+    LONG_TAIL,
+    OTHER_POOLS,
+    PLANS,
+    STL10,
+    one_name,
+    scale_of,
+)
+from tamatch.bench.results import Curve, Result, Store, Vectors
 from tamatch.errors import DataError, UsageError
 from tamatch.methods import METHODS
 from tamatch.storage.files import writing
@@ -139,6 +148,65 @@ def full_length(results: Sequence[Result]) -> Figure:
     return figure
 
 
+def classes(results: Sequence[Result]) -> Figure:
+    """The accuracy of each class during training."""
+    figure, panels = panels_of_classes(results, lambda result: result.per_class)
+    panels[0].set(ylabel="accuracy (%)", ylim=(0, 101))
+    return figure
+
+
+def pool(results: Sequence[Result]) -> Figure:
+    """What each method takes for the pool's class shares, and dotted what they are."""
+    figure, panels = panels_of_classes(results, lambda result: result.p_model)
+    for panel in panels:
+        for share, colour in zip(true_shares(results[0]), shades(results[0]), strict=True):
+            panel.axhline(share, color=colour, ls=":", lw=1.4)
+    panels[0].set(ylabel="p_model", yscale="log", ylim=(min(true_shares(results[0])) / 20, 1))
+    return figure
+
+
+def panels_of_classes(
+    results: Sequence[Result], of: Callable[[Result], Vectors | None]
+) -> tuple[Figure, list[Axes]]:
+    """A panel for each method with a line for each class, the mean over the seeds all have."""
+    groups = by_method(result for result in results if of(result) is not None)
+    seeds = set.intersection(*({r.seed for r in own} for own in groups.values() or [[]]))
+    if not seeds:
+        raise DataError("The runs of this figure have no seed in common that has these curves.")
+    figure, panels = canvas(len(groups))
+    for panel, (method, own) in zip(panels, groups.items(), strict=True):
+        found = [v for r in own if r.seed in seeds and (v := of(r)) is not None]
+        panel.set(title=METHODS[method].title, xlabel="step")
+        panel.sharey(panels[0])
+        for i, colour in enumerate(shades(results[0])):
+            lines = [Curve(v.step, [row[i] or 0.0 for row in v.value]) for v in found]
+            curves(panel, lines, colour, named(results[0], i))
+    length = ", full length" if results[0].scale == "1" else ""
+    counted = f"seed {min(seeds)}" if len(seeds) == 1 else f"mean of {len(seeds)} seeds"
+    figure.suptitle(f"{subject(results[0])}{length}, {counted}")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
+    return figure, panels
+
+
+def named(result: Result, i: int) -> str:
+    return f"{result.classes[i]}, {100 * true_shares(result)[i]:.2g} % of the pool"
+
+
+def true_shares(result: Result) -> list[float]:
+    """Those of the pool where they are known, otherwise equal ones."""
+    known = result.made["data"]["true_shares"]
+    return known or [1 / len(result.classes)] * len(result.classes)
+
+
+def shades(result: Result) -> list[Any]:
+    """A colour for each class: classes of few labels are light."""
+    from matplotlib import colormaps
+
+    shares = result.made["data"]["labelled_shares"]
+    order = sorted(range(len(shares)), key=lambda i: -shares[i])
+    return [colormaps["viridis"](0.92 * order.index(i) / len(order)) for i in range(len(shares))]
+
+
 def subject(result: Result, comma: str = ", ") -> str:
     """What a figure is of."""
     length = "" if result.scale == "1" else f"{comma}{result.scale} of the full length"
@@ -189,6 +257,11 @@ class Comparison:
         return f"tamatch bench {bench} {rows}{length}"
 
 
+TAILS = ("fixmatch", "tamatch", "tamatch_lt")
+TAIL_DATA = {
+    "cifar10-lt": ("tails", LONG_TAIL[3]),
+    **{setting.name: ("tails", setting) for setting in (*LONG_TAIL[:3], *OTHER_POOLS)},
+}
 FIGURES = {
     "bias": Comparison(
         bias,
@@ -203,6 +276,8 @@ FIGURES = {
         ("tamatch_no_clipping", "tamatch"),
         {"cifar10-lt": ("ablation-lt", LONG_TAIL[3]), "digits": ("digits", DIGITS)},
     ),
+    "classes": Comparison(classes, TAILS, TAIL_DATA),
+    "pool": Comparison(pool, TAILS, TAIL_DATA),
 }  # fmt: skip
 
 

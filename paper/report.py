@@ -1,4 +1,7 @@
-"""`python -m paper report`: the page of results, written from the results folder alone."""
+"""`python -m paper report`: the page of results, written from the results folder alone.
+
+In the page of TaMatch-LT, which is next to it, the tables are written anew.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from tamatch.bench.tables import UNEQUAL, Grid, Page, length, markdown, short, t
 from tamatch.errors import UsageError
 from tamatch.storage.files import write_bytes
 
-from . import figures, toy
+from . import figures, tails, toy
 from .eighths import in_eighths
 from .verdicts import EIGHTH, claims, stand_in
 
@@ -59,6 +62,7 @@ def run(arguments: Namespace) -> int:
     links = Path(os.path.relpath(arguments.results, arguments.out.parent)).as_posix()
     write_bytes(arguments.out, page(store, folder, links).encode())
     print(f"Page: {arguments.out}", file=sys.stderr)
+    tails.renew(arguments.out.with_name(tails.PAGE), store)
     return 0
 
 
@@ -162,6 +166,8 @@ def draw(store: Store, folder: Path) -> None:
         by_setting.setdefault(cell.setting.name, []).append(result)
     for name, results in by_setting.items():
         figures.save(figures.full_length, results, folder, f"full-{name}")
+        if by_class := [result for result in results if result.per_class is not None]:
+            figures.save(figures.classes, by_class, folder, f"classes-full-{name}")
 
 
 def sources(store: Store, links: str) -> str:

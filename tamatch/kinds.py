@@ -95,6 +95,9 @@ Epsilon = Annotated[float, POSITIVE, "length of the adversarial perturbation of 
 Xi = Annotated[float, POSITIVE, "length of the probe used to find the adversarial direction"]
 Delay = Annotated[int, AT_LEAST_ZERO, "steps before the memory is used"]
 
+EnergyBound = Annotated[
+    float, Between(), "energy up to which an image counts for the pool's class shares"
+]
 Strength = Annotated[float, AT_LEAST_ZERO, "strength of the logit adjustment in both losses"]
 TestStrength = Annotated[float, Between(), "strength of the logit adjustment when tested"]
 UsedShares = Annotated[Literal["pool", "accepted"], "whose class shares adjust the unlabelled loss"]

@@ -52,7 +52,7 @@ def digits() -> tuple[DataSet, Split]:
 
 
 def needs_average(name: str) -> bool:
-    return name in ("mean_teacher", "comatch", "simmatch")
+    return name in ("mean_teacher", "comatch", "daso", "simmatch")
 
 
 def tiny_options(name: str) -> dict[str, Any]:

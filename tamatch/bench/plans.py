@@ -108,7 +108,8 @@ TAILS = tuple(  # TaMatch-LT with one option changed
     )
 )
 TAIL_METHODS = (
-    "fixmatch", "freematch", "tamatch", "saw", "abc", "acr", "cdmad", "simpro", "tamatch_lt",
+    "fixmatch", "freematch", "tamatch", "saw", "abc", "daso", "acr", "cdmad", "simpro", "ccl",
+    "tamatch_lt",
 )  # fmt: skip
 ORACLE = "The paper's baselines are scored at their best test, so compare them with `best`."
 

@@ -246,7 +246,7 @@ def course(rows: Sequence[dict[str, Any]], classes: int, eps: float = RATIO_EPS)
         },
     }
     vectors = {
-        "p_model": [(step, p) for step, p, _ in pairs],
+        "p_model": [(row["step"], row["p_model"]) for row in trained if "p_model" in row],
         "p_target": [(step, q) for step, _, q in pairs],
     }
     return {

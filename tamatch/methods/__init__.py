@@ -148,6 +148,10 @@ METHODS: dict[str, MethodEntry] = {
         "SAW", "saw:SAW", "FixMatch with weights by the effective number of images of a class"
     ),
     "abc": MethodEntry("ABC", "abc:ABC", "FixMatch beside a head that sees balanced classes"),
+    "daso": MethodEntry(
+        "DASO", "daso:DASO", "pseudo-labels of frequent classes blended with prototypes",
+        averaged=True,
+    ),
     "acr": MethodEntry(
         "ACR", "acr:ACR", "two heads, and an adjustment that follows the pool's class shares"
     ),
@@ -156,6 +160,9 @@ METHODS: dict[str, MethodEntry] = {
     ),
     "simpro": MethodEntry(
         "SimPro", "simpro:SimPro", "logits adjusted by class shares that EM estimates"
+    ),
+    "ccl": MethodEntry(
+        "CCL", "ccl:CCL", "two heads and contrast between images, by the pool's class shares"
     ),
     "tamatch": MethodEntry(
         "TaMatch", "tamatch:TaMatch", "debiased generation and utilization of pseudo-labels",

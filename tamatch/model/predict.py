@@ -20,7 +20,7 @@ from ..storage.files import make_parent, writing
 from ..storage.folder import RunFolder, removing_empty_folders
 from ..storage.spreadsheet import neutralise, printable
 from .load import load
-from .model import BELONGS, Model, Predictions
+from .model import BELONGS, Predictions
 
 Format = Literal["csv", "jsonl"]
 STDIN = "-"
@@ -71,8 +71,11 @@ def predict(
 
     done = 0
     with output(out, sys.stdout, overwrite=overwrite) as file, counting("predicting") as count:
-        lines = csv_rows if format == "csv" else json_rows
-        write = lines(file, model, top)
+        classes, belonging = model.facts.classes, model.likeness is not None
+        if format == "csv":
+            write = csv_rows(file, classes, top, belonging)
+        else:
+            write = json_rows(file, classes, top)
         for names, found in model.stream(images, skip=skip):
             write(names, found)
             file.flush()
@@ -138,13 +141,15 @@ def images_below(folder: str) -> Iterator[str]:
 Write = Callable[[Sequence[str], Predictions], None]
 
 
-def csv_rows(out: TextIO, model: Model, top: int | None) -> Write:
+def csv_rows(
+    out: TextIO, classes: Sequence[str], top: int | None, belonging: bool = False
+) -> Write:
     """Writes the header at once."""
-    rows, classes = csv.writer(out, lineterminator="\n"), model.facts.classes
+    rows = csv.writer(out, lineterminator="\n")
     more = range(2, min(top, len(classes)) + 1) if top else ()
     last = [f"{what}_{i}" for i in more for what in ("label", "confidence")]
     every = () if top else [f"p_{name}" for name in classes]
-    known = [BELONGS] if model.likeness else []
+    known = [BELONGS] if belonging else []
     rows.writerow(["path", "label", "confidence", *last, *known, *every])
 
     def write(files: Sequence[str], found: Predictions) -> None:
@@ -158,12 +163,12 @@ def csv_rows(out: TextIO, model: Model, top: int | None) -> Write:
     return write
 
 
-def json_rows(out: TextIO, model: Model, top: int | None) -> Write:
+def json_rows(out: TextIO, classes: Sequence[str], top: int | None) -> Write:
     """The classes of a line are in order, best first."""
     what = "top" if top else "probabilities"
 
     def write(files: Sequence[str], found: Predictions) -> None:
-        ranked, belongs = found.top(top or len(model.facts.classes)), found.belongs
+        ranked, belongs = found.top(top or len(classes)), found.belongs
         for i, (file, best) in enumerate(zip(files, ranked, strict=True)):
             shares = {name: round(share, DIGITS) for name, share in best}
             label, confidence = next(iter(shares.items()))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tamatch.bench.cells import RECIPE, Cell
-from tamatch.bench.results import Curve, Result
+from tamatch.bench.results import Curve, Result, Vectors
 from tamatch.data import DataSet
 from tamatch.settings import recipes
 
@@ -32,7 +32,10 @@ def result(cell: Cell, error: float = 20.0, **changes: Any) -> Result:
         "made": {
             "commit": "0123456789abcdef", "gpu": None, "device": "cpu",
             "finished": "2026-11-15T04:18:50+00:00", "source_sha256": 64 * "a",
+            "data": {"true_shares": [0.6, 0.2, 0.15, 0.05], "labelled_shares": [0.25] * 4},
         },
+        "per_class": Vectors([10, 300], [[40.0, 10.0, 0.0, None], [75.0, 60.0, 50.0, None]]),
+        "p_model": Vectors([10, 300], [[0.25, 0.25, 0.25, 0.25], [0.5, 0.3, 0.15, 0.05]]),
         "config": {},
         "variant": cell.variant.name if cell.variant else None,
     }  # fmt: skip

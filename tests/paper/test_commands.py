@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -14,7 +15,8 @@ from setuptools import find_packages
 from paper.__main__ import COMMANDS, main
 from paper.figures import FIGURES
 from tamatch.bench.cells import FULL
-from tamatch.bench.results import Store
+from tamatch.bench.results import Store, Vectors
+from tamatch.errors import DataError
 from tests.bench.made import result
 
 pytest.importorskip("matplotlib")
@@ -43,6 +45,8 @@ def test_figures_of_full_results() -> None:
     assert {p.name for p in Path("figures").iterdir()} == {
         "bias-stl10-40.svg", "bias-stl10-40.png",
         "clipping-lt-500-4000-150.svg", "clipping-lt-500-4000-150.png",
+        "classes-lt-500-4000-150.svg", "classes-lt-500-4000-150.png",
+        "pool-lt-500-4000-150.svg", "pool-lt-500-4000-150.png",
     }  # fmt: skip
     first = Path("figures/bias-stl10-40.svg").read_bytes()
     assert b"<svg" in first[:1000]
@@ -59,19 +63,41 @@ def test_the_runs_of_a_figure_are_those_of_the_bench_it_names(
 ) -> None:
     words = [name, "--data", data, "--scale", "1/8"]
     assert main(words) == 3
-    told = capsys.readouterr().err
-    assert told.startswith("paper: 0 of the 6 runs of this figure are in results. `tamatch bench ")
+    told, cells = capsys.readouterr().err, FIGURES[name].cells(data, Fraction(1, 8))
+    runs = f"of the {len(cells)} runs of this figure are in results."
+    assert told.startswith(f"paper: 0 {runs} `tamatch bench ")
     assert not Path("figures").exists()
     from tamatch.cli import main as tamatch
 
     command = told.split("`")[1].split()
     assert tamatch([*command[1:], "--list"]) == 0
     listed = capsys.readouterr().out
-    cells = FIGURES[name].cells(data, Fraction(1, 8))
-    assert all(cell.command({}) in listed for cell in cells) and "6 runs, 0 of" in listed
+    assert all(cell.command({}) in listed for cell in cells)
+    assert f"{len(cells)} runs, 0 of" in listed
     Store(Path("results")).write(cells[0], result(cells[0]))
     assert main(words) == 0
-    assert capsys.readouterr().err.startswith("1 of the 6 runs of this figure are in results.")
+    assert capsys.readouterr().err.startswith(f"1 {runs}")
+
+
+def test_classes_are_drawn_as_the_results_have_them() -> None:
+    """A line for each class and method; of the seeds that all methods have, the mean."""
+    cells = FIGURES["pool"].cells("cifar10-lt", FULL)
+    ours = [result(cell) for cell in cells if (cell.method, cell.seed) != ("tamatch", 2)]
+    ours[0] = replace(ours[0], p_model=Vectors([10, 20], [[0.9, 0.1, 0, 0], [0.7, 0.3, 0, 0]]))
+    ours[3] = replace(ours[3], p_model=Vectors([10, 20], [[0.5, 0.5, 0, 0], [0.5, 0.5, 0, 0]]))
+    panels = FIGURES["pool"].draw(ours).axes
+    assert [panel.get_title() for panel in panels] == ["FixMatch", "TaMatch", "TaMatch-LT"]
+    labelled = [line for line in panels[0].get_lines() if not line.get_label().startswith("_")]
+    assert [line.get_label() for line in labelled] == [
+        "a, 60 % of the pool", "b, 20 % of the pool", "c, 15 % of the pool", "d, 5 % of the pool",
+    ]  # fmt: skip
+    assert [*labelled[0].get_ydata()] == pytest.approx([0.7, 0.6])  # of seeds 0 and 1
+    dotted = [line.get_ydata()[0] for line in panels[1].get_lines() if line.get_linestyle() == ":"]
+    assert dotted == [0.6, 0.2, 0.15, 0.05]
+    (first, *_), *_ = FIGURES["classes"].draw(ours).axes[0].get_lines(), None
+    assert first.get_ydata()[-1] == 75.0
+    with pytest.raises(DataError, match="no seed in common"):
+        FIGURES["classes"].draw([replace(one, per_class=None) for one in ours])
 
 
 def test_toy(capsys: pytest.CaptureFixture[str]) -> None:

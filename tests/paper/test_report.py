@@ -38,6 +38,7 @@ HARDEST = short(LONG_TAIL[3])  # 500/4000, γ 150
 MADE = {
     "commit": "0123456789abcdef", "gpu": "NVIDIA H200", "device": "cuda",
     "finished": "2026-11-15T04:18:50+00:00", "source_sha256": 64 * "a",
+    "data": {"true_shares": None, "labelled_shares": [0.25] * 4},
 }  # fmt: skip
 
 
@@ -373,7 +374,8 @@ def test_the_way_through_a_run_of_full_length(tmp_path: Path) -> None:
     assert picture not in text
     pytest.importorskip("matplotlib")
     draw(store, tmp_path)
-    assert (tmp_path / f"full-{LONG_TAIL[0].name}.svg").exists()
+    for name in ("full", "classes-full"):
+        assert (tmp_path / f"{name}-{LONG_TAIL[0].name}.svg").exists()
     assert picture in page(store, tmp_path)
 
 

@@ -24,6 +24,7 @@ from .starts import (
     skewed,
     skewed_against_prior,
     skewed_against_shares,
+    skewed_pool,
     visited,
     well_on,
 )
@@ -292,6 +293,22 @@ CASES = [
     Case(
         "cdmad", "other values", {"lambda_u": 2.0, "debias_after": 0.31},
         {"unlabelled_weight": 2.0, "start": 0.31},
+    ),
+    Case("ccl"),
+    Case(
+        "ccl", "other values",
+        {"momentum": 0.6, "tau": 0.8, "strength": 1.5, "energy": -6.0, "temperature": 0.3,
+         "lambda_contrast": 0.5},
+        {"momentum": 0.6, "threshold": 0.8, "strength": 1.5, "energy": -6.0, "temperature": 0.3,
+         "contrast_weight": 0.5}, skewed_pool,
+    ),
+    Case("daso"),
+    Case(
+        "daso", "other values",
+        {"temperature": 0.2, "flatten": 0.3, "lambda_assign": 0.5, "rows": 3, "blend_after": 0.31,
+         "momentum": 0.6, "ema": 0.7, "tau": 0.8, "lambda_u": 2.0},
+        {"temperature": 0.2, "flatten": 0.3, "assign_weight": 0.5, "rows": 3, "start": 0.31,
+         "momentum": 0.6, "teacher_momentum": 0.7, "threshold": 0.8, "unlabelled_weight": 2.0},
     ),
     Case("simpro"),
     Case(

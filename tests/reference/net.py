@@ -3,7 +3,7 @@
 Keys of the net: `A`, `M`, `W`, `b`. Keys of the heads, as `nn.Linear` and `nn.Sequential(Linear,
 ReLU, Linear)` would name them: `rotation.weight`, `rotation.bias` (ReMixMatch); `rotation.0.*`,
 `rotation.2.*`, `distance.*` (CRMatch); `projector.0.*`, `projector.2.*` (CoMatch, SimMatch);
-`second.*` (ABC, ACR, TaMatch-LT).
+`second.*` (ABC, ACR, CCL, TaMatch-LT); `projector.*` and `centre.*` (CCL).
 """
 
 from __future__ import annotations

@@ -17,6 +17,13 @@ def skewed(reference: SlowMethod, rng: np.random.Generator) -> None:
     reference.state["p_model"] = shares / shares.sum()
 
 
+def skewed_pool(reference: SlowMethod, rng: np.random.Generator) -> None:
+    """Class shares that were estimated, and that are unequal."""
+    shares = rng.dirichlet(np.full(reference.facts.classes, 0.4), size=2) + 0.004
+    names = ("pool", "used")
+    reference.state.update(zip(names, shares / shares.sum(1, keepdims=True), strict=True))
+
+
 def skewed_against_shares(reference: SlowMethod, rng: np.random.Generator) -> None:
     """The same, with the labelled class shares as the target."""
     skewed(reference, rng)

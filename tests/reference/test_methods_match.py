@@ -35,7 +35,7 @@ STEP = 1e-6  # of the central differences
 # What the reference tells besides, and the method shows in its masks, weights and terms alone.
 INNER = {
     "threshold", "ratio", "r_max", "losses", "bank", "fair_target", "fair_rows", "fair_labels",
-    "adjust_x", "adjust_u", "kept",
+    "adjust_x", "adjust_u", "kept", "aim", "soft", "sure",
 }  # fmt: skip
 CONSTANTS = {"labelled", "weights", "keep", "anchors"}  # buffers made of the labelled class shares
 
