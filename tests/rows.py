@@ -66,8 +66,13 @@ def section(name: str) -> str:
 
 def methods_page(text: str) -> str:
     headings = {*re.findall(r"^#+ (.+)$", text, re.MULTILINE)}
-    missing = [section(name) for name, row in METHODS.items() if row.title not in headings]
-    return "\n".join([with_rows(text, row_of_page), *missing])
+    titles = [row.title for row in METHODS.values()]
+    for i, name in enumerate(METHODS):
+        if titles[i] not in headings:
+            places = (text.find(f"\n## {title}\n") for title in titles[i + 1 :])
+            at = next((place for place in places if place >= 0), len(text))
+            text = f"{text[:at]}\n{section(name)}{text[at:]}"
+    return with_rows(text, row_of_page)
 
 
 def main() -> None:

@@ -23,3 +23,12 @@ def test_a_new_method_gets_rows_and_a_section(monkeypatch: pytest.MonkeyPatch) -
     assert "\n| `new` | weak, strong | see its section |" in page
     head = f"## New\n\n`new` · {link} · [source](../tamatch/methods/fixmatch.py)\n\n"
     assert head in page and page.endswith("\n\nFixes: `--tau 0.5`\n")
+
+
+def test_a_section_stands_before_that_of_the_next_method() -> None:
+    page = rows.PAGE.read_text()
+    text = page.replace("## InfoMatch", "## Once InfoMatch")
+    made = rows.methods_page(text)
+    headings = [line for line in made.splitlines() if line.startswith("## ")]
+    assert headings[headings.index("## SAW") - 1] == "## InfoMatch"
+    assert made.replace("\n" + rows.section("infomatch"), "", 1) == text

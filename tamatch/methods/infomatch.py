@@ -79,8 +79,9 @@ class Cut(NamedTuple):
     partner: Tensor  # (N,) its partner's row among those of all processes
 
     def target(self, pseudo: Pseudo) -> Tensor:
-        """λ·m·1[ŷ] + (1−λ)·m′·1[ŷ′]: rows of a rejected image and partner are zero."""
-        wanted = pseudo.mask[:, None] * one_hot(pseudo.label, pseudo.p.shape[-1])
+        """λ·m·1[ŷ] + (1−λ)·m′·1[ŷ′], m times its weight; zero where both were rejected."""
+        counts = (pseudo.weight * pseudo.mask)[:, None]
+        wanted = counts * one_hot(pseudo.label, pseudo.p.shape[-1])
         left = self.left.to(wanted)[:, None]
         return left * wanted + (1 - left) * dist.gather(wanted)[self.partner]
 

@@ -43,6 +43,8 @@ OPTION_NAMES = {  # their name of an option of a method, where a method of ours 
 OPTION_NAMES_OF = {  # the same, where it depends on the method
     "freematch": {"ent_loss_ratio": "lambda_f"}, "vat": {"ent_loss_ratio": "lambda_entropy"},
 }  # fmt: skip
+SHARPENING = ("mixmatch", "remixmatch", "sequencematch")  # methods that use T in any case
+HARD = ("fixmatch", "flexmatch", "freematch", "sequencematch")  # whose labels can be soft there
 SAME = {  # what is as it is here, and need not be told; another value is
     "crop_ratio": 0.875, "momentum": 0.9, "clip": 0.0, "clip_grad": 0.0, "train_sampler":
     "RandomSampler", "use_cat": True, "use_quantile": False, "clip_thresh": False,
@@ -134,7 +136,7 @@ def run_options(theirs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 def ignored(name: str, theirs: Mapping[str, Any], method: str) -> bool:
     """What USB reads, and this method does not use: T sharpens soft labels alone."""
     hard = theirs.get("hard_label", True) and method not in ("comatch", "simmatch", "dash")
-    return name == "T" and bool(hard) and method not in ("mixmatch", "remixmatch")
+    return name == "T" and bool(hard) and method not in SHARPENING
 
 
 def remarks_on(theirs: Mapping[str, Any], method: str) -> Iterator[str]:
@@ -147,7 +149,7 @@ def remarks_on(theirs: Mapping[str, Any], method: str) -> Iterator[str]:
         yield f"Pre-trained weights: download {file} of USB and give it as --weights {file}."
     if theirs.get("amp"):
         yield "amp: mixed precision is bfloat16 here, and the default on a GPU (--precision)."
-    if theirs.get("hard_label") is False and method in ("fixmatch", "flexmatch", "freematch"):
+    if theirs.get("hard_label") is False and method in HARD:
         yield "hard_label: False is not available; pseudo-labels are hard, as in the papers."
     if theirs.get("imb_algorithm"):
         yield f"imb_algorithm: {theirs['imb_algorithm']} is not taken over; see `tamatch methods`."

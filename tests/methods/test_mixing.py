@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from scipy.stats import beta, kstest
 from torch import Tensor
 
-from tamatch.methods import mixing, mixmatch, regmixmatch, remixmatch
+from tamatch.methods import infomatch, mixing, mixmatch, regmixmatch, remixmatch
 from tamatch.methods.base import Method
 from tamatch.methods.efficientmatch import EfficientMatch
+from tamatch.methods.infomatch import InfoMatch
 from tamatch.methods.mixmatch import MixMatch
 from tamatch.methods.regmixmatch import RegMixMatch
 from tamatch.methods.remixmatch import ReMixMatch, turned_by
@@ -47,12 +48,12 @@ def sharpened(p: Tensor) -> Tensor:
     return p.square() / p.square().sum(-1, keepdim=True)  # T = 1/2
 
 
-@pytest.mark.parametrize("cls", [*ALL, EfficientMatch, RegMixMatch])
+@pytest.mark.parametrize("cls", [*ALL, EfficientMatch, RegMixMatch, InfoMatch])
 def test_contract(cls: type[Method]) -> None:
     check_contract(build(cls))
 
 
-@pytest.mark.parametrize("cls", [*ALL, EfficientMatch, RegMixMatch])
+@pytest.mark.parametrize("cls", [*ALL, EfficientMatch, RegMixMatch, InfoMatch])
 @settings(max_examples=12, deadline=None)
 @given(classes=st.integers(2, 1000), reach=st.floats(0.01, 50))
 def test_finite(cls: type[Method], classes: int, reach: float) -> None:
@@ -319,3 +320,38 @@ def test_remixmatch_mixes_labelled_strong_strong_weak(monkeypatch: pytest.Monkey
     first, second, third = seen[1][LABELLED:].reshape(3, UNLABELLED, -1)
     assert torch.equal(first, second) and torch.equal(first, third)
     torch.testing.assert_close(first.sum(-1), torch.ones(UNLABELLED))
+
+
+def test_boxes_of_infomatch() -> None:
+    torch.manual_seed(0)
+    side, *centre, partner = infomatch.cut_draw(4000, 1.0, torch.device("cpu"))
+    assert partner.sort().values.equal(torch.arange(4000))
+    assert kstest(side.square().numpy(), lambda x: 2 * x).statistic < 0.0258  # min(b, 1−b), α = 1
+    assert all(abs(c.mean() - 0.5) < 0.02 and c.min() >= 0 and c.max() < 1 for c in centre)
+
+
+def test_infomatch_cuts_out_of_partners(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each image has a box of its own, and what is in it counts by the partner's acceptance."""
+    method = build(InfoMatch)
+    images, count = batch_of(method).u[0], UNLABELLED
+    partner = torch.arange(count).roll(1)
+    side, centre = torch.linspace(0, 0.7, count), torch.full((count,), 0.5)
+    monkeypatch.setattr(infomatch, "cut_draw", lambda *_: (side, centre, centre, partner))
+    cut = method.mix(images)
+    own, other = (cut.images == images).all(1), (cut.images == images[partner]).all(1)
+    assert (own ^ other).all() and torch.equal(own.float().mean((-2, -1)), cut.left)
+    assert cut.left[0] == 1 and cut.left[-1] == 0.75 and not own[-1, 1:3, 1:3].any()
+    mask = torch.arange(count).remainder(2).float()
+    label = torch.arange(count) % 5
+    pseudo = Pseudo(torch.full((count, 5), 0.2), label, mask, torch.ones_like(mask))
+    target = cut.target(pseudo)
+    assert torch.equal(target[-1], 0.75 * F.one_hot(label[-1], 5))  # the partner was rejected
+    assert torch.equal(target[0], torch.zeros(5)) and mask[0] == 0 == 1 - cut.left[0]
+
+
+def test_equal_logits_agree() -> None:
+    logits = torch.ones(3, 5, requires_grad=True)
+    infomatch.standardised(logits).square().sum().backward()
+    assert logits.grad is not None and logits.grad.isfinite().all()
+    spread = infomatch.standardised(torch.randn(3, 5))
+    torch.testing.assert_close(spread.std(-1), torch.ones(3))
