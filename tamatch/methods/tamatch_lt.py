@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from .. import dist
 from ..kinds import (
+    FitTest,
     Generate,
     Heads,
     Inherited,
@@ -14,13 +15,11 @@ from ..kinds import (
     LambdaModel,
     Strength,
     StrongViews,
-    TestStrength,
     UsedShares,
 )
 from ..losses import each_ce, one_hot
-from ..modules import Shifted
 from ..pseudo import Part, Pseudo
-from ..stats import Ema, Status, log_shares, start_of_target
+from ..stats import Ema, FittedStrength, Status, log_shares, start_of_target
 from ..types import Batch, Loss, Out, Task, Views
 from .base import Head
 from .fixmatch import FixMatch
@@ -40,8 +39,9 @@ class TaMatchLT(FixMatch):
     The labelled losses are means over a weak and a strong view, since few labels are soon learnt by
     heart. r_l and r_g are p_target over the labelled class shares, and over the mean of these and
     p_model.
-    Tests see z + κ_t·log p_model, κ_t = 0. `heads=1` has no g, and z̃ = z^w. `used="accepted"`: r
-    in the loss is that of the accepted labels. `parity="usb"` changes nothing.
+    `heads=1` has no g, and z̃ = z^w. `used="accepted"`: r in the loss is that of the accepted
+    labels. `fit_test`: κ_t is what fits the strong views of labelled images as if classes had
+    equally many (`stats.FittedStrength`), plus `test_strength`. `parity="usb"` changes nothing.
     """
 
     compiles = True
@@ -53,24 +53,25 @@ class TaMatchLT(FixMatch):
         task: Task,
         *,
         strength: Strength = 2.0,  # κ, as in ACR, CCL and SimPro
-        test_strength: TestStrength = 0.0,
         lambda_model: LambdaModel = 0.999,
         used: UsedShares = "pool",
         heads: Heads = 2,
         strong_views: StrongViews = 1,
         labelled_views: LabelledViews = 2,
+        fit_test: FitTest = False,
         generate: Generate | Part = "pool",
         **fixmatch: Inherited,
     ) -> None:
         status = Status(task, momentum=lambda_model, of="generated")
         super().__init__(net, task, generate=generate, status=status, **fixmatch)
-        self.strength, self.test_strength = strength, test_strength
+        self.strength = strength
         more = ("strong",) * (labelled_views - 1)
         self.views = Views(("weak", *more), ("weak", *("strong",) * strong_views))
         self.register_buffer("labelled", start_of_target(task, "labelled"))
         uniform = start_of_target(task, "uniform")
         self.used = Ema(uniform, lambda_model) if used == "accepted" else None
         self.second = Head(net, task) if heads == 2 else None
+        self.fitted = FittedStrength(task, lambda_model) if fit_test else None
 
     def forward(self, batch: Batch) -> Loss:
         count = len(batch.x)
@@ -80,6 +81,8 @@ class TaMatchLT(FixMatch):
         pseudo = self.labeler(logits, x[0].logits.detach(), batch.id_u)
         at_x = self.strength * log_shares(self.labelled)
         at_u = self.strength * log_shares(self.used_shares(pseudo))
+        if self.fitted is not None:
+            self.fitted.update_(x[-1].logits, batch.y, log_shares(self.labeler.status.shares))
         sup = mean([each_ce(out.logits + at_x, batch.y).mean() for out in x])
         unsup = mean([pseudo.loss(out.logits + at_u) for out in strong])
         terms = {"sup": sup, "unsup": unsup}
@@ -108,11 +111,9 @@ class TaMatchLT(FixMatch):
         return (weak.logits + other - log_shares(learnt)) / 2
 
     @property
-    def final(self) -> nn.Module:
-        net = super().final
-        if not self.test_strength:
-            return net
-        return Shifted(net, self.test_strength * log_shares(self.labeler.status.shares))
+    def final_strength(self) -> float | Tensor:
+        fixed = super().final_strength
+        return fixed if self.fitted is None else fixed + self.fitted.value.float()
 
 
 def mean(losses: list[Tensor]) -> Tensor:
