@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
 from .. import dist
@@ -17,7 +16,7 @@ from ..kinds import (
     StrongViews,
     UsedShares,
 )
-from ..losses import each_ce, one_hot
+from ..losses import each_ce, mean_of, one_hot
 from ..pseudo import Part, Pseudo
 from ..stats import Ema, FittedStrength, Status, log_shares, start_of_target
 from ..types import Batch, Loss, Out, Task, Views
@@ -83,13 +82,13 @@ class TaMatchLT(FixMatch):
         at_u = self.strength * log_shares(self.used_shares(pseudo))
         if self.fitted is not None:
             self.fitted.update_(x[-1].logits, batch.y, log_shares(self.labeler.status.shares))
-        sup = mean([each_ce(out.logits + at_x, batch.y).mean() for out in x])
-        unsup = mean([pseudo.loss(out.logits + at_u) for out in strong])
+        sup = mean_of([each_ce(out.logits + at_x, batch.y).mean() for out in x])
+        unsup = mean_of([pseudo.loss(out.logits + at_u) for out in strong])
         terms = {"sup": sup, "unsup": unsup}
         total = sup + self.lambda_u * unsup
         if self.second is not None:
-            plain = mean([each_ce(self.second(out), batch.y).mean() for out in x])
-            follow = mean([pseudo.loss(self.second(out)) for out in strong])
+            plain = mean_of([each_ce(self.second(out), batch.y).mean() for out in x])
+            follow = mean_of([pseudo.loss(self.second(out)) for out in strong])
             terms["second"] = plain + self.lambda_u * follow
             total = total + terms["second"]
         parts = {name: term.detach() for name, term in terms.items()}
@@ -114,7 +113,3 @@ class TaMatchLT(FixMatch):
     def final_strength(self) -> float | Tensor:
         fixed = super().final_strength
         return fixed if self.fitted is None else fixed + self.fitted.value.float()
-
-
-def mean(losses: list[Tensor]) -> Tensor:
-    return torch.stack(losses).mean()
