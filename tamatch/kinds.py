@@ -99,7 +99,10 @@ EnergyBound = Annotated[
     float, Between(), "energy up to which an image counts for the pool's class shares"
 ]
 Strength = Annotated[float, AT_LEAST_ZERO, "strength of the logit adjustment in both losses"]
-TestStrength = Annotated[float, Between(), "strength of the logit adjustment when tested"]
+TestStrength = Annotated[
+    float, Between(), "multiple of log p_model that is added to the logits when tested"
+]
+FitTest = Annotated[bool, "add the multiple that fits labelled images, as if classes were equal"]
 UsedShares = Annotated[Literal["pool", "accepted"], "whose class shares adjust the unlabelled loss"]
 Heads = Annotated[int, Between(1, 2), "linear heads; a second one helps to make pseudo-labels"]
 StrongViews = Annotated[int, AT_LEAST_ONE, "strong views of each unlabelled image"]

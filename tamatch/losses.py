@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -47,3 +49,8 @@ def kl(p: Tensor, q: Tensor) -> Tensor:
 def ramp(progress: Tensor, length: float) -> Tensor:
     """Linear from 0 to 1 over the first `length` of the run, then 1."""
     return (progress / length).clamp(max=1)
+
+
+def mean_of(losses: Sequence[Tensor]) -> Tensor:
+    """The mean of some scalars, such as the losses of several views."""
+    return torch.stack([*losses]).mean()

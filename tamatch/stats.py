@@ -179,6 +179,39 @@ def start_of_target(task: Task, target: Literal["uniform", "labelled", "prior"])
     return torch.tensor(shares[target], dtype=torch.float64)
 
 
+class FittedStrength(nn.Module):
+    """K for which softmax(z + K·a) fits labelled images, as if all classes had equally many.
+
+    Newton's method on E[v·H(y, softmax(z + K·a))], v = 1/(C·π_y), which is convex in K: each batch
+    makes 1−m of a step, by a running curvature. K stays where labels are known by heart, since
+    slope and curvature vanish there.
+    """
+
+    LEAST, MOST = 1e-3, 4.0  # curvature; |K|
+    value: Tensor
+    weights: Tensor  # v
+
+    def __init__(self, task: Task, momentum: float) -> None:
+        super().__init__()
+        self.register_buffer("value", torch.zeros((), dtype=torch.float64))
+        shares = start_of_target(task, "labelled")
+        weights = torch.where(shares > 0, 1 / (task.classes * shares.clamp(min=EPS)), 0.0)
+        self.register_buffer("weights", weights)
+        self.curvature = Ema(self.LEAST, momentum)
+
+    def update_(self, logits: Tensor, y: Tensor, a: Tensor) -> None:
+        """Take a step on the logits and labels of a batch."""
+        z, a = logits.detach().double(), a.double()
+        p = (z + self.value * a).softmax(-1)
+        mean = p @ a
+        weights = self.weights[y]
+        slope = (weights * (mean - a[y])).mean()
+        curvature = (weights * (p @ a.square() - mean.square())).mean()
+        slope, curvature = dist.mean_(torch.stack([slope, curvature])).unbind()
+        step = slope / self.curvature.update_(curvature).clamp(min=self.LEAST)
+        self.value.sub_((1 - self.curvature.momentum) * step).clamp_(-self.MOST, self.MOST)
+
+
 class Status(nn.Module):
     """The learning status: what the model predicts on average against what it should.
 

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tamatch.errors import UsageError
-from tamatch.stats import EPS, Ema, Ring, Status, Window, last_position, ratio, write_by_id_
+from tamatch.stats import (
+    EPS,
+    Ema,
+    FittedStrength,
+    Ring,
+    Status,
+    Window,
+    last_position,
+    log_shares,
+    ratio,
+    write_by_id_,
+)
 from tamatch.types import Task
 
 
@@ -224,3 +236,46 @@ class TestStatus:
         assert aligned.mean(0).tolist() == pytest.approx([0.2, 0.3, 0.5], abs=1e-3)
         want = [0.34 * 0.2 / 0.336, 0.33 * 0.3 / 0.333, 0.33 * 0.5 / 0.331]
         assert aligned[0].tolist() == pytest.approx([w / sum(want) for w in want], rel=1e-4)
+
+
+TAIL = (0.6, 0.25, 0.1, 0.05)
+
+
+def weighted_loss(k: float, z: np.ndarray, y: np.ndarray, a: np.ndarray) -> float:
+    """E[H(y, softmax(z + k·a)) / (C·π_y)], one row after the other."""
+    losses = []
+    for row, label in zip(z + k * a, y, strict=True):
+        total = math.log(sum(math.exp(v - row.max()) for v in row)) + row.max()
+        losses.append((total - row[label]) / (len(a) * TAIL[label]))
+    return float(np.mean(losses))
+
+
+@pytest.mark.parametrize("known", [1.0, 0.4, 0.0])
+def test_the_fitted_strength_is_where_the_weighted_loss_is_least(known: float) -> None:
+    """Logits that have learnt the labels' shares to a power are corrected by its negative."""
+    random = np.random.default_rng(0)
+    y = random.choice(4, size=4000, p=TAIL)
+    z = random.normal(size=(4000, 4)) + 2 * np.eye(4)[y]  # of densities in the ratio exp(2·z)
+    z = 2 * z + known * np.log(TAIL)
+    task = Task(classes=4, labelled=200, unlabelled=10, labelled_shares=TAIL)
+    a = log_shares(torch.tensor(TAIL, dtype=torch.float64))
+    fitted = FittedStrength(task, 0.98)
+    for start in range(0, 3 * 4000, 50):
+        rows = np.arange(start, start + 50) % 4000
+        fitted.update_(torch.tensor(z[rows]), torch.tensor(y[rows]), a)
+    found = float(fitted.value)
+    assert found == pytest.approx(-known, abs=0.15)
+    grid = np.linspace(found - 0.3, found + 0.3, 13)
+    losses = [weighted_loss(k, z[:1000], y[:1000], np.log(TAIL)) for k in grid]
+    assert abs(grid[int(np.argmin(losses))] - found) < 0.16
+
+
+def test_the_fitted_strength_keeps_still_where_labels_are_known_by_heart() -> None:
+    task = Task(classes=4, labelled=200, unlabelled=10, labelled_shares=TAIL)
+    fitted, y = FittedStrength(task, 0.9), torch.arange(8) % 4
+    for _ in range(50):
+        fitted.update_(40.0 * torch.eye(4)[y], y, log_shares(torch.tensor(TAIL)))
+    assert abs(float(fitted.value)) < 1e-6
+    for _ in range(500):  # nothing fits: it ends at its bound, and stays finite
+        fitted.update_(40.0 * torch.eye(4)[(y + 1) % 4], y, log_shares(torch.tensor(TAIL)))
+    assert abs(float(fitted.value)) <= FittedStrength.MOST

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from .. import dist
 from ..kinds import Inherited, LambdaU, Momentum, Strength, Tau
-from ..losses import each_ce, kl, one_hot
+from ..losses import each_ce, kl, mean_of, one_hot
 from ..pseudo import Pseudo
 from ..stats import EPS, Ema, Tally, log_shares, start_of_target
 from ..types import Batch, Loss, Task, Views
@@ -62,8 +62,8 @@ class ACR(Method):
         self.tally.add_(batch.id_u, balanced.mask)
         at_x = self.strength * prior
         sup = each_ce(x.logits + at_x, batch.y).mean() + each_ce(self.second(x), batch.y).mean()
-        unsup = torch.stack([balanced.loss(out.logits) for out in strong]).mean()
-        unsup = unsup + torch.stack([plain.loss(self.second(out)) for out in strong]).mean()
+        unsup = mean_of([balanced.loss(out.logits) for out in strong])
+        unsup = unsup + mean_of([plain.loss(self.second(out)) for out in strong])
         parts = {"sup": sup.detach(), "unsup": unsup.detach(), "p_model": self.shares.value}
         return Loss(sup + self.lambda_u * unsup, {**parts, **balanced.report()})
 

@@ -18,7 +18,7 @@ from ..kinds import (
     Strength,
     Tau,
 )
-from ..losses import each_ce, normalize, one_hot
+from ..losses import each_ce, mean_of, normalize, one_hot
 from ..machine.precision import without_autocast
 from ..pseudo import Pseudo
 from ..stats import Ema, Tally, log_shares, start_of_target
@@ -94,8 +94,8 @@ class CCL(Method):
         pseudo, sure = self.labels(logits)
         at_x, at_u = (self.strength * log_shares(s) for s in (self.labelled, self.used.value))
         sup = each_ce(x.logits + at_x, batch.y).mean() + each_ce(self.second(x), batch.y).mean()
-        unsup = mean([pseudo.loss(out.logits + at_u) for out in strong])
-        unsup = unsup + mean([pseudo.loss(self.second(out)) for out in strong])
+        unsup = mean_of([pseudo.loss(out.logits + at_u) for out in strong])
+        unsup = unsup + mean_of([pseudo.loss(self.second(out)) for out in strong])
 
         centres = embed(self.centre, self.second.weight)
         keys, f_w, f_1, f_2 = (
@@ -147,7 +147,7 @@ class CCL(Method):
         aim = normalize(p_w**SHARP).detach()
         both = (p_1 + p_2) / 2
         pairs = ((aim, p_1), (aim, p_2), (both, both))
-        return mean([-(p * q.log()).sum(-1).mean() for p, q in pairs])
+        return mean_of([-(p * q.log()).sum(-1).mean() for p, q in pairs])
 
     def spread(self, f: Tensor, keys: Tensor, labels: Tensor) -> Tensor:
         """p: classes by labelled embeddings, of which images that resemble each other partake.
@@ -176,7 +176,3 @@ def projector(width: int) -> nn.Sequential:
 def embed(layers: nn.Module, features: Tensor) -> Tensor:
     """Rows of length one."""
     return F.normalize(layers(features), dim=-1)
-
-
-def mean(losses: list[Tensor]) -> Tensor:
-    return torch.stack(losses).mean()

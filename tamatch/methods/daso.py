@@ -21,6 +21,7 @@ from ..kinds import (
 )
 from ..losses import each_ce, one_hot
 from ..machine.precision import without_autocast
+from ..modules import unshifted
 from ..stats import Ema, write_by_id_
 from ..types import Batch, Loss, Out, Task
 from .base import constant_branch
@@ -70,7 +71,7 @@ class DASO(FixMatch):
         self.register_buffer("seen", torch.zeros(task.classes, dtype=torch.int64))
 
     def forward(self, batch: Batch) -> Loss:
-        teacher = self.final
+        teacher = unshifted(self.final)
         with constant_branch(batch.y, teacher) as aside:
             known = aside(lambda: teacher(batch.x[0]).features)
             x, weak, strong = self.predict(*batch.x, *batch.u, constant=1)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from torch import nn
+from torch import Tensor, nn
 
-from ..kinds import Generate, Inherited, LambdaU, Select, Tau, Weigh
+from ..kinds import Generate, Inherited, LambdaU, Select, Tau, TestStrength, Weigh
 from ..losses import each_ce
+from ..modules import Shifted
 from ..pseudo import Part, compose
-from ..stats import Status
+from ..stats import Status, log_shares
 from ..types import Batch, Loss, Task
 from .base import Method
 
@@ -21,8 +22,8 @@ class FixMatch(Method):
 
     How pseudo-labels are made, which are used and how much they count (w = 1 here) are free
     choices, by name or as parts from `tamatch.pseudo`. The methods that differ from FixMatch in
-    these alone hand down their own choices, `status` and `tuned` parts. `parity="usb"` changes
-    nothing.
+    these alone hand down their own choices, `status` and `tuned` parts. Tests see the logits
+    z + κ_t·log p_model, κ_t = 0. `parity="usb"` changes nothing.
     """
 
     compiles = True
@@ -37,12 +38,13 @@ class FixMatch(Method):
         generate: Generate | Part = "raw",
         select: Select | Part = "fixed",
         weigh: Weigh | Part = "even",
+        test_strength: TestStrength = 0.0,  # κ_t
         status: Status | None = None,
         tuned: Mapping[str, Part] | None = None,
         **base: Inherited,
     ) -> None:
         super().__init__(net, task, **base)
-        self.lambda_u = lambda_u
+        self.lambda_u, self.test_strength = lambda_u, test_strength
         status = status or Status(task)
         parts = {"generate": generate, "select": select, "weigh": weigh}
         self.labeler = compose(task, status, **parts, tau=tau, tuned=tuned)
@@ -54,3 +56,15 @@ class FixMatch(Method):
         unsup = pseudo.loss(strong.logits)
         parts = {"sup": sup.detach(), "unsup": unsup.detach(), **self.labeler.report(pseudo)}
         return Loss(sup + self.lambda_u * unsup, parts)
+
+    @property
+    def final_strength(self) -> float | Tensor:
+        """κ_t; 0.0: the logits are tested as they are."""
+        return self.test_strength
+
+    @property
+    def final(self) -> nn.Module:
+        net, strength = super().final, self.final_strength
+        if isinstance(strength, float) and strength == 0:
+            return net
+        return Shifted(net, strength * log_shares(self.labeler.status.shares))

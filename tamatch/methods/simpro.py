@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from .. import dist
 from ..kinds import Inherited, Momentum, Strength, Tau
-from ..losses import each_ce, one_hot
+from ..losses import each_ce, mean_of, one_hot
 from ..pseudo import Pseudo
 from ..stats import Ema, Tally, log_shares, start_of_target
 from ..types import Batch, Loss, Task, Views
@@ -50,9 +50,8 @@ class SimPro(Method):
         pseudo = self.labels(weak.logits.detach())
         self.learn_(pseudo, batch.y)
         self.tally.add_(batch.id_u, pseudo.mask)
-        sup = torch.stack([each_ce(out.logits + prior, batch.y) for out in x]).mean()
-        losses = [pseudo.loss(out.logits + prior, pseudo.p) for out in (one, two)]
-        unsup = torch.stack(losses).mean()
+        sup = mean_of([each_ce(out.logits + prior, batch.y) for out in x])
+        unsup = mean_of([pseudo.loss(out.logits + prior, pseudo.p) for out in (one, two)])
         parts = {"sup": sup.detach(), "unsup": unsup.detach(), "p_model": self.pool.value}
         return Loss(self.lambda_x * sup + unsup, {**parts, **pseudo.report()})
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
 from .. import dist
 from ..kinds import (
+    FitTest,
     Generate,
     Heads,
     Inherited,
@@ -14,13 +14,11 @@ from ..kinds import (
     LambdaModel,
     Strength,
     StrongViews,
-    TestStrength,
     UsedShares,
 )
-from ..losses import each_ce, one_hot
-from ..modules import Shifted
+from ..losses import each_ce, mean_of, one_hot
 from ..pseudo import Part, Pseudo
-from ..stats import Ema, Status, log_shares, start_of_target
+from ..stats import Ema, FittedStrength, Status, log_shares, start_of_target
 from ..types import Batch, Loss, Out, Task, Views
 from .base import Head
 from .fixmatch import FixMatch
@@ -40,8 +38,9 @@ class TaMatchLT(FixMatch):
     The labelled losses are means over a weak and a strong view, since few labels are soon learnt by
     heart. r_l and r_g are p_target over the labelled class shares, and over the mean of these and
     p_model.
-    Tests see z + κ_t·log p_model, κ_t = 0. `heads=1` has no g, and z̃ = z^w. `used="accepted"`: r
-    in the loss is that of the accepted labels. `parity="usb"` changes nothing.
+    `heads=1` has no g, and z̃ = z^w. `used="accepted"`: r in the loss is that of the accepted
+    labels. `fit_test`: κ_t is what fits the strong views of labelled images as if classes had
+    equally many (`stats.FittedStrength`), plus `test_strength`. `parity="usb"` changes nothing.
     """
 
     compiles = True
@@ -53,24 +52,25 @@ class TaMatchLT(FixMatch):
         task: Task,
         *,
         strength: Strength = 2.0,  # κ, as in ACR, CCL and SimPro
-        test_strength: TestStrength = 0.0,
         lambda_model: LambdaModel = 0.999,
         used: UsedShares = "pool",
         heads: Heads = 2,
         strong_views: StrongViews = 1,
         labelled_views: LabelledViews = 2,
+        fit_test: FitTest = False,
         generate: Generate | Part = "pool",
         **fixmatch: Inherited,
     ) -> None:
         status = Status(task, momentum=lambda_model, of="generated")
         super().__init__(net, task, generate=generate, status=status, **fixmatch)
-        self.strength, self.test_strength = strength, test_strength
+        self.strength = strength
         more = ("strong",) * (labelled_views - 1)
         self.views = Views(("weak", *more), ("weak", *("strong",) * strong_views))
         self.register_buffer("labelled", start_of_target(task, "labelled"))
         uniform = start_of_target(task, "uniform")
         self.used = Ema(uniform, lambda_model) if used == "accepted" else None
         self.second = Head(net, task) if heads == 2 else None
+        self.fitted = FittedStrength(task, lambda_model) if fit_test else None
 
     def forward(self, batch: Batch) -> Loss:
         count = len(batch.x)
@@ -80,13 +80,15 @@ class TaMatchLT(FixMatch):
         pseudo = self.labeler(logits, x[0].logits.detach(), batch.id_u)
         at_x = self.strength * log_shares(self.labelled)
         at_u = self.strength * log_shares(self.used_shares(pseudo))
-        sup = mean([each_ce(out.logits + at_x, batch.y).mean() for out in x])
-        unsup = mean([pseudo.loss(out.logits + at_u) for out in strong])
+        if self.fitted is not None:
+            self.fitted.update_(x[-1].logits, batch.y, log_shares(self.labeler.status.shares))
+        sup = mean_of([each_ce(out.logits + at_x, batch.y).mean() for out in x])
+        unsup = mean_of([pseudo.loss(out.logits + at_u) for out in strong])
         terms = {"sup": sup, "unsup": unsup}
         total = sup + self.lambda_u * unsup
         if self.second is not None:
-            plain = mean([each_ce(self.second(out), batch.y).mean() for out in x])
-            follow = mean([pseudo.loss(self.second(out)) for out in strong])
+            plain = mean_of([each_ce(self.second(out), batch.y).mean() for out in x])
+            follow = mean_of([pseudo.loss(self.second(out)) for out in strong])
             terms["second"] = plain + self.lambda_u * follow
             total = total + terms["second"]
         parts = {name: term.detach() for name, term in terms.items()}
@@ -108,12 +110,6 @@ class TaMatchLT(FixMatch):
         return (weak.logits + other - log_shares(learnt)) / 2
 
     @property
-    def final(self) -> nn.Module:
-        net = super().final
-        if not self.test_strength:
-            return net
-        return Shifted(net, self.test_strength * log_shares(self.labeler.status.shares))
-
-
-def mean(losses: list[Tensor]) -> Tensor:
-    return torch.stack(losses).mean()
+    def final_strength(self) -> float | Tensor:
+        fixed = super().final_strength
+        return fixed if self.fitted is None else fixed + self.fitted.value.float()

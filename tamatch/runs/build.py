@@ -24,7 +24,7 @@ from ..machine.gpu import rehearsing, why_no_nvrtc, why_no_triton
 from ..machine.memory import OutOfMemory, detecting_out_of_memory
 from ..methods.base import Head, Method
 from ..model.model import Model
-from ..modules import make_buffers_contiguous, restoring, unshifted
+from ..modules import Shifted, make_buffers_contiguous, restoring, unshifted
 from ..nets.base import Net, set_momentum, share_norms
 from ..nets.features import FrozenNet
 from ..nets.foreign import dry_run_net
@@ -95,6 +95,12 @@ def engine_of(
             cast(FrozenNet, net).set_head(start.head)
         method = method_of(run, net, task_of(run, data, split), device)
     if start is not None:
+        if isinstance(method.final, Shifted):
+            raise UsageError(
+                f"--method {run.method} shifts logits at test time, which the last layer of a "
+                f"tuned net does not fit: it is solved anew at the end. Use --net "
+                f"{nets.body_of(run.net)}, or leave the shift out."
+            )
         start.begin(method, run)
     policy = Policy(
         data.size, data.mean, data.std,

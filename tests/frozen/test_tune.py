@@ -123,6 +123,22 @@ def test_both_heads_of_the_long_tailed_form_begin_at_the_first_answer(
     torch.testing.assert_close(other.bias - own.bias, (shares + 1e-6).log())
 
 
+@pytest.mark.parametrize(
+    "options", [{"method": "cdmad"}, {"method": "fixmatch", "test_strength": -1.0}]
+)
+def test_logits_shifted_at_test_time_do_not_fit_a_layer_that_is_solved_anew(
+    options: dict[str, Any], photos: Path, tiny: str, tmp_path: Path
+) -> None:
+    asked = {"weights": tiny, "net": f"tuned/{NET}", "steps": 4, "out": tmp_path / "run"}
+    method = options["method"]
+    with pytest.raises(UsageError) as refused:
+        tamatch.train(photos, **asked, **options, quiet=True)
+    assert str(refused.value) == (
+        f"--method {method} shifts logits at test time, which the last layer of a tuned net does "
+        f"not fit: it is solved anew at the end. Use --net {NET}, or leave the shift out."
+    )
+
+
 def test_step_0_is_the_first_answer(photos: Path, tiny: str, tmp_path: Path) -> None:
     """On the same pixels, the head on the features and the net with it say the same."""
     asked = {"data": str(photos), "weights": tiny, "steps": 20, "precision": "fp32"}

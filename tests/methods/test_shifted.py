@@ -138,3 +138,12 @@ def test_what_a_class_fixes_and_passes_on_is_told(capsys: pytest.CaptureFixture[
         "it was given. A class that fixes what its parent leaves open names it: add `tau=…` after "
         "the `*` of its __init__, and pass that on."
     )
+
+
+def test_every_method_of_the_family_can_shift_by_what_its_net_prefers() -> None:
+    words = "--method fixmatch --test-strength -1 --out mended"
+    assert main(["train", *words.split(), *WORDS.split()]) == 0
+    shift = tamatch.load("mended").net.logit_shift
+    preferred = (-shift).exp()  # p_model + 1e-6
+    assert float(preferred.sum()) == pytest.approx(1 + 1e-5, abs=1e-5) and preferred.std() > 0
+    assert main(["export", "mended", "--format", "safetensors", "--out", "mended.safetensors"]) == 0

@@ -12,6 +12,7 @@ from tamatch.losses import each_ce
 from tamatch.methods.fixmatch import FixMatch
 from tamatch.methods.tamatch_lt import TaMatchLT
 from tamatch.modules import Shifted
+from tamatch.stats import FittedStrength
 from tests.methods.echo import Echo, echo_batch, echo_task, random_logits, seen
 from tests.methods.miniature import (
     batch_of,
@@ -100,9 +101,24 @@ def test_a_second_head_takes_part_in_labelling() -> None:
     assert method.final is method.net  # the second head is not tested
 
 
-def test_logits_may_be_shifted_at_test_time() -> None:
-    method = TaMatchLT(Echo(), echo_task(), heads=1, test_strength=-0.5)
+@pytest.mark.parametrize(("kind", "options"), [(FixMatch, {}), (TaMatchLT, {"heads": 1})])
+def test_logits_may_be_shifted_at_test_time(kind: type[FixMatch], options: Any) -> None:
+    method = kind(Echo(), echo_task(), test_strength=-0.5, **options)
     method(echo_batch(0))
     final, shares = method.final, method.labeler.status.shares
     assert isinstance(final, Shifted) and final.net is method.net
     torch.testing.assert_close(final.logit_shift, -0.5 * (shares + 1e-6).log().float())
+
+
+def test_the_shift_may_be_fitted_to_labelled_images() -> None:
+    options = {"tau": 0.5, "labelled_views": 2, "test_strength": 0.25, "fit_test": True}
+    check_contract(build(TaMatchLT, **options))
+    method = TaMatchLT(Echo(), echo_task(labelled_shares=SHARES), heads=1, **options)
+    method.labeler.status.model.value.copy_(torch.tensor(SHARES))
+    labelled = (torch.zeros(6, 4), random_logits(5, rows=6))
+    method(echo_batch(1, x=labelled))
+    alone = FittedStrength(method.task, method.labeler.status.model.momentum)
+    alone.update_(labelled[1], echo_batch(1).y, (method.labeler.status.shares + 1e-6).log().float())
+    assert method.fitted.value == alone.value != 0
+    want = (0.25 + alone.value) * (method.labeler.status.shares + 1e-6).log()
+    torch.testing.assert_close(method.final.logit_shift, want.float())

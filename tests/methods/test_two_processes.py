@@ -44,6 +44,7 @@ SETTINGS = {name: (name, OPTIONS.get(name, {})) for name in METHODS} | {
     "softmatch, parity": ("softmatch", {"momentum": 0.6, "parity": "usb"}),
     "tamatch, freematch": ("tamatch", {"select": "freematch", "weigh": "class*gaussian"}),
     "tamatch, flexmatch": ("tamatch", {"select": "flexmatch"}),
+    "tamatch_lt, fitted": ("tamatch_lt", {"fit_test": True, "lambda_model": 0.6}),
     "adamatch, class weights": ("adamatch", {"weigh": "class", "momentum": 0.6}),
 }
 
