@@ -1,8 +1,8 @@
 """The settings each data set is trained with: the paper's protocols, and ours for small data.
 
 The benchmark's two protocols are recorded here once: (a) pre-trained ViTs on few labels, (b) wide
-residual nets from scratch. A method's signature holds its values for (a); its row in `METHODS` holds
-what (b), under the name of CIFAR-10, or one data set changes.
+residual nets from scratch. A method's signature holds its values for (a); its row in `METHODS`
+holds what (b), under the name of CIFAR-10, or one data set changes.
 """
 
 from __future__ import annotations
@@ -70,27 +70,29 @@ LARGE: Settings = {  # photos of 224 pixels: the benchmark's for Semi-Aves
     **USB, "net": "vit_small_p16_224", "lr": 1e-3, "layer_decay": 0.65,
 }  # fmt: skip
 
+SVHN: Settings = {**CLASSIC, "labels_per_class": 4, "flips": "none"}  # as in FixMatch's paper
 CLASSIC_SETS: dict[str, Settings] = {
     "cifar100-classic": {
         **CLASSIC, "net": "wrn_28_8", "weight_decay": 1e-3, "labels_per_class": 4,
     },
     "stl10-classic": {**CLASSIC, "net": "wrn_37_2", "labels_per_class": 4},
-    **dict.fromkeys(
-        ("svhn", "svhn-extra"),
-        {**CLASSIC, "labels_per_class": 4, "flips": "none"},  # as in FixMatch's paper
-    ),
+    "svhn": SVHN,
+    "svhn-extra": SVHN,
 }  # fmt: skip
 
+MEDICAL_FLIPS = {
+    # tissues and cells have no up and down
+    "tissuemnist": "both", "pathmnist": "both", "bloodmnist": "both", "dermamnist": "both",
+    "octmnist": "horizontal", "pneumoniamnist": "horizontal", "retinamnist": "horizontal",
+    "breastmnist": "horizontal",
+    # a left kidney is another class than a right one
+    "organamnist": "none", "organcmnist": "none", "organsmnist": "none",
+}  # fmt: skip
 OTHER_SETS: dict[str, Settings] = {
-    **dict.fromkeys(  # tissues and cells have no up and down
-        ("tissuemnist", "pathmnist", "bloodmnist", "dermamnist"), {**MEDICAL, "flips": "both"}
-    ),
-    **dict.fromkeys(("octmnist", "pneumoniamnist", "retinamnist", "breastmnist"), MEDICAL),
-    **dict.fromkeys(  # a left kidney is another class than a right one
-        ("organamnist", "organcmnist", "organsmnist"), {**MEDICAL, "flips": "none"}
-    ),
+    **{name: {**MEDICAL, "flips": flips} for name, flips in MEDICAL_FLIPS.items()},
     "food101": {**LARGE, "labels_per_class": 4},
-    **dict.fromkeys(("imagenet-1percent", "imagenet-10percent"), LARGE),
+    "imagenet-1percent": LARGE,
+    "imagenet-10percent": LARGE,
 }
 
 PROTOCOLS: dict[str, Settings] = {

@@ -47,7 +47,8 @@ def recipe(data: str, method: str) -> Run:
     [
         ("digits", "none"), ("eurosat", "both"), ("cifar10", "horizontal"),
         ("cifar10-lt", "horizontal"), ("cifar100", "horizontal"), ("stl10", "horizontal"),
-        ("svhn", "none"), ("svhn-extra", "none"), ("tissuemnist", "both"), ("octmnist", "horizontal"),
+        ("svhn", "none"), ("svhn-extra", "none"), ("tissuemnist", "both"),
+        ("octmnist", "horizontal"),
         ("organamnist", "none"), ("food101", "horizontal"), ("imagenet-1percent", "horizontal"),
         ("some/folder", "horizontal"),
     ],
