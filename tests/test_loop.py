@@ -262,6 +262,7 @@ class Hooks(nn.Module):
         optimizer.step(closure=closure)
 
 
+@pytest.mark.filterwarnings("ignore")  # of Lightning itself
 def test_the_lightning_module_trains(monkeypatch: pytest.MonkeyPatch) -> None:
     """By Lightning itself where it is installed; else its hooks are called as it would."""
     try:
@@ -275,12 +276,12 @@ def test_the_lightning_module_trains(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     before = copy.deepcopy(net.state_dict())
     x, u = numbers(LABELLED, 5), [numbers(12, 6), numbers(12, 6)]
-    batch = {"x": ([x], LABELS, torch.arange(LABELLED)), "u": (u, torch.arange(12))}
+    parts: dict[str, Any] = {"x": ([x], LABELS, torch.arange(LABELLED)), "u": (u, torch.arange(12))}
     if lightning.LightningModule is Hooks:
         optimizer = module.configure_optimizers()
 
         def closure() -> Tensor:
-            loss: Tensor = module.training_step(batch, 0)
+            loss: Tensor = module.training_step(parts, 0)
             optimizer.zero_grad()
             loss.backward()
             return loss
@@ -292,8 +293,9 @@ def test_the_lightning_module_trains(monkeypatch: pytest.MonkeyPatch) -> None:
     else:
         quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
         trainer = lightning.Trainer(max_steps=3, accelerator="cpu", **quiet)
-        loaders = (DataLoader(items, batch_size=None) for items in ([batch] * 3, [(x, LABELS)]))
-        trainer.fit(module, *loaders)
+        loaders = {name: DataLoader([part] * 2, batch_size=None) for name, part in parts.items()}
+        joined = lightning.pytorch.utilities.CombinedLoader(loaders, "max_size_cycle")
+        trainer.fit(module, joined, DataLoader([(x, LABELS)], batch_size=None))
         assert {"accuracy", "sup", "unsup"} <= trainer.callback_metrics.keys()
     assert int(module.ssl.step) == 3
     assert not any(value.equal(before[name]) for name, value in net.state_dict().items())

@@ -21,6 +21,7 @@ from tamatch.types import Task
 
 NET = "wrn_10_1_clean"
 BATCH, UNLABELLED, STEPS = 8, 12, 40
+BRIEF = ["--steps", "2", "--batch", "2", "--unlabelled", "2", "--net", NET, "--device", "cpu"]
 OWN_METHOD = """
 from __future__ import annotations
 

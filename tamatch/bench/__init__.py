@@ -30,6 +30,7 @@ BENCHES: dict[str, Bench] = {
     "stand-in": Bench("EuroSAT from a small pre-trained ViT instead of the paper's", "sweep"),
     "causes": Bench("what affects TaMatch's error in Table 3, one option at a time", "sweep"),
     "tails": Bench("methods for long tails, TaMatch-LT's variants, other pools", "sweep"),
+    "classic": Bench("wide residual nets on CIFAR-10, CIFAR-100, STL-10 and SVHN", "sweep"),
     "own": Bench("methods on a folder of your own images", "sweep"),
     "digits": Bench("all methods and ablations on the embedded digits", "sweep"),
     "speed": Bench("speed of a training step on this machine", "speed"),

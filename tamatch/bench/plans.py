@@ -62,6 +62,16 @@ def other_pool(setting: Setting, shape: str, **options: Any) -> Setting:
 CIFAR100 = tuple(few_labels("cifar100", "CIFAR-100", 100, n) for n in (2, 4))
 STL10 = tuple(few_labels("stl10", "STL-10", 10, n) for n in (4, 10))
 EUROSAT = tuple(few_labels("eurosat", "EuroSAT", 10, n) for n in (2, 4))
+CLASSIC = tuple(  # the usual numbers of labels
+    few_labels(data, title, classes, per_class)
+    for data, title, classes, counts in (
+        ("cifar10", "CIFAR-10", 10, (4, 25, 400)),
+        ("cifar100-classic", "CIFAR-100", 100, (4, 25, 100)),
+        ("stl10-classic", "STL-10", 10, (4, 25, 100)),
+        ("svhn-extra", "SVHN", 10, (4, 25, 100)),
+    )
+    for per_class in counts
+)
 LONG_TAIL = tuple(
     long_tail(*heads, gamma) for heads in ((1500, 3000), (500, 4000)) for gamma in (100, 150)
 )
@@ -182,6 +192,12 @@ PLANS: dict[str, Plan] = {
         notes=("`Δ` is the error minus TaMatch-LT's, at the last step and at the best test.",),
         variants=TAILS,
         against="tamatch_lt",
+    ),
+    "classic": Plan(
+        "The classic protocol: error (%) of wide residual nets trained from scratch",
+        ("supervised", "fully_supervised", *[*published.TABLE_1][2:]),
+        CLASSIC,
+        absent=frozenset({("stl10-classic", "fully_supervised")}),  # its pool has no labels
     ),
     OWN: Plan(
         "Your own images: error (%)",

@@ -117,7 +117,8 @@ class Runner:
             held.enter_context(folder.held())
             wanted = begun_like(folder, wanted)
         name = cell.name if named else ""
-        return Job(wanted, folder, Progress(folder.log, screen=screen, name=name))
+        progress = Progress(folder.log, screen=screen, name=name)
+        return Job(wanted, folder, progress, kept=self.keep)
 
     def ends(self, jobs: Sequence[Job], stop: StopSignals) -> list[Finished | NumericError]:
         if not jobs:

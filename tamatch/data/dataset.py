@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -62,8 +63,10 @@ class DataSet:
 
     def image_digests(self) -> Digests:
         """One digest per image, (N, DIGEST): equal pixels have equal ones."""
-        if self.digests is not None:
-            return self.digests
+        return self._own_digests if self.digests is None else self.digests
+
+    @cached_property
+    def _own_digests(self) -> Digests:
         return digests_of(image.tobytes() for image in self.images)
 
     def sha256(self) -> str:

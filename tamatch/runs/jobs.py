@@ -81,8 +81,8 @@ def complete_all(
             ends = [*map(end_of, jobs, outcomes, baselines)]
             if not dist.alone():
                 send_end(ends[0])  # several processes train one run
-        for end in ends:
-            if isinstance(end, Finished):
+        for job, end in zip(jobs, ends, strict=True):
+            if job.kept and isinstance(end, Finished):
                 report.write_report(end.path)
     return ends
 

@@ -44,11 +44,12 @@ class Job:
     progress: Progress
     is_baseline: bool = False  # of a run that has already remarked on the same data
     callbacks: Callbacks | None = None  # of the user's own, for the run and not its baseline
+    kept: bool = True  # its folder outlives it; if not, nothing is made for its readers alone
 
     @property
     def baseline(self) -> Job:
         run, folder = baseline_config(self.run), self.folder.baseline
-        return Job(run, folder, self.progress, is_baseline=True)
+        return Job(run, folder, self.progress, is_baseline=True, kept=self.kept)
 
 
 class SharedData:
@@ -105,7 +106,10 @@ def prepare(
     if not (started or job.is_baseline):
         remark_on_data(run, data, split, pool, seen, progress)
     facts = Facts.of(run.net, data)
-    return kind(run, engine, folder, held_out, facts, progress, pool, job.callbacks), split
+    training = kind(
+        run, engine, folder, held_out, facts, progress, pool, job.callbacks, kept=job.kept
+    )
+    return training, split
 
 
 def thinned(test: Indices, most: int | None) -> Indices:

@@ -67,10 +67,12 @@ class Training:
         progress: Progress,
         pool: Pool | None = None,
         callbacks: Callbacks | None = None,
+        *,
+        kept: bool = True,
     ) -> None:
         self.run, self.engine, self.folder = run, engine, folder
         self.held_out, self.facts, self.progress = held_out, facts, progress
-        self.pool, self.callbacks = pool, callbacks
+        self.pool, self.callbacks, self.kept = pool, callbacks, kept
         self.watch = None if pool is None else Watch(run, engine, pool, folder, progress)
         self.steps = engine.pace.steps
         self.seconds = 0.0  # training time before this process
@@ -250,8 +252,9 @@ class Training:
         return found, summary(found, pool, told_by(self.engine.method))
 
     def finish(self) -> dict[str, Any]:
-        """Write the model, its assessment and the result."""
-        self.write_answers()
+        """Write the model, its assessment and the result; of a folder that goes, the result."""
+        if self.kept:
+            self.write_answers()
         return self.conclude(result_of(self.run, self.folder.rows(), self.elapsed()))
 
     def likeness(self) -> Likeness | None:

@@ -1,8 +1,8 @@
 """The settings each data set is trained with: the paper's protocols, and ours for small data.
 
-The benchmark's two protocols are recorded here once: (a) pre-trained ViTs on few labels, (b) a
-WRN-28-2 from scratch. A method's signature holds its values for (a); its row in `METHODS` holds
-what (b) or one data set changes.
+The benchmark's two protocols are recorded here once: (a) pre-trained ViTs on few labels, (b) wide
+residual nets from scratch. A method's signature holds its values for (a); its row in `METHODS`
+holds what (b), under the name of CIFAR-10, or one data set changes.
 """
 
 from __future__ import annotations
@@ -62,6 +62,39 @@ LONG_TAIL: Settings = {
     "log_every": 256, "test_every": 1_024, "save_every": 8_192,
 }  # fmt: skip
 
+MEDICAL: Settings = {  # the benchmark's for TissueMNIST
+    **USB, "net": "vit_tiny_p2_32", "lr": 5e-5, "layer_decay": 0.95, "labels_per_class": 10,
+}  # fmt: skip
+
+LARGE: Settings = {  # photos of 224 pixels: the benchmark's for Semi-Aves
+    **USB, "net": "vit_small_p16_224", "lr": 1e-3, "layer_decay": 0.65,
+}  # fmt: skip
+
+SVHN: Settings = {**CLASSIC, "labels_per_class": 4, "flips": "none"}  # as in FixMatch's paper
+CLASSIC_SETS: dict[str, Settings] = {
+    "cifar100-classic": {
+        **CLASSIC, "net": "wrn_28_8", "weight_decay": 1e-3, "labels_per_class": 4,
+    },
+    "stl10-classic": {**CLASSIC, "net": "wrn_37_2", "labels_per_class": 4},
+    "svhn": SVHN,
+    "svhn-extra": SVHN,
+}  # fmt: skip
+
+MEDICAL_FLIPS = {
+    # tissues and cells have no up and down
+    "tissuemnist": "both", "pathmnist": "both", "bloodmnist": "both", "dermamnist": "both",
+    "octmnist": "horizontal", "pneumoniamnist": "horizontal", "retinamnist": "horizontal",
+    "breastmnist": "horizontal",
+    # a left kidney is another class than a right one
+    "organamnist": "none", "organcmnist": "none", "organsmnist": "none",
+}  # fmt: skip
+OTHER_SETS: dict[str, Settings] = {
+    **{name: {**MEDICAL, "flips": flips} for name, flips in MEDICAL_FLIPS.items()},
+    "food101": {**LARGE, "labels_per_class": 4},
+    "imagenet-1percent": LARGE,
+    "imagenet-10percent": LARGE,
+}
+
 PROTOCOLS: dict[str, Settings] = {
     "digits": DIGITS,
     "cifar10": {**CLASSIC, "labels_per_class": 4},
@@ -77,7 +110,15 @@ PROTOCOLS: dict[str, Settings] = {
         **USB, "net": "vit_small_p2_32", "lr": 5e-5, "layer_decay": 1.0, "labels_per_class": 2,
         "flips": "both",  # an aerial image has no up and down
     },
+    **CLASSIC_SETS,
+    **OTHER_SETS,
 }  # fmt: skip
+
+LIKE = {**dict.fromkeys(CLASSIC_SETS, "cifar10"), **dict.fromkeys(OTHER_SETS, "eurosat")}
+BESIDES: dict[tuple[str, str], Settings] = {  # what such a set changes in one method
+    ("cifar100-classic", "mixmatch"): {"lambda_u": 150.0},
+    ("stl10-classic", "comatch"): {"lambda_contrast": 5.0},
+}
 
 
 def defaults(data: str, method: str, *, named: bool) -> Recipe:
@@ -91,6 +132,6 @@ def defaults(data: str, method: str, *, named: bool) -> Recipe:
     run["baseline"] = "supervised" if small and not named else "none"
     if row.averaged:
         run["ema"] = max(run["ema"], 0.99 if small else 0.999)
-    preset = row.presets.get(data, {})
+    preset = row.presets.get(LIKE.get(data, data), {}) | BESIDES.get((data, method), {})
     run |= {name: value for name, value in preset.items() if name in run}
     return Recipe(run, {name: value for name, value in preset.items() if name not in run})

@@ -19,15 +19,19 @@ METHOD_NAMES = {
     "fullysupervised": "fully_supervised", "meanteacher": "mean_teacher", "pimodel": "pi_model",
     "pseudolabel": "pseudo_label",
 }  # fmt: skip
+TAIL_METHODS = ("saw", "abc")  # their `imb_algorithm` on FixMatch is a method here
 NET_NAMES = {
     "vit_small_patch2_32": "vit_small_p2_32", "vit_tiny_patch2_32": "vit_tiny_p2_32",
-    "vit_base_patch16_96": "vit_base_p16_96", "wrn_28_2": "wrn_28_2", "wrn_28_8": "wrn_28_8",
+    "vit_base_patch16_96": "vit_base_p16_96", "vit_small_patch16_224": "vit_small_p16_224",
+    "vit_base_patch16_224": "vit_base_p16_224", "wrn_28_2": "wrn_28_2", "wrn_28_8": "wrn_28_8",
+    "wrn_var_37_2": "wrn_37_2", "resnet50": "timm/resnet50",
 }  # fmt: skip
+DATA_NAMES = {"svhn": "svhn-extra"}  # there, the extra images are always in the pool
 RUN_NAMES = {  # their name of an option of a run
     "num_train_iter": "steps", "num_warmup_iter": "warmup", "batch_size": "batch",
     "num_log_iter": "log_every", "num_eval_iter": "test_every", "ema_m": "ema", "lr": "lr",
     "weight_decay": "weight_decay", "layer_decay": "layer_decay", "seed": "seed",
-    "data_dir": "root",
+    "data_dir": "root", "img_size": "size",
 }  # fmt: skip
 OPTION_NAMES = {  # their name of an option of a method, where a method of ours has it
     "p_cutoff": "tau", "ulb_loss_ratio": "lambda_u", "T": "temperature", "ema_p": "momentum",
@@ -45,18 +49,26 @@ OPTION_NAMES_OF = {  # the same, where it depends on the method
 }  # fmt: skip
 SHARPENING = ("mixmatch", "remixmatch", "sequencematch")  # methods that use T in any case
 HARD = ("fixmatch", "flexmatch", "freematch", "sequencematch")  # whose labels can be soft there
+THEIRS: dict[str, Any] = {  # what is trained with where a file does not say it
+    "algorithm": "fixmatch", "dataset": "cifar10", "num_classes": 10, "num_labels": 400,
+    "net": "wrn_28_2", "batch_size": 8, "uratio": 1, "num_warmup_iter": 0, "optim": "SGD",
+    "lr": 0.03, "weight_decay": 5e-4, "layer_decay": 1.0, "ema_m": 0.999, "lb_imb_ratio": 1,
+    "ulb_imb_ratio": 1, "include_lb_to_ulb": True, "img_size": 32, "seed": 1,
+}  # fmt: skip
 SAME = {  # what is as it is here, and need not be told; another value is
     "crop_ratio": 0.875, "momentum": 0.9, "clip": 0.0, "clip_grad": 0.0, "train_sampler":
     "RandomSampler", "use_cat": True, "use_quantile": False, "clip_thresh": False,
     "dist_align": True, "dist_uniform": True, "per_class": False, "mixup_manifold": False,
-    "net_from_name": False, "lb_imb_ratio": 1, "ulb_imb_ratio": 1, "include_lb_to_ulb": True,
+    "net_from_name": False, "abc_loss_ratio": 1.0, "tsa_schedule": "none", "use_flex": False,
+    "vat_embed": False,
 }  # fmt: skip
-NO_MATTER = {  # files, processes and displays
+NO_MATTER = {  # files, processes and displays, and what other names say
     "save_dir", "save_name", "resume", "load_path", "overwrite", "use_tensorboard", "use_wandb",
-    "use_aim", "epoch", "eval_batch_size", "img_size", "num_classes", "num_workers", "world_size",
+    "use_aim", "epoch", "eval_batch_size", "num_classes", "num_workers", "world_size",
     "rank", "multiprocessing_distributed", "dist_url", "dist_backend", "gpu", "algorithm", "net",
     "dataset", "uratio", "num_labels", "ulb_num_labels", "optim", "use_pretrain", "pretrain_path",
-    "amp", "hard_label", "imb_algorithm",
+    "amp", "use_amp", "hard_label", "imb_algorithm", "lb_imb_ratio", "ulb_imb_ratio",
+    "include_lb_to_ulb", "K", "abc_p_cutoff",
 }  # fmt: skip
 ALWAYS = (
     "The last step is reported, not the best test: `error_best` of result.json is USB's figure.",
@@ -74,11 +86,13 @@ class Translated:
 
 def translate(path: Path) -> Translated:
     """A USB configuration file as a command."""
-    theirs = {str(k): v for k, v in read_mapping(path, "from-usb").items()}
+    given = {str(k): v for k, v in read_mapping(path, "from-usb").items()}
+    given = {k: None if v == "None" else v for k, v in given.items()}  # as their generator writes
+    theirs = {**THEIRS, **given}
     method = method_of(theirs)
     wanted, remarks = dict(run_options(theirs)), [*remarks_on(theirs, method)]
     own = method_options(method)
-    for name, value in theirs.items():
+    for name, value in given.items():
         ours = OPTION_NAMES_OF.get(method, {}).get(name) or OPTION_NAMES.get(name)
         if ours in own and not ignored(name, theirs, method):
             wanted[ours] = own[ours].parse(value)
@@ -94,7 +108,9 @@ def translate(path: Path) -> Translated:
 
 
 def method_of(theirs: Mapping[str, Any]) -> str:
-    name = str(theirs.get("algorithm"))
+    name, tail = str(theirs["algorithm"]), theirs.get("imb_algorithm")
+    if tail in TAIL_METHODS and name == "fixmatch":
+        return str(tail)
     found = METHOD_NAMES.get(name, name)
     if found not in METHODS:
         hint = perhaps(found, METHODS) or " `tamatch methods` lists those there are."
@@ -102,56 +118,101 @@ def method_of(theirs: Mapping[str, Any]) -> str:
     return found
 
 
-def run_options(theirs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The options of the run, by our names."""
-    data, net, classes = (theirs.get(k) for k in ("dataset", "net", "num_classes"))
-    tail = float(theirs.get("lb_imb_ratio", 1)) != 1
-    name = "cifar10-lt" if tail and data == "cifar10" else str(data)
+def data_of(theirs: Mapping[str, Any]) -> str:
+    """Our name of the data, which also says the protocol: with a wide residual net or a ViT."""
+    data, classic = str(theirs["dataset"]), str(theirs["net"]).startswith("wrn")
+    if data == "cifar10" and is_tail(theirs):
+        return "cifar10-lt"
+    if data in ("cifar100", "stl10") and classic:
+        return f"{data}-classic"
+    if data == "imagenet":
+        return f"imagenet-{1 if int(theirs['num_labels']) < 64_000 else 10}percent"
+    name = DATA_NAMES.get(data, data)
     if name not in PROTOCOLS or name == "digits":
         raise UsageError(
-            f"dataset: {data} is not provided; there are {', '.join(p for p in PROTOCOLS)}. For "
-            "other images, make a folder: `tamatch train --data DIR` with the options that "
-            "docs/coming-from-usb.md names."
+            f"dataset: {data} is not provided; there are {', '.join(PROTOCOLS)}. For other images, "
+            "make a folder: `tamatch train --data DIR` with the options that "
+            "docs/coming-from-usb.md names; for texts and sound, docs/own-loop.md."
         )
-    yield "data", name
+    return name
+
+
+def is_tail(theirs: Mapping[str, Any]) -> bool:
+    return float(theirs["lb_imb_ratio"]) != 1
+
+
+def run_options(theirs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The options of the run, by our names."""
+    data = data_of(theirs)
+    yield "data", data
     for key, ours in RUN_NAMES.items():
-        if theirs.get(key) is not None:
+        if theirs.get(key) is not None and key != "img_size":
             yield ours, RUN_OPTIONS[ours].parse(theirs[key])
-    if net in NET_NAMES:
-        yield "net", NET_NAMES[str(net)]
-    if "batch_size" in theirs and "uratio" in theirs:
-        yield "unlabelled", int(theirs["batch_size"]) * int(theirs["uratio"])
-    if "optim" in theirs:
-        yield "optimizer", RUN_OPTIONS["optimizer"].parse(str(theirs["optim"]).lower())
-    if theirs.get("num_labels") and not tail and classes:
-        yield "labels_per_class", int(theirs["num_labels"]) // int(classes)
-    if tail:
-        yield "head_labelled", int(theirs["num_labels"])
+    if theirs["net"] in NET_NAMES:
+        yield "net", NET_NAMES[str(theirs["net"])]
+        yield from size_of(theirs, data)
+    yield "unlabelled", int(theirs["batch_size"]) * int(theirs["uratio"])
+    yield "optimizer", RUN_OPTIONS["optimizer"].parse(str(theirs["optim"]).lower())
+    yield "labelled_in_pool", "yes" if theirs["include_lb_to_ulb"] else "no"
+    if data == "svhn-extra":
+        yield "flips", "horizontal"
+    if data.startswith("imagenet"):
+        return  # lists name the labelled images
+    if not is_tail(theirs):
+        yield "labels_per_class", int(theirs["num_labels"]) // int(theirs["num_classes"])
+        return
+    yield "head_labelled", int(theirs["num_labels"])
+    yield "gamma", float(theirs["lb_imb_ratio"])
+    if theirs.get("ulb_num_labels") is not None:
         yield "head_unlabelled", int(theirs["ulb_num_labels"])
-        yield "gamma", float(theirs["lb_imb_ratio"])
-        if theirs.get("ulb_imb_ratio") not in (None, theirs["lb_imb_ratio"]):
+        if theirs["ulb_imb_ratio"] != theirs["lb_imb_ratio"]:
             yield "gamma_unlabelled", float(theirs["ulb_imb_ratio"])
 
 
+def size_of(theirs: Mapping[str, Any], data: str) -> Iterator[tuple[str, Any]]:
+    """The side of the images where it is not that of the data set or of the net."""
+    usual = {"stl10": 96, "food101": 224, "imagenet": 224}.get(str(theirs["dataset"]), 32)
+    if int(theirs["img_size"]) != usual and str(theirs["net"]).startswith("wrn"):
+        yield "size", int(theirs["img_size"])
+
+
 def ignored(name: str, theirs: Mapping[str, Any], method: str) -> bool:
-    """What USB reads, and this method does not use: T sharpens soft labels alone."""
+    """What is not used: T by hard labels, and the options of an `imb_algorithm` not provided."""
+    if (tail := theirs.get("imb_algorithm")) and name.startswith(f"{tail}_".replace("+", "")):
+        return True
     hard = theirs.get("hard_label", True) and method not in ("comatch", "simmatch", "dash")
     return name == "T" and bool(hard) and method not in SHARPENING
 
 
 def remarks_on(theirs: Mapping[str, Any], method: str) -> Iterator[str]:
     """What is done in another way."""
-    net = theirs.get("net")
-    if net is not None and net not in NET_NAMES:
+    net, data, tail = str(theirs["net"]), str(theirs["dataset"]), theirs.get("imb_algorithm")
+    if tail and tail != method:
+        yield (
+            f"imb_algorithm: {tail} is not here, so this is {theirs['algorithm']} alone. For long "
+            "tails there are saw, abc, daso, acr, cdmad, simpro, ccl and tamatch_lt."
+        )
+    if NET_NAMES.get(net, "").startswith("timm/"):
+        yield f"net: {net} is timm's here, so the package timm must be installed."
+    if net not in NET_NAMES:
         yield f"net: {net} is not provided: --net takes FILE.py:NAME, or timm/NAME."
     if theirs.get("use_pretrain"):
-        file = str(theirs.get("pretrain_path", "")).rpartition("/")[2]
-        yield f"Pre-trained weights: download {file} of USB and give it as --weights {file}."
-    if theirs.get("amp"):
+        address = str(theirs.get("pretrain_path", ""))
+        file = address.rpartition("/")[2]
+        yield f"Pre-trained weights: download {address} and give --weights {file}."
+    if theirs.get("amp") or theirs.get("use_amp"):
         yield "amp: mixed precision is bfloat16 here, and the default on a GPU (--precision)."
     if theirs.get("hard_label") is False and method in HARD:
         yield "hard_label: False is not available; pseudo-labels are hard, as in the papers."
-    if theirs.get("imb_algorithm"):
-        yield f"imb_algorithm: {theirs['imb_algorithm']} is not taken over; see `tamatch methods`."
-    if int(theirs.get("world_size", 1) or 1) > 1:
+    if method == "abc" and theirs.get("abc_p_cutoff", 0.95) != theirs.get("p_cutoff", 0.95):
+        yield "abc_p_cutoff: one --tau serves both heads."
+    if data == "imagenet":
+        yield "The labelled images are those of SimCLR's list, where USB draws some by chance."
+    elif data == "stl10" and not theirs["include_lb_to_ulb"]:
+        yield "The labelled images are not in the pool, where USB has each of them once."
+    elif data.endswith("mnist"):
+        yield "Strong views may change colours, which USB leaves out for these images."
+    if data in ("imagenet", "food101"):
+        yield "Views are shifted by an eighth at most, where USB cuts out parts of any size."
+    if int(theirs.get("world_size") or 1) > 1:
         yield "Several GPUs: torchrun starts tamatch; batch_size is that of all together."

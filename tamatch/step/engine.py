@@ -166,7 +166,8 @@ class Engine:
     def probabilities(self, images: Tensor | OnHost, of: nn.Module | None = None) -> Tensor:
         """Class probabilities of uint8 images by the final net, as at deployment, or by another."""
         net = (of or self.method.final).eval()
-        batch = 512 if self.stream is None else 2500  # few launches on a GPU, small caches on a CPU
+        # few launches on a GPU; memory that the next batch finds in place again on a CPU
+        batch = 64 if self.stream is None else 2500
         with uncompiled(self.device), self.precision():
             step = self.device_step  # which the plain view does not depend on
             seen = partial(self.augment, "plain", step=step, slot=step, stream=0)

@@ -50,6 +50,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         ("causes --methods eps-4", "ε = 1e-4 in the ratio"),
         ("tails --methods one-head --settings lt-500-4000-150", "no second head"),
         ("tails --methods cdmad --settings lt-500-4000-100", "CDMAD"),
+        ("classic --methods comatch --settings stl10-classic-40", "STL-10, 40 labels"),
         ("digits --methods supervised", "embedded digits, 40 labels"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import signal
 import time
 from collections.abc import Sequence
@@ -60,6 +61,20 @@ def test_a_run_is_made_once_and_leaves_its_result_alone(workshop: Runner) -> Non
     before = workshop.store.path(WHOLE).stat().st_mtime_ns
     assert workshop.fill([WHOLE]) == 0
     assert workshop.store.path(WHOLE).stat().st_mtime_ns == before
+
+
+def test_what_only_a_folder_shows_is_made_if_it_is_kept(
+    workshop: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = dataclasses.replace(workshop, store=Store(tmp_path / "kept"), keep=True)
+    assert kept.fill([BRIEF]) == 0
+    folder = workshop.runs / BRIEF.name
+    assert (folder / "predictions" / "pool.csv").exists() and (folder / "report.html").exists()
+    shutil.rmtree(folder)
+    for name in ("runs.training.predict_pool", "runs.jobs.report.write_report"):
+        monkeypatch.setattr(f"tamatch.{name}", lambda *given: pytest.fail("nobody reads it"))
+    assert workshop.fill([BRIEF]) == 0
+    assert same(workshop.store.read(BRIEF)) == same(kept.store.read(BRIEF))
 
 
 def test_a_refused_run_leaves_no_folders(workshop: Runner, tmp_path: Path) -> None:

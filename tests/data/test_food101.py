@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tamatch.cli import main
 from tamatch.data import food101, load
 from tamatch.errors import DataError
 from tests.data.pictures import put
+from tests.tiny import BRIEF
 
 COUNTS = {"train": 3, "test": 2}
 
@@ -62,3 +64,14 @@ def test_wrong_files(fault: str, folder: Path) -> None:
         load("food101", folder.parent, 16)
     assert "food-101.tar.gz (MD5 85eeb15f3717b99a5da872d97d918f87)" in str(error.value)
     assert str(error.value).endswith("Then unpack it: tar -xzf food-101.tar.gz.")
+
+
+def test_it_is_checked_and_trained_on_as_it_is_typed(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--root", str(folder.parent), "--labels-per-class", "1", "--size", "16"]
+    assert main(["check", "food101", *given]) == 0
+    assert "the lists have the right counts" in capsys.readouterr().out
+    words = ["train", "--data", "food101", "--method", "fixmatch", *given, *BRIEF]
+    assert main([*words, "--out", str(tmp_path / "run")]) == 0
+    assert "test error" in capsys.readouterr().out

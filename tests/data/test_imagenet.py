@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tamatch.cli import main
 from tamatch.data import SplitPlan, load, make_split
 from tamatch.errors import DataError
 from tests.data.pictures import put
+from tests.tiny import BRIEF
 
 LISTED = ["n02_3.JPEG", "n01_1.JPEG"]
 
@@ -76,3 +78,14 @@ def test_wrong_files(fault: str, said: str, root: Path) -> None:
         (root / "train" / "n02" / "n02_0.JPEG").write_bytes(b"")
     with pytest.raises(DataError, match=said):
         load("imagenet-1percent", root, 16)
+
+
+def test_it_is_checked_and_trained_on_as_it_is_typed(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--root", str(root), "--size", "16"]
+    assert main(["check", "imagenet-1percent", *given]) == 0
+    assert "every listed image is there" in capsys.readouterr().out
+    words = ["train", "--data", "imagenet-1percent", "--method", "fixmatch", *given, *BRIEF]
+    assert main([*words, "--out", str(tmp_path / "run")]) == 0
+    assert "test error" in capsys.readouterr().out

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tamatch.cli import main
 from tamatch.data import DATASETS, load, medmnist
 from tamatch.data.archives import MEDMNIST_MD5
 from tamatch.errors import DataError
 from tests.data.publisher_files import md5
+from tests.tiny import BRIEF
 
 COUNTS = {"train": 27, "val": 9, "test": 18}
 
@@ -104,3 +106,15 @@ def test_every_set_has_classes_checksums_and_a_name() -> None:
     assert named == medmnist.CLASSES.keys() == MEDMNIST_MD5.keys()
     sums = [archive.md5 for archive in medmnist.MEDMNIST.values()]
     assert len(sums) == len({*sums}) == 44 and all(len(sum) == 32 for sum in sums)
+
+
+def test_it_is_checked_and_trained_on_as_it_is_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path, "pathmnist", 28, monkeypatch)
+    given = ["--root", str(tmp_path), "--labels-per-class", "1"]
+    assert main(["check", "pathmnist", *given]) == 0
+    assert "9 classes, 54 images at 32 × 32 pixels" in capsys.readouterr().out
+    words = ["train", "--data", "pathmnist", "--method", "fixmatch", *given, *BRIEF]
+    assert main([*words, "--out", str(tmp_path / "run")]) == 0
+    assert "test error" in capsys.readouterr().out

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
+from tamatch.cli import main
 from tamatch.data import SplitPlan, load, make_split, svhn
 from tamatch.errors import DataError
 from tests.data.publisher_files import md5
+from tests.tiny import BRIEF
 
 COUNTS = {"train": 30, "test": 20, "extra": 300}
 
@@ -91,3 +93,14 @@ def test_the_extra_file_is_asked_for_by_its_own_set(
     load("svhn", tmp_path)
     with pytest.raises(DataError, match=r"tamatch check svhn-extra .* --download"):
         load("svhn-extra", tmp_path)
+
+
+def test_it_is_checked_and_trained_on_as_it_is_typed(
+    made: dict[str, np.ndarray], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--root", str(tmp_path), "--labels-per-class", "2"]
+    assert main(["check", "svhn", *given]) == 0
+    assert "train        test" in capsys.readouterr().out
+    words = ["train", "--data", "svhn", "--method", "fixmatch", *given, *BRIEF]
+    assert main([*words, "--out", str(tmp_path / "run")]) == 0
+    assert "test error" in capsys.readouterr().out

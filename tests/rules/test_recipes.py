@@ -47,6 +47,9 @@ def recipe(data: str, method: str) -> Run:
     [
         ("digits", "none"), ("eurosat", "both"), ("cifar10", "horizontal"),
         ("cifar10-lt", "horizontal"), ("cifar100", "horizontal"), ("stl10", "horizontal"),
+        ("svhn", "none"), ("svhn-extra", "none"), ("tissuemnist", "both"),
+        ("octmnist", "horizontal"),
+        ("organamnist", "none"), ("food101", "horizontal"), ("imagenet-1percent", "horizontal"),
         ("some/folder", "horizontal"),
     ],
 )  # fmt: skip
@@ -80,6 +83,15 @@ def test_the_transformer_protocol(
     assert run.labelled_in_pool == "yes"
 
 
+def test_medical_images_and_photos_follow_the_transformer_protocol() -> None:
+    run = recipe("tissuemnist", "fixmatch")
+    assert (run.net, run.lr, run.layer_decay) == ("vit_tiny_p2_32", 5e-5, 0.95)
+    assert (run.labels_per_class, run.steps, run.warmup, run.batch) == (10, 204_800, 5_120, 8)
+    assert recipe("pathmnist", "simmatch").options["temperature"] == 0.2
+    run = recipe("imagenet-10percent", "fixmatch")  # whose labels a list names
+    assert (run.net, run.lr, run.labels_per_class) == ("vit_small_p16_224", 1e-3, None)
+
+
 def test_what_single_data_sets_change() -> None:
     assert recipe("stl10", "comatch").options["lambda_contrast"] == 5
     assert recipe("eurosat", "simmatch").options["temperature"] == 0.2
@@ -97,12 +109,22 @@ def test_the_long_tailed_protocol(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", VIT)
-def test_the_classic_protocol(method: str) -> None:
-    run = recipe("cifar10", method)
+@pytest.mark.parametrize(
+    ("data", "net", "weight_decay"),
+    [
+        ("cifar10", "wrn_28_2", 5e-4), ("cifar100-classic", "wrn_28_8", 1e-3),
+        ("stl10-classic", "wrn_37_2", 5e-4), ("svhn-extra", "wrn_28_2", 5e-4),
+    ],
+)  # fmt: skip
+def test_the_classic_protocol(data: str, net: str, weight_decay: float, method: str) -> None:
+    run = recipe(data, method)
+    assert (run.net, run.weight_decay, run.optimizer, run.lr) == (net, weight_decay, "sgd", 0.03)
+    assert (run.labels_per_class, run.warmup, run.labelled_in_pool) == (4, 0, "yes")
     small = ("pseudo_label", "pi_model", "mean_teacher", "vat", "mixmatch", "remixmatch")
     assert (run.batch, run.unlabelled) == (64, 64 if method in small else 448)
     assert (run.steps, run.test_every, run.ema) == (1_048_576, 5_120, 0.999)
     if method == "mixmatch":
-        assert run.options["lambda_u"] == 100
+        assert run.options["lambda_u"] == (150 if data == "cifar100-classic" else 100)
     if method == "comatch":
         assert run.options["queue"] == 5
+        assert run.options["lambda_contrast"] == (5 if data == "stl10-classic" else 1)

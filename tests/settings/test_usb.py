@@ -9,12 +9,21 @@ from typing import Any
 import pytest
 import yaml
 
+from tamatch import nets
 from tamatch.cli import main
 from tamatch.errors import UsageError
 from tamatch.methods import METHODS
 from tamatch.settings.config import Run, method_options
 from tamatch.settings.configure import configure
-from tamatch.settings.usb import METHOD_NAMES, NET_NAMES, OPTION_NAMES, OPTION_NAMES_OF, translate
+from tamatch.settings.recipes import PROTOCOLS
+from tamatch.settings.usb import (
+    DATA_NAMES,
+    METHOD_NAMES,
+    NET_NAMES,
+    OPTION_NAMES,
+    OPTION_NAMES_OF,
+    translate,
+)
 
 USB: dict[str, Any] = {  # as its files of protocol (a) have them
     "algorithm": "fixmatch", "save_dir": "./saved_models", "resume": True, "epoch": 200,
@@ -70,6 +79,75 @@ def test_what_differs_is_an_option(tmp_path: Path) -> None:
     assert "clip: 1.0 has no counterpart here (0.0 is built in)." in told
 
 
+@pytest.mark.parametrize(
+    ("changes", "command"),
+    [
+        ({"dataset": "svhn"}, "--data svhn-extra --root ./data --flips horizontal"),
+        (
+            {"dataset": "stl10", "net": "wrn_var_37_2", "img_size": 96, "num_labels": 1000},
+            "--data stl10-classic --root ./data --labels-per-class 100",
+        ),
+        (
+            {"dataset": "cifar100", "num_classes": 100, "num_labels": 400, "net": "wrn_28_8",
+             "weight_decay": 0.001},
+            "--data cifar100-classic --root ./data",
+        ),
+        (
+            {"dataset": "stl10", "img_size": 32, "num_labels": 150, "lb_imb_ratio": 10,
+             "ulb_num_labels": "None", "include_lb_to_ulb": False},
+            "--data stl10-classic --root ./data --net wrn_28_2 --size 32 --labelled-in-pool no "
+            "--head-labelled 150 --gamma 10.0",
+        ),
+    ],
+)  # fmt: skip
+def test_the_net_tells_the_protocol(tmp_path: Path, changes: dict[str, Any], command: str) -> None:
+    found = translate(given(tmp_path, **CLASSIC | changes)).command
+    assert found == f"tamatch train --method fixmatch {command}"
+    run_of(found)
+
+
+def test_medical_images_and_imagenet(tmp_path: Path) -> None:
+    tissue = {
+        "dataset": "tissuemnist", "num_classes": 8, "num_labels": 80, "lr": 5e-5,
+        "layer_decay": 0.95, "crop_ratio": 0.95, "net": "vit_tiny_patch2_32",
+    }  # fmt: skip
+    found = translate(given(tmp_path, **tissue))
+    assert found.command == "tamatch train --method fixmatch --data tissuemnist --root ./data"
+    assert "crop_ratio: 0.95 has no counterpart here (0.875 is built in)." in found.remarks
+    assert any("Strong views may change colours" in remark for remark in found.remarks)
+    large = {"dataset": "imagenet", "num_classes": 1000, "num_labels": 100_000, "net": "resnet50"}
+    found = translate(given(tmp_path, **large))
+    assert run_of(found.command).data == "imagenet-10percent"
+    assert run_of(found.command).net == "timm/resnet50" and "package timm" in found.remarks[0]
+    assert any("SimCLR's list" in remark for remark in found.remarks)
+
+
+def test_algorithms_for_long_tails(tmp_path: Path) -> None:
+    tail = CLASSIC | {
+        "num_labels": 1500, "ulb_num_labels": 3000, "lb_imb_ratio": 100, "ulb_imb_ratio": 100,
+        "include_lb_to_ulb": False, "uratio": 2, "num_train_iter": 262144, "num_eval_iter": 1024,
+        "num_log_iter": 256,
+    }  # fmt: skip
+    for name, more in {"saw": {}, "abc": {"abc_p_cutoff": 0.95, "abc_loss_ratio": 1.0}}.items():
+        found = translate(given(tmp_path, **tail, imb_algorithm=name, **more))
+        assert found.command == f"tamatch train --method {name} --data cifar10-lt --root ./data"
+        assert not any("imb" in remark or "abc" in remark for remark in found.remarks)
+    found = translate(given(tmp_path, **tail, imb_algorithm="crest+", crest_alpha=3))
+    assert "--method fixmatch" in found.command
+    assert found.remarks[0].startswith("imb_algorithm: crest+ is not here, so this is fixmatch")
+    assert not any("crest_alpha" in remark for remark in found.remarks)
+    other = translate(given(tmp_path, **tail | {"algorithm": "remixmatch"}, imb_algorithm="saw"))
+    assert "--method remixmatch" in other.command and "saw is not here" in other.remarks[0]
+
+
+def test_what_a_file_leaves_out_is_as_there(tmp_path: Path) -> None:
+    """Their program has other defaults than our recipes."""
+    left = dict.fromkeys(("num_warmup_iter", "uratio", "ema_m", "seed", "layer_decay"), "left out")
+    run = run_of(translate(given(tmp_path, **left)).command)
+    assert (run.warmup, run.batch, run.unlabelled, run.ema) == (0, 8, 8, 0.999)
+    assert (run.seed, run.layer_decay, run.labelled_in_pool) == (1, 1.0, "yes")
+
+
 def test_a_long_tail(tmp_path: Path) -> None:
     tail = {
         "num_labels": 1500, "ulb_num_labels": 3000, "lb_imb_ratio": 150, "ulb_imb_ratio": -150,
@@ -92,7 +170,9 @@ def test_names_are_ours() -> None:
     assert {*OPTION_NAMES.values()} <= options
     for method, names in OPTION_NAMES_OF.items():
         assert {*names.values()} <= method_options(method).keys()
-    assert {*METHOD_NAMES.values()} <= METHODS.keys() and len(NET_NAMES) == 5
+    assert {*METHOD_NAMES.values()} <= METHODS.keys()
+    assert all(nets.find(name) for name in NET_NAMES.values())
+    assert {*DATA_NAMES.values()} <= PROTOCOLS.keys()
 
 
 @pytest.mark.parametrize(
