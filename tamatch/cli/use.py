@@ -115,6 +115,10 @@ def add_pick(sub: ArgumentParser) -> None:
         "--count", type=int, metavar="N", default=50, help="how many images (default: 50)"
     )
     sub.add_argument(
+        "--drawn", type=int, metavar="N", default=0,
+        help="so many more, drawn at random: the error is estimated by these (default: 0)",
+    )  # fmt: skip
+    sub.add_argument(
         "--csv", type=Path, metavar="FILE", help="table to write, with a column for the labels"
     )
     sub.add_argument("--labels", type=Path, metavar="FILE", help="CSV of labels given so far")
@@ -126,8 +130,9 @@ def run_pick(arguments: Namespace) -> int:
     from ..runs.pick import pick
 
     picked = pick(
-        arguments.path, arguments.count, arguments.csv, labels=arguments.labels,
-        weights=arguments.weights, device=arguments.device, overwrite=arguments.overwrite,
+        arguments.path, arguments.count, arguments.csv, drawn=arguments.drawn,
+        labels=arguments.labels, weights=arguments.weights, device=arguments.device,
+        overwrite=arguments.overwrite,
     )  # fmt: skip
     print("\n".join(picked.lines()))
     return 0

@@ -35,11 +35,21 @@ CAVEAT = (
     "Held-out labels: each label was guessed without being seen, by cross-validation. The error is "
     "that of images like the labelled ones, and rather too high, since fewer labels were learnt."
 )
+DRAWN_CAVEAT = (
+    "Held-out labels: only the {judged} that were drawn at random, each guessed without being "
+    "seen, by cross-validation. They are a fair sample, so the error is that of the unlabelled "
+    "images, and rather too high, since fewer labels were learnt. The other {chosen} were chosen "
+    "because they tell much, and are only learnt from."
+)
 
 TUNED_CAVEAT = (
     "Held-out labels: in the first two rows, each label was guessed once without being seen, by "
     "cross-validation; in the last, only those that were kept from tuning. They were learnt after "
     "that. The first two times are with the features, which all share."
+)
+TUNED_ON_CHOSEN = (
+    "Many labels are of images that were chosen because they tell much, so in the last row the "
+    "error is too high; the first two rows have it on labels of images drawn at random."
 )
 
 
@@ -75,6 +85,8 @@ def verdict_of(folder: RunFiles) -> Conclusion:
         if baseline is not None and other is not None:
             baseline = replace(baseline, error_last=other.error, measured_on=HELD_OUT)
         return verdict(run, baseline, folder.labelled)
+    if not run.held_out and (reason := text(folder.first_answer.get("reason"))):
+        return Conclusion("Not measured", reason)
     pairs = None
     if folder.baseline is not None:
         pairs = compared(folder.path, folder.baseline.path, run.measured_on)
@@ -259,10 +271,18 @@ def first_answer_of(run: RunFiles) -> FirstAnswer | None:
     if seconds is not None:
         ladder.append(("all", *blank, duration(seconds)))
     error = cross_validated(run)
-    remarks = [CAVEAT if error else f"No label was held out. {text(told.get('reason'))}"]
+    reason = f"No label was held out. {text(told.get('reason'))}"
+    remarks = [reason if error is None else _caveat(run, error)]
     remarks += filter(None, [doubling(run)])
     alone = None if inner is None else cross_validated(inner)
     return FirstAnswer(ladder, remarks, error, alone, _suspects(run))
+
+
+def _caveat(run: RunFiles, error: CrossValidated) -> str:
+    chosen = whole(run.first_answer.get("chosen"))
+    if not chosen:
+        return CAVEAT
+    return DRAWN_CAVEAT.format(judged=count(error.labels), chosen=count(chosen))
 
 
 def _suspects(run: RunFiles) -> dict[str, Any] | None:
@@ -305,6 +325,7 @@ def tuned_ladder(run: RunFiles) -> FirstAnswer | None:
     inner = run.shown.baseline
     baseline = None if inner is None else cross_validated(inner)
     remarks = [text(run.tuning.get("reason")), TUNED_CAVEAT]
+    remarks += [TUNED_ON_CHOSEN] * bool(whole(table(run.result.get("first_answer")).get("chosen")))
     suspects = _suspects(run.first) if run.first else None
     return FirstAnswer(ladder, remarks, cross_validated(run.shown), baseline, suspects)
 
@@ -339,8 +360,9 @@ def doubling(run: RunFiles) -> str:
     expected, ends = number(doubled.get("error")), numbers(doubled.get("interval"))
     if error is None or expected is None or len(ends) != 2:
         return ""
+    labels = error.labels + (whole(run.first_answer.get("chosen")) or 0)
     return (
-        f"With twice as many labels ({count(2 * error.labels)}), an error of {percent(expected)} "
+        f"With twice as many labels ({count(2 * labels)}), an error of {percent(expected)} "
         f"is to be expected ({ends[0]:.1f} to {percent(ends[1])}) instead of "
         f"{percent(error.error)}, if it goes on falling as it did up to here."
     )
