@@ -10,7 +10,7 @@ from ..errors import UsageError
 from ..storage.files import refuse_existing, write_bytes
 from ..storage.seedfolder import runs_in
 from .output import show_run
-from .parser import add_json, add_net
+from .parser import add_json, add_look, add_net
 
 
 def add_run(sub: ArgumentParser) -> None:
@@ -102,11 +102,6 @@ def run_label(arguments: Namespace) -> int:
     )  # fmt: skip
     print("\n".join(made.lines()))
     return 0
-
-
-def add_look(sub: ArgumentParser) -> None:
-    sub.add_argument("--weights", metavar="NAME|FILE", help="of the net that looks at the images")
-    sub.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu, cuda or cuda:N")
 
 
 def add_pick(sub: ArgumentParser) -> None:
