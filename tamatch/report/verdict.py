@@ -17,6 +17,7 @@ from .words import UNKNOWN, count, duration, number, numbers, percent, share, ta
 
 LABELS_ONLY = ("supervised", "fully_supervised")  # methods that use no unlabelled image
 NOT_ASKED = "Not applicable"  # to a run on labels alone
+FEWEST = 10  # labels drawn at random, below which an error is no more than its interval
 HELD_OUT = "cross-validated"  # the error of a first answer without a test set
 NO_POOL = "Every training image has a label; the labelled ones were used as unlabelled ones."
 NO_BASELINE = (
@@ -46,6 +47,10 @@ TUNED_CAVEAT = (
     "Held-out labels: in the first two rows, each label was guessed once without being seen, by "
     "cross-validation; in the last, only those that were kept from tuning. They were learnt after "
     "that. The first two times are with the features, which all share."
+)
+FEW_DRAWN = (
+    "Only {judged} of the labels were drawn at random, which are too few to compare by; tamatch "
+    "start asks for more, and tamatch pick lists some with --drawn."
 )
 TUNED_ON_CHOSEN = (
     "Many labels are of images that were chosen because they tell much, so in the last row the "
@@ -80,6 +85,8 @@ def verdict_of(folder: RunFiles) -> Conclusion:
     if planned and run.error_last is not None and (baseline is None or baseline.error_last is None):
         return Conclusion("Not yet known", BASELINE_TO_COME)
     if not run.held_out and (error := cross_validated(folder)) is not None:
+        if error.few:
+            return Conclusion("Not measured", FEW_DRAWN.format(judged=error.labels))
         other = None if folder.baseline is None else cross_validated(folder.baseline)
         run = replace(run, error_last=error.error, measured_on=HELD_OUT, images=error.labels)
         if baseline is not None and other is not None:
@@ -223,8 +230,11 @@ class CrossValidated:
     low: float
     high: float
     labels: int
+    few: bool = False  # too few that were drawn at random
 
     def __str__(self) -> str:
+        if self.few:
+            return f"{self.low:.1f} to {percent(self.high)}"
         return f"{percent(self.error)} ({self.low:.1f} to {percent(self.high)})"
 
 
@@ -250,7 +260,8 @@ def cross_validated(run: RunFiles) -> CrossValidated | None:
     ends = numbers(found.get("interval"))
     if error is None or labels is None or len(ends) != 2:
         return None
-    return CrossValidated(error, ends[0], ends[1], labels)
+    few = bool(whole(run.first_answer.get("chosen"))) and labels < FEWEST
+    return CrossValidated(error, ends[0], ends[1], labels, few)
 
 
 def first_answer_of(run: RunFiles) -> FirstAnswer | None:
@@ -358,7 +369,7 @@ def doubling(run: RunFiles) -> str:
     curve = table(run.first_answer.get("learning_curve"))
     doubled, error = table(curve.get("doubled")), cross_validated(run)
     expected, ends = number(doubled.get("error")), numbers(doubled.get("interval"))
-    if error is None or expected is None or len(ends) != 2:
+    if error is None or error.few or expected is None or len(ends) != 2:
         return ""
     labels = error.labels + (whole(run.first_answer.get("chosen")) or 0)
     return (

@@ -23,7 +23,9 @@ def look_closer(name: str, labels: Path | None, weights: str, device: str = "aut
     Their features are kept, so that a run that follows does not look at the images again.
     """
     if name in DATASETS:
-        raise UsageError(f"--weights looks at your own images, and {name} is a named data set.")
+        raise UsageError(
+            f"--weights looks at your own images, and {name} is a named data set: leave it out."
+        )
     data, rows = looked_at(own_path(name), labels, weights, pick_device(device))
     held = np.isin(np.arange(len(data.images)), np.concatenate(data.parts[2:]))
     digests = data.image_digests()

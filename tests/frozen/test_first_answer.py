@@ -107,16 +107,32 @@ def chosen(photos: Path, tmp_path: Path) -> Path:
 def test_only_labels_that_were_drawn_at_random_estimate_the_error(
     chosen: Path, tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    table = chosen / "labels.csv"
-    lots = [f"{i}.png,{('dark', 'light')[i % 2]},yes" for i in range(10, 14)]
-    table.write_text(table.read_text() + "\n".join([*lots, ""]))
     where = tmp_path / "run"
+    add_drawn(chosen, 10)
     assert main(["train", "--data", str(chosen), "--weights", tiny, "--out", str(where)]) == 0
-    assert "With twice as many labels (28)" in capsys.readouterr().out
+    assert "With twice as many labels (40)" in capsys.readouterr().out
     found = json.loads((where / "result.json").read_text())["first_answer"]
-    assert (found["cross_validation"]["labels"], found["chosen"]) == (4, 10)
+    assert (found["cross_validation"]["labels"], found["chosen"]) == (10, 10)
     page = (where / "report.html").read_text()
-    assert "only the 4 that were drawn at random" in page and "The other 10 were chosen" in page
+    assert "only the 10 that were drawn at random" in page and "The other 10 were chosen" in page
+
+
+def test_a_few_drawn_labels_give_no_more_than_an_interval(
+    chosen: Path, tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = tmp_path / "run"
+    add_drawn(chosen, 4)
+    assert main(["train", "--data", str(chosen), "--weights", tiny, "--out", str(where)]) == 0
+    out = capsys.readouterr().out
+    assert "Only 4 of the labels were drawn at random" in out and "twice" not in out
+    assert "0.0 to 49.0 %" in out and "0.0 % (" not in out
+
+
+def add_drawn(place: Path, count: int) -> None:
+    """So many labels more, of images that were drawn at random."""
+    table = place / "labels.csv"
+    lots = [f"{i}.png,{('dark', 'light')[i % 2]},yes" for i in range(10, 10 + count)]
+    table.write_text(table.read_text() + "\n".join([*lots, ""]))
 
 
 def test_no_error_is_stated_by_labels_that_were_chosen(
