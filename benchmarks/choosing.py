@@ -1,14 +1,15 @@
 """Choosing what to label, the live loop, junk and wrong labels, with simulated users.
 
-    python benchmarks/choosing.py PART OUT.json NAME=FEATURES.npz ... [--draws 10]
+    python benchmarks/choosing.py PART OUT.json NAME=FEATURES.npz ... [--seeds 0:10]
 
 A file of features holds `features` (N, D) and `labels` (N,), which answer as the user would. Each
 draw takes a pool with 200 images of each class and 100 more of each class for the test.
 
 pick    20 and 50 labels: by `choose`, and at random; the test error of the solver with both
-live    100 labels, asked in tens by `Live`; beside it 100 by `choose` in advance; at every stop
-        the estimate of the accuracy beside the accuracy on the pool's images without a label, and
-        the expected gain of ten labels beside what the next ten brought
+live    100 labels, asked in fives by `Live`; beside it as many by `choose` in advance, and all
+        labels of the pool; after every ten labels the estimate of the accuracy beside the accuracy
+        on the pool's images without a label, and the expected gain of ten labels beside what the
+        next ten brought
 junk    10 labels a class, a pool of which half is junk: of the second file, or held-back classes
 new     the same pools, or none of it junk: test images beside as many of the junk's kind
 wrong   20 labels a class, a tenth of them flipped
@@ -31,13 +32,14 @@ from torch import Tensor
 from tamatch.frozen.choose import choose
 from tamatch.frozen.junk import solve_with_junk
 from tamatch.frozen.likeness import Likeness
-from tamatch.frozen.live import STEP, UNKNOWN, Live, gain
+from tamatch.frozen.live import FIRST, STEP, UNKNOWN, Live, gain
 from tamatch.frozen.regression import labels_alone, logits
 from tamatch.frozen.solver import solve
 from tamatch.frozen.suspects import suspects
 
 POOL, TEST = 200, 100  # images a class
 COUNTS, EARLY = (20, 50), 30
+ASKED = 5  # images to label between two answers; the page has a new one after each label
 LABELS, MANY, FLIPPED = 10, 20, 0.1
 Data = dict[str, tuple[Tensor, Tensor]]
 
@@ -84,25 +86,33 @@ def live_loop(data: Data, name: str, seed: int) -> dict[str, Any]:
     x, y = data[name]
     pool, test = draw(y, seed)
     truth = y[pool]
-    row: dict[str, Any] = {"in advance 100": error(x, y, pool, test, choose(x[pool], 100))}
+    advance, counts = choose(x[pool], 100), (*COUNTS, 100)
+    row: dict[str, Any] = {
+        f"in advance {count}": error(x, y, pool, test, advance[:count]) for count in counts
+    }
+    row["all labels"] = error(x, y, pool, test, torch.arange(len(pool)))
     live, answer, before, stops = Live(x[pool], seed), None, None, []
     while (asked := int((live.labels != UNKNOWN).sum())) < 100:
-        for image, drawn in live.next(STEP, answer):
+        for image, drawn in live.next(ASKED, answer):
             live.labels[image], live.drawn[image] = truth[image], drawn
+        asked += ASKED
         began = time.perf_counter()
-        before, answer = answer, live.answer()
+        answer = live.answer() if asked >= FIRST else None  # it chooses nothing before
         seconds = time.perf_counter() - began
-        if answer is None:
+        if asked in counts:
+            row[f"live {asked}"] = error(x, y, pool, test, (live.labels != UNKNOWN).nonzero()[:, 0])
+        if answer is None or asked % STEP:
             continue
         left = live.labels == UNKNOWN
-        stop: dict[str, Any] = {"labels": asked + STEP, "seconds": round(seconds, 2)}
+        stop: dict[str, Any] = {"labels": asked, "seconds": round(seconds, 2), "junk": answer.junk}
         stop["accuracy"] = float((answer.guess == truth)[left].float().mean())
         judged = live.estimate(answer)
         stop |= {"judged": judged.judged, "estimate": judged.accuracy, "interval": judged.interval}
         if before is not None:
             stop["gain"] = gain(before, answer)
         stops.append(stop)
-    row["live 100"] = error(x, y, pool, test, (live.labels != UNKNOWN).nonzero()[:, 0])
+        before = answer
+    row["junk"] = float(np.mean([stop["junk"] for stop in stops]))
     told = [s for s in stops if s["judged"]]
     row["stops"], row["told"] = stops, len(told)
     row["covered"] = sum(s["interval"][0] <= s["accuracy"] <= s["interval"][1] for s in told)
@@ -209,7 +219,7 @@ def main() -> None:
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("out", type=Path)
     parser.add_argument("features", nargs="+")
-    parser.add_argument("--draws", type=int, default=10)
+    parser.add_argument("--seeds", default="0:10", help="FIRST:LAST, without the last")
     parser.add_argument("--only", help="of the features, those that are measured")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -221,7 +231,7 @@ def main() -> None:
     record: dict[str, Any] = {}
     for name in [options.only] if options.only else data:
         rows: list[dict[str, Any]] = []
-        for seed in range(options.draws):
+        for seed in range(*map(int, options.seeds.split(":"))):
             rows.append(PARTS[options.part](data, name, seed))
             record[name] = {"draws": rows, "summary": dict(summary(rows))}
             options.out.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")

@@ -1,7 +1,7 @@
 """The commands of the docs, done one after the other, page by page, on a small scale.
 
-Not done here: benches, which take hours; sets that must be downloaded; and the review page, which
-waits for a browser. Of these, `test_docs.py` checks that every word is understood.
+Not done here: benches, which take hours; sets that must be downloaded; and the labelling pages,
+which wait for a browser. Of these, `test_docs.py` checks that every word is understood.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.processes import environment
 from tests.test_docs import DOCS, PAGES, Command, blocks, folder_of_photos, ours, typed
 
 SMALL = ["--steps", "2", "--batch", "2", "--unlabelled", "2", "--net", "wrn_10_1_clean"]
-LEFT_OUT = ("bench", "review")
+LEFT_OUT = ("bench", "review", "start")
 REFUSED = {"--precision": 3}  # with so few validation images, rightly
 QUICK = ("quick-start.md",)
 

@@ -99,6 +99,12 @@ def unquoted_name(words: list[str], extra: list[str]) -> str | None:
     return next(filter(os.path.exists, names), None)
 
 
+def add_look(sub: argparse.ArgumentParser) -> None:
+    """The net that looks at the images."""
+    sub.add_argument("--weights", metavar="NAME|FILE", help="of the net that looks at the images")
+    sub.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu, cuda or cuda:N")
+
+
 def add_net(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--net", metavar="FILE.py:NAME", help="the net, if it is your own code")
 

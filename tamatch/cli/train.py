@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 from argparse import ArgumentParser, Namespace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from ..settings.options import read_seeds
 from ..settings.recipes import PROTOCOLS
 from ..storage.seedfolder import SeedFolder
 from .output import show_group, show_run
-from .parser import Parser, add_json, add_net, add_option
+from .parser import Parser, add_json, add_look, add_net, add_option
 
 if TYPE_CHECKING:
     from ..data import SplitPlan
@@ -39,6 +40,7 @@ OTHER_NAMES_OF_OUT = ("output", "output-dir", "out-dir", "outdir", "save-dir")
 def add_check(sub: ArgumentParser) -> None:
     sub.add_argument("data", metavar="NAME|DIR", help="name of a data set, or a folder")
     sub.add_argument("--download", action="store_true", help="download a named data set first")
+    add_look(sub)
     add_json(sub)
     for name in ("root", "labels", "size", *SPLIT_OPTIONS):
         add_option(sub, RUN_OPTIONS[name])
@@ -57,6 +59,11 @@ def run_check(arguments: Namespace) -> int:
     plan = plan_of(arguments.data, given)
     with counting("reading images") as progress:
         found = check(arguments.data, root, plan, given.get("size"), progress, labels)
+    if arguments.weights is not None:
+        from ..runs.closer import look_closer
+
+        closer = look_closer(arguments.data, labels, arguments.weights, arguments.device)
+        found = replace(found, closer=closer)
     print(json.dumps(found.to_json(), indent=1) if arguments.json else "\n".join(found.lines()))
     if found.problems:
         raise DataError(found.problems[0])

@@ -10,7 +10,7 @@ from ..errors import UsageError
 from ..storage.files import refuse_existing, write_bytes
 from ..storage.seedfolder import runs_in
 from .output import show_run
-from .parser import add_json, add_net
+from .parser import add_json, add_look, add_net
 
 
 def add_run(sub: ArgumentParser) -> None:
@@ -104,16 +104,15 @@ def run_label(arguments: Namespace) -> int:
     return 0
 
 
-def add_look(sub: ArgumentParser) -> None:
-    sub.add_argument("--weights", metavar="NAME|FILE", help="of the net that looks at the images")
-    sub.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu, cuda or cuda:N")
-
-
 def add_pick(sub: ArgumentParser) -> None:
     sub.add_argument("path", metavar="DIR|RUN", type=Path, help="folder of images, or a run on one")
     sub.add_argument(
         "--count", type=int, metavar="N", default=50, help="how many images (default: 50)"
     )
+    sub.add_argument(
+        "--drawn", type=int, metavar="N", default=0,
+        help="so many more, drawn at random: the error is estimated by these (default: 0)",
+    )  # fmt: skip
     sub.add_argument(
         "--csv", type=Path, metavar="FILE", help="table to write, with a column for the labels"
     )
@@ -126,8 +125,9 @@ def run_pick(arguments: Namespace) -> int:
     from ..runs.pick import pick
 
     picked = pick(
-        arguments.path, arguments.count, arguments.csv, labels=arguments.labels,
-        weights=arguments.weights, device=arguments.device, overwrite=arguments.overwrite,
+        arguments.path, arguments.count, arguments.csv, drawn=arguments.drawn,
+        labels=arguments.labels, weights=arguments.weights, device=arguments.device,
+        overwrite=arguments.overwrite,
     )  # fmt: skip
     print("\n".join(picked.lines()))
     return 0

@@ -36,6 +36,27 @@ ALIKE = 2  # of 255: smooth water seen from above differs by 3 to 8, and is a pi
 
 
 @dataclass(frozen=True)
+class Closer:
+    """What the features of a pre-trained net say, the worst first."""
+
+    weights: str
+    doubtful: tuple[tuple[str, str, str, float], ...]  # file, label, rather that, how probably
+    alike: tuple[tuple[str, str, float, bool], ...]  # two files; cosine; in training and held out
+
+    def lines(self) -> list[str]:
+        """The report for the terminal."""
+        doubtful = [f"{f}: {label}, rather {c} ({p:.0%})" for f, label, c, p in self.doubtful]
+        leak = " (both in training and held out)"
+        alike = [f"{a} ≈ {b}{leak if held else ''}" for a, b, _, held in self.alike]
+        by = f", by the features of {self.weights}"
+        return [
+            *listed(doubtful, f"doubtful label{by}", f"doubtful labels{by}"),
+            *listed(alike, f"pair of nearly equal images{by}", f"pairs of nearly equal images{by}"),
+            *([] if doubtful or alike else [f"no doubtful label, no nearly equal images{by}"]),
+        ]
+
+
+@dataclass(frozen=True)
 class CheckReport:
     """What `tamatch check` found."""
 
@@ -57,6 +78,7 @@ class CheckReport:
     roles: Counts | None  # what a run with this split would use
     labelled_in_pool: bool | None
     problems: tuple[str, ...]  # why it cannot be trained on as it is
+    closer: Closer | None = None  # where a net has looked at the images
 
     def to_json(self) -> dict[str, Any]:
         """All fields as plain values for `json.dumps`."""
@@ -80,6 +102,7 @@ class CheckReport:
             *listed(unusable, "unusable file", "unusable files"),
             *self._duplicate_lines(),
             *listed(self.one_colour, "image of nearly one colour", "images of nearly one colour"),
+            *(self.closer.lines() if self.closer else []),
             *self._role_lines(),
         ]
 

@@ -47,6 +47,7 @@ class DataSet:
     original_sizes: Sizes | None = None  # (N, 2) width and height of the files, where they differ
     checksums: str = NO_CHECKSUMS  # what is known of the files' integrity
     notes: tuple[str, ...] = ()  # remarks for the user on what was read and what was not
+    chosen: Indices = field(default_factory=lambda: NONE)  # labelled because they tell much
     hint: str = ""  # what the user probably meant, where there are fewer than two classes
 
     def part(self, name: str) -> Indices:

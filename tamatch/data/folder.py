@@ -69,6 +69,7 @@ def read(
         given_labels=True,
         digests=decoded.digests,
         original_sizes=decoded.sizes,
+        chosen=np.flatnonzero([found.chosen for found in kept]),
         notes=(*listing.notes(), *_cropped(decoded.sizes)),
         hint=folder_hint(place, listing),
     )

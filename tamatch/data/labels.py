@@ -27,7 +27,10 @@ NAME = "file_name"
 PATH = "path"  # the same in the tables of `tamatch predict`
 LABEL = "label"
 SPLIT = "split"
+DRAWN = "drawn"  # whether an image has its label because it was drawn at random, or tells much
+DRAWN_CELL = {True: "yes", False: "no", None: ""}  # None: nobody says
 UNLABELLED = ("unlabelled", "unlabeled", "_unlabelled", "_unlabeled")
+DRAWN_OF = {cell: drawn for drawn, cell in DRAWN_CELL.items()}
 PART_NAMES = {
     "train": "train", "training": "train", "val": "validation", "valid": "validation",
     "validation": "validation", "test": "test", "testing": "test",
@@ -48,6 +51,7 @@ class Row(NamedTuple):
     label: str
     part: str | None  # one of dataset.PARTS, if the table says so
     line: int  # where it is named first
+    drawn: bool | None = None  # whether the image was drawn at random; None: nobody says
 
 
 def read_table(path: Path, folder: str | None = None) -> list[Row]:
@@ -73,12 +77,13 @@ def read_table(path: Path, folder: str | None = None) -> list[Row]:
                 )
             found: dict[str, Row] = {}
             for cells in rows:
-                name, label, split = (
+                name, label, split, drawn = (
                     restore((cells[columns[c]] or "").strip()) if c in columns else ""
-                    for c in (NAME, LABEL, SPLIT)
+                    for c in (NAME, LABEL, SPLIT, DRAWN)
                 )
                 if name:
                     row = _row(path, rows.line_num, _below(images, name), original(label), split)
+                    row = row._replace(drawn=DRAWN_OF.get(drawn.lower()))
                     refuse_contradiction(path, found.setdefault(row.name, row), row)
             return list(found.values())
     except UnicodeDecodeError:
@@ -179,12 +184,13 @@ def with_labels(data: DataSet, table: Path, place: Path) -> DataSet:
     the image stays as it is. A file that cannot be used may be named.
     """
     labels, part_of = data.labels.copy(), np.full(len(data.labels), UNUSED)
+    chosen = np.isin(np.arange(len(labels)), data.chosen)
     for p, images in enumerate(data.parts):
         part_of[images] = p
     rows = known_rows(data, table, place)
     for i, row in rows.items():
         if label := known_class(row.label, data.classes):
-            labels[i] = data.classes.index(label)
+            labels[i], chosen[i] = data.classes.index(label), row.drawn is False
             first_label = part_of[i] == PARTS.index("unlabelled")
             if part := row.part or ("train" if first_label else None):
                 part_of[i] = PARTS.index(part)
@@ -192,7 +198,9 @@ def with_labels(data: DataSet, table: Path, place: Path) -> DataSet:
             labels[i], part_of[i] = UNKNOWN, UNUSED
     parts = tuple(np.flatnonzero(part_of == p) for p in range(len(PARTS)))
     notes = (*data.notes, *notes_on(rows.values(), data.classes))
-    return dataclasses.replace(data, labels=labels, parts=parts, notes=notes)
+    return dataclasses.replace(
+        data, labels=labels, parts=parts, notes=notes, chosen=np.flatnonzero(chosen)
+    )
 
 
 def refuse_table_inside(table: Path, data: Path) -> None:

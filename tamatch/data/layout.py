@@ -46,6 +46,7 @@ class Found(NamedTuple):
     path: str
     part: str | None  # one of dataset.PARTS; None: a person has seen that it is of no class
     label: str | None
+    chosen: bool = False  # labelled because it tells much, so that it is no fair sample
 
 
 @dataclass
@@ -197,7 +198,10 @@ def _in_words(names: Collection[str]) -> str:
     return printable(", ".join(sorted(names)))[:SHOWN]
 
 
-def _judge(listing: Listing, path: str, is_file: bool, part: str | None, label: str | None) -> None:
+def _judge(
+    listing: Listing, path: str, is_file: bool, part: str | None, label: str | None,
+    chosen: bool = False,
+) -> None:  # fmt: skip
     """Add a file to the images, or to what is left out."""
     if not _is_image(path):
         if not path.lower().endswith(FOREIGN):
@@ -209,7 +213,7 @@ def _judge(listing: Listing, path: str, is_file: bool, part: str | None, label: 
     elif label is None and part not in ("unlabelled", None):
         reason = f"without a label it is of no use in the {part} part"
     else:
-        listing.images.append(Found(path, part, label))
+        listing.images.append(Found(path, part, label, chosen))
         return
     listing.skipped.append((listing.name(path), reason))
 
@@ -245,7 +249,8 @@ def _from_table(listing: Listing, table: Path, part: str | None, alone: bool = F
             role = row.part or parts.get(first, part or "train")
             role = "unlabelled" if role == "train" and not label else role
             use = None if row.label == NONE_OF_THESE else role
-            _judge(listing, path, os.path.isfile(path), use, label or None)
+            chosen = bool(label) and row.drawn is False
+            _judge(listing, path, os.path.isfile(path), use, label or None, chosen)
     if alone:
         _unlisted(listing, _files(listing, folder), named, None)
         return

@@ -2,12 +2,16 @@
 
     v = directions of the features, moved towards those of their neighbours     features.Space
     s = likeness of v to the mean v of the nearest class, averaged over the graph
-    b = Φ((s − m) / σ + SLACK), with m and σ those of s over the labelled images
-    belongs = 1 − t·(1 − b), t = 0 … 1 where b misses CHANCE … 2·CHANCE of the pool
+    z = (s − m) / σ, with m and σ those of s over the labelled images
+    t = 0 … 1 where Φ(z + SLACK) misses CHANCE … 2·CHANCE of the pool, times
+        the share of ENOUGH labels for each class that had others to be compared with, at most 1
+    share of junk = CAUTION · (1 − P[z > −½] / Φ(½))
+    belongs = 1 − t·(1 − Φ(z + c)), c so that Φ(z + c) misses that share
 
-In a clean pool, b is low for some images too: it is trusted once there is more than that. A
-labelled image is compared with the mean of the others of its class. Where a person has marked
-images as none of the classes, an image that is nearer to one of these than to a label counts less.
+In a clean pool, z is low for some images too: it is trusted once there are more of these. Then the
+share counts the images that are missing where those of the classes would be. A labelled image is
+compared with the mean of the others of its class. Where a person has marked images as none of the
+classes, an image that is nearer to one of these than to a label counts less.
 """
 
 from __future__ import annotations
@@ -22,8 +26,12 @@ from ..losses import one_hot
 from .features import DRAWN_TOGETHER, Space
 from .solver import Solution, solve
 
-SLACK = 2.0  # deviations below the labelled images at which an image counts half
+SLACK = 2.0  # deviations below the labelled images, beyond which an image is a sign of junk
 CHANCE = 0.1  # of a clean pool
+ENOUGH = 3  # labels of a class, on average: few of them say little of what is usual
+USUAL = 0.5  # deviations below the labelled images, up to which the images of the classes count
+CAUTION = 0.9  # of the share: labelled images are a little closer to each other than new ones
+HALVINGS = 30
 NOTHING = 0.05  # differences of s that mean nothing
 SMOOTHING = (0.1, 5)  # own share and steps
 LEAST = 1e-3  # weight of the oddest image: smooth, so that nothing is ever out for good
@@ -57,14 +65,28 @@ def solve_with_junk(
     usual = s[:known][among]
     deviation = (usual.var(correction=0) + NOTHING**2).sqrt() if len(usual) else 1.0
     score = (s[known:every] - (usual.mean() if len(usual) else -1.0)) / deviation
-    odd = 1 - torch.special.ndtr(score + SLACK)
-    trust = (odd.mean() / CHANCE - 1).clamp(0, 1) if len(pool) else 0
-    weight = 1 - trust * odd
+    weight = weights_of(score, min(1.0, len(usual) / (ENOUGH * classes)))
     if len(none):
         label, mark = (nearest(v[known:every], to) for to in (v[:known], v[every:]))
         weight = weight * torch.special.ndtr((label - mark) / NOTHING)
     weight = weight.clamp(min=LEAST)
     return Belonging(score, weight, solve(features, labels, pool, classes, prior, weight))
+
+
+def weights_of(score: Tensor, trust: float) -> Tensor:
+    """belongs of a pool by its scores z, which are trusted up to 0 … 1."""
+    signs = float((1 - torch.special.ndtr(score + SLACK)).mean()) if len(score) else 0.0
+    trust *= min(1.0, max(0.0, signs / CHANCE - 1))
+    if not trust:
+        return torch.ones_like(score)
+    expected = float(torch.special.ndtr(score.new_tensor(USUAL)))
+    share = CAUTION * (1 - float((score > -USUAL).float().mean()) / expected)
+    low, high = -float(score.max()) - SLACK, SLACK  # with `high` it misses `signs`, no less
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        missing = float((1 - torch.special.ndtr(score + middle)).mean())
+        low, high = (middle, high) if missing > max(share, signs) else (low, middle)
+    return 1 - trust * (1 - torch.special.ndtr(score + high))
 
 
 def closeness(v: Tensor, labels: Tensor, classes: int) -> Tensor:

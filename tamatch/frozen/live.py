@@ -1,8 +1,8 @@
 """Labelling with live answers: after every label, a guess for all images and what to ask next.
 
-Of five images to label, two stand for what no label speaks for yet (`choose`), two are in the most
-doubt, and one is drawn uniformly from all that have no label: it keeps the estimate of the accuracy
-honest. Before there is an answer, four of five are of the first kind.
+The first images to label stand for as many others as possible (`choose`). From then on, of five
+images, two stand for what is in doubt and no label speaks for yet, two are in the most doubt, and
+one is drawn uniformly from all that have no label: it keeps the estimate of the accuracy honest.
 
 The estimate comes from a second solution, the judge, which does not learn from the drawn images:
 how many of them it gets right is a fair sample of its accuracy on the images without a label, with
@@ -27,6 +27,7 @@ from .junk import solve_with_junk
 CROWD = 3000  # images that the solver looks at, so that an answer takes a second
 UNKNOWN = -1
 NONE = -2  # marked as none of the classes
+FIRST = 20  # images to label, before doubt counts and some are drawn: both would cost more
 DRAWN = 5  # one of so many images to label is drawn at random
 STEP = 10  # labels whose gain is estimated
 PAYS = 0.005  # below that expected gain of STEP labels, more of them stop paying
@@ -110,18 +111,18 @@ class Live:
     def next(self, count: int, answer: Answer | None = None) -> list[tuple[int, bool]]:
         """Images to label next, and which of them are drawn at random: to be noted in `drawn`."""
         left = self.labels == UNKNOWN
-        here = (~left[self.crowd]).nonzero()[:, 0]
+        here, asked = (~left[self.crowd]).nonzero()[:, 0], int((~left).sum())
         doubt = None
-        if answer is not None:
+        if answer is not None and asked >= FIRST:
             doubt = doubts(answer.q[self.crowd]) * answer.belongs[self.crowd]
         telling = self.crowd[spread_out(self.space, count, here, doubt)]
         doubtful = telling if doubt is None else self.crowd[doubt.argsort(descending=True)]
         orders = (iter(order[left[order]].tolist()) for order in (telling, doubtful, self.lottery))
         chosen, unsure, lottery = orders
-        asked, found = int((~left).sum()), dict[int, bool]()
+        found: dict[int, bool] = {}
         while len(found) < min(count, int(left.sum())):
-            place = (asked + len(found)) % DRAWN
-            drawn = place == DRAWN - 1
+            place = (asked + len(found) - FIRST) % DRAWN
+            drawn = place == DRAWN - 1 and asked + len(found) >= FIRST
             image = next(lottery if drawn else (chosen, unsure)[place % 2], None)
             if image is None:  # all of the crowd have a label
                 image, drawn = next(lottery), True

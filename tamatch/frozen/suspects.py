@@ -1,4 +1,4 @@
-"""Labels that the features contradict, and images that show the same twice."""
+"""Labels that the features contradict, and images that show nearly the same twice."""
 
 from __future__ import annotations
 
@@ -49,6 +49,24 @@ def suspects(
     margin = given - other
     order = margin.argsort(stable=True)
     return Suspects(order, margin[order], instead[order], other[order])
+
+
+def contradicted(features: Tensor, labels: Tensor) -> list[tuple[int, int, float]]:
+    """(image, the class that it more probably is, its probability), the surest first.
+
+    Labels are negative where there are none. Each is judged by the others of its class, so that a
+    class with one label has no part in it.
+    """
+    known = (labels >= 0).nonzero()[:, 0]
+    known = known[torch.bincount(labels[known])[labels[known]] > 1]
+    classes, y = torch.unique(labels[known], return_inverse=True)
+    if len(classes) < 2:
+        return []
+    found = suspects(features[known], y, features[labels < 0], len(classes))
+    wrong = slice(found.wrong)
+    images, instead = known[found.order[wrong]], classes[found.instead[wrong]]
+    sure = found.confidence[wrong].tolist()
+    return [*zip(images.tolist(), instead.tolist(), sure, strict=True)]
 
 
 def near_duplicates(features: Tensor, alike: float = SAME) -> list[tuple[int, int, float]]:

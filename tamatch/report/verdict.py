@@ -17,6 +17,7 @@ from .words import UNKNOWN, count, duration, number, numbers, percent, share, ta
 
 LABELS_ONLY = ("supervised", "fully_supervised")  # methods that use no unlabelled image
 NOT_ASKED = "Not applicable"  # to a run on labels alone
+FEWEST = 10  # labels drawn at random, below which an error is no more than its interval
 HELD_OUT = "cross-validated"  # the error of a first answer without a test set
 NO_POOL = "Every training image has a label; the labelled ones were used as unlabelled ones."
 NO_BASELINE = (
@@ -35,11 +36,25 @@ CAVEAT = (
     "Held-out labels: each label was guessed without being seen, by cross-validation. The error is "
     "that of images like the labelled ones, and rather too high, since fewer labels were learnt."
 )
+DRAWN_CAVEAT = (
+    "Held-out labels: only the {judged} that were drawn at random, each guessed without being "
+    "seen, by cross-validation. They are a fair sample, so the error is that of the unlabelled "
+    "images, and rather too high, since fewer labels were learnt. The other {chosen} were chosen "
+    "because they tell much, and are only learnt from."
+)
 
 TUNED_CAVEAT = (
     "Held-out labels: in the first two rows, each label was guessed once without being seen, by "
     "cross-validation; in the last, only those that were kept from tuning. They were learnt after "
     "that. The first two times are with the features, which all share."
+)
+FEW_DRAWN = (
+    "Only {judged} of the labels were drawn at random, which are too few to compare by; tamatch "
+    "start asks for more, and tamatch pick lists some with --drawn."
+)
+TUNED_ON_CHOSEN = (
+    "Many labels are of images that were chosen because they tell much, so in the last row the "
+    "error is too high; the first two rows have it on labels of images drawn at random."
 )
 
 
@@ -70,11 +85,15 @@ def verdict_of(folder: RunFiles) -> Conclusion:
     if planned and run.error_last is not None and (baseline is None or baseline.error_last is None):
         return Conclusion("Not yet known", BASELINE_TO_COME)
     if not run.held_out and (error := cross_validated(folder)) is not None:
+        if error.few:
+            return Conclusion("Not measured", FEW_DRAWN.format(judged=error.labels))
         other = None if folder.baseline is None else cross_validated(folder.baseline)
         run = replace(run, error_last=error.error, measured_on=HELD_OUT, images=error.labels)
         if baseline is not None and other is not None:
             baseline = replace(baseline, error_last=other.error, measured_on=HELD_OUT)
         return verdict(run, baseline, folder.labelled)
+    if not run.held_out and (reason := text(folder.first_answer.get("reason"))):
+        return Conclusion("Not measured", reason)
     pairs = None
     if folder.baseline is not None:
         pairs = compared(folder.path, folder.baseline.path, run.measured_on)
@@ -211,8 +230,11 @@ class CrossValidated:
     low: float
     high: float
     labels: int
+    few: bool = False  # too few that were drawn at random
 
     def __str__(self) -> str:
+        if self.few:
+            return f"{self.low:.1f} to {percent(self.high)}"
         return f"{percent(self.error)} ({self.low:.1f} to {percent(self.high)})"
 
 
@@ -238,7 +260,8 @@ def cross_validated(run: RunFiles) -> CrossValidated | None:
     ends = numbers(found.get("interval"))
     if error is None or labels is None or len(ends) != 2:
         return None
-    return CrossValidated(error, ends[0], ends[1], labels)
+    few = bool(whole(run.first_answer.get("chosen"))) and labels < FEWEST
+    return CrossValidated(error, ends[0], ends[1], labels, few)
 
 
 def first_answer_of(run: RunFiles) -> FirstAnswer | None:
@@ -259,10 +282,18 @@ def first_answer_of(run: RunFiles) -> FirstAnswer | None:
     if seconds is not None:
         ladder.append(("all", *blank, duration(seconds)))
     error = cross_validated(run)
-    remarks = [CAVEAT if error else f"No label was held out. {text(told.get('reason'))}"]
+    reason = f"No label was held out. {text(told.get('reason'))}"
+    remarks = [reason if error is None else _caveat(run, error)]
     remarks += filter(None, [doubling(run)])
     alone = None if inner is None else cross_validated(inner)
     return FirstAnswer(ladder, remarks, error, alone, _suspects(run))
+
+
+def _caveat(run: RunFiles, error: CrossValidated) -> str:
+    chosen = whole(run.first_answer.get("chosen"))
+    if not chosen:
+        return CAVEAT
+    return DRAWN_CAVEAT.format(judged=count(error.labels), chosen=count(chosen))
 
 
 def _suspects(run: RunFiles) -> dict[str, Any] | None:
@@ -305,6 +336,7 @@ def tuned_ladder(run: RunFiles) -> FirstAnswer | None:
     inner = run.shown.baseline
     baseline = None if inner is None else cross_validated(inner)
     remarks = [text(run.tuning.get("reason")), TUNED_CAVEAT]
+    remarks += [TUNED_ON_CHOSEN] * bool(whole(table(run.result.get("first_answer")).get("chosen")))
     suspects = _suspects(run.first) if run.first else None
     return FirstAnswer(ladder, remarks, cross_validated(run.shown), baseline, suspects)
 
@@ -337,10 +369,11 @@ def doubling(run: RunFiles) -> str:
     curve = table(run.first_answer.get("learning_curve"))
     doubled, error = table(curve.get("doubled")), cross_validated(run)
     expected, ends = number(doubled.get("error")), numbers(doubled.get("interval"))
-    if error is None or expected is None or len(ends) != 2:
+    if error is None or error.few or expected is None or len(ends) != 2:
         return ""
+    labels = error.labels + (whole(run.first_answer.get("chosen")) or 0)
     return (
-        f"With twice as many labels ({count(2 * error.labels)}), an error of {percent(expected)} "
+        f"With twice as many labels ({count(2 * labels)}), an error of {percent(expected)} "
         f"is to be expected ({ends[0]:.1f} to {percent(ends[1])}) instead of "
         f"{percent(error.error)}, if it goes on falling as it did up to here."
     )

@@ -9,11 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ..frozen.live import PAYS, STEP, Answer, Live, gain
-from ..frozen.suspects import near_duplicates, suspects
+from ..frozen.suspects import contradicted, near_duplicates
 from ..runs.first_answer import few_threads
 
 SKIPPED = -3  # in `Given.labels`: asked for no more, guessed like any other
@@ -112,7 +111,8 @@ class Answers:
         if self.same is None:
             self.same = [pair[:2] for pair in near_duplicates(self.features)]
         doubtful = contradicted(self.features, given.labels)
-        return self.publish(same=self.same, suspects=doubtful, done=True)
+        told = [(image, instead, int(100 * sure)) for image, instead, sure in doubtful]
+        return self.publish(same=self.same, suspects=told, done=True)
 
     def publish(self, **news: Any) -> None:
         with self.news:
@@ -143,20 +143,3 @@ def in_percent(answer: Answer) -> dict[str, list[int]]:
     shares = {"sure": answer.confidence, "belongs": answer.belongs}
     rounded = {name: (100 * share).int().tolist() for name, share in shares.items()}
     return {"guess": answer.guess.tolist(), **rounded}
-
-
-def contradicted(features: Tensor, labels: Tensor) -> list[tuple[int, int, int]]:
-    """(image, the class that it more probably is, in percent), the surest first.
-
-    A label is judged by the others of its class, so that a class with one label has no part in it.
-    """
-    known = (labels >= 0).nonzero()[:, 0]
-    known = known[torch.bincount(labels[known])[labels[known]] > 1]
-    classes, y = torch.unique(labels[known], return_inverse=True)
-    if len(classes) < 2:
-        return []
-    found = suspects(features[known], y, features[labels < 0], len(classes))
-    wrong = slice(found.wrong)
-    images, instead = known[found.order[wrong]], classes[found.instead[wrong]]
-    sure = (100 * found.confidence[wrong]).int()
-    return [*zip(images.tolist(), instead.tolist(), sure.tolist(), strict=True)]

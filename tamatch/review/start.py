@@ -121,9 +121,9 @@ class Labelling:
         label = (
             SKIPPED if name == SKIPPED else NONE_OF_THESE if name == NONE_OF_THESE else named(name)
         )
-        if wanted.get("asked") is True:
-            self.store.drawn |= {self.files[i] for i in chosen if i in self.answers.lots}
-        self.store.set({self.files[i]: label for i in chosen})
+        asked = self.answers.lots if wanted.get("asked") is True else set()
+        lots = {self.files[i] for i in chosen if i in asked}
+        self.store.set({self.files[i]: label for i in chosen}, lots)
 
     def rename(self, wanted: dict[str, Any]) -> None:
         """Give a class another name; if another class has it, the two become one."""
@@ -157,7 +157,7 @@ class Labelling:
         number = {name: c for c, name in enumerate(self.classes)}
         number |= {NONE_OF_THESE: NONE, SKIPPED: answers.SKIPPED}
         labels = [number.get(self.store.labels.get(file, "\0"), UNKNOWN) for file in self.files]
-        drawn = [file in self.store.drawn for file in self.files]
+        drawn = [self.store.drawn.get(file, False) for file in self.files]
         given = torch.tensor(labels), torch.tensor(drawn)
         self.answers.tell(Given(self.change, self.unasked, self.classes, *given))
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from ..data import DataSet
 from ..data.labels import (
+    DRAWN,
+    DRAWN_CELL,
     LABEL,
     NAME,
     class_name,
@@ -20,15 +22,17 @@ from ..data.labels import (
 )
 from ..errors import DataError, UsageError
 from ..storage.files import locked, write_bytes
-from ..storage.spreadsheet import printable, read_rows, table_bytes
+from ..storage.spreadsheet import printable, table_bytes
 
 SKIPPED = ""  # the label of an image that the person has skipped
-COLUMNS = (NAME, LABEL)
-DRAWN = "drawn"  # a third column: "yes" for images that were asked for by lot
+COLUMNS = (NAME, LABEL, DRAWN)
 
 
 class LabelFile:
     """File name and label of each decision, oldest first; a skipped image has an empty label.
+
+    A third column says whether the image was drawn at random: the others tell more, or were easy to
+    confirm, and are no fair sample. Labels that others wrote into the file say nothing of it.
 
     Each change replaces the whole file atomically and flushes it to the disk, so that a killed
     process loses nothing it had confirmed.
@@ -38,7 +42,7 @@ class LabelFile:
         self.path = path
         self.images = images  # the folder that the names are relative to; None: the file's own
         self.labels: dict[str, str] = {}
-        self.drawn: set[str] = set()  # by lot, so that they are a fair sample
+        self.drawn: dict[str, bool] = {}  # of labelled images: whether they are a fair sample
         self.history: list[dict[str, str | None]] = []  # the labels before each decision
         self.written: bytes | None = None  # None: there is no file yet
         self.guard = threading.Lock()
@@ -51,24 +55,25 @@ class LabelFile:
         self.labels = {printable(row.name): class_name(row.label) for row in rows}
         self.written = self.path.read_bytes()
         columns = next(csv.reader(self.written.decode("utf-8-sig").splitlines()), [])
-        extra = [c for c in columns if c.strip().lower() not in (*COLUMNS, DRAWN)]
+        extra = [c for c in columns if c.strip().lower() not in COLUMNS]
         if extra:
             raise UsageError(
                 f"{self.path} has columns that would be lost: {', '.join(extra)[:100]}. Remove "
                 "them, or use another file."
             )
-        if DRAWN in columns:
-            marked = read_rows(self.path, NAME, DRAWN)
-            self.drawn = {row[NAME] for row in marked if row[DRAWN]}
+        self.drawn = {printable(row.name): row.drawn for row in rows if row.drawn is not None}
         self.history = [{name: None} for name in self.labels]
 
-    def set(self, labels: Mapping[str, str]) -> None:
-        """One decision: label images, correct their labels, or skip them (`SKIPPED`)."""
+    def set(self, labels: Mapping[str, str], lots: Collection[str] = ()) -> None:
+        """One decision: label images, correct their labels, or skip them (`SKIPPED`).
+
+        `lots` are those of them that were asked for because they were drawn at random.
+        """
         with self.guard:
             before = {file: self.labels.get(file) for file in labels}
             later = {k: v for k, v in self.labels.items() if k not in labels} | dict(labels)
-            self._write(later)
-            self.labels = later
+            new = {file: file in lots for file in labels if file in lots or file not in self.labels}
+            self._write(later, self.drawn | new)
             self.history.append(before)
 
     def undo(self) -> dict[str, str | None] | None:
@@ -79,23 +84,20 @@ class LabelFile:
             before = self.history[-1]
             kept = {file: label for file, label in self.labels.items() if file not in before}
             later = kept | {file: label for file, label in before.items() if label is not None}
-            self._write(later)
-            self.labels = later
+            self._write(later, {k: v for k, v in self.drawn.items() if k in later})
             return self.history.pop()
 
-    def _write(self, labels: dict[str, str]) -> None:
+    def _write(self, labels: dict[str, str], drawn: dict[str, bool]) -> None:
         now = self.path.read_bytes() if self.path.exists() else None
         if now != self.written:
             raise DataError(
                 f"{self.path} was changed by another program. Nothing was written to it; start "
                 "again."
             )
-        content = table_bytes(COLUMNS, labels.items())
-        if self.drawn:
-            rows = ((*row, "yes" if row[0] in self.drawn else "") for row in labels.items())
-            content = table_bytes((*COLUMNS, DRAWN), rows)
+        rows = ((*row, DRAWN_CELL[drawn.get(row[0])]) for row in labels.items())
+        content = table_bytes(COLUMNS, rows)
         write_bytes(self.path, content)
-        self.written = content
+        self.written, self.labels, self.drawn = content, labels, drawn
 
 
 def lock_of(path: Path) -> Path:

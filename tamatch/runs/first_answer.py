@@ -47,6 +47,11 @@ from .start import Job, SharedData, remark_on_data, remark_on_skipped, seen_of
 FRACTIONS = (0.5,)  # of the labels, for the learning curve; each costs as much as the error itself
 FEW_ROWS = 20_000  # below that, one CPU thread is faster than several or a GPU
 CPU = torch.device("cpu")
+UNFAIR = (
+    "All labels are of images that were chosen because they tell much: an error on these would be "
+    "far too high. To have it estimated, label images that are drawn at random: tamatch start asks "
+    "for some, and tamatch pick lists some with --drawn."
+)
 
 
 def solve_run(job: Job, shared: SharedData) -> dict[str, Any]:
@@ -147,6 +152,7 @@ class Task:
     classes: int
     prior: Tensor | None
     none: Tensor  # features of images that were marked as no class
+    judged: Tensor | None = None  # (L,) labels that are a fair sample; None: as far as known, all
 
     @classmethod
     def of(cls, run: Run, data: DataSet, split: Split, rows: Tensor, device: torch.device) -> Task:
@@ -158,9 +164,11 @@ class Task:
         if run.prior is not None:
             known = in_order(run.prior, data.classes, data.name)
             prior = torch.tensor(known, device=rows.device)
+        chosen = np.isin(split.labelled, data.chosen)
         return cls(
             rows[split.labelled], labels, None if without else rows[split.unknown],
             len(data.classes), prior, rows[data.of_no_class],
+            torch.from_numpy(~chosen).to(rows.device) if chosen.any() else None,
         )  # fmt: skip
 
     def solved(self) -> Learnt:
@@ -214,19 +222,22 @@ class Answer:
 
 def learn(run: Run, task: Task) -> tuple[Learnt, dict[str, Any]]:
     """The solution, and what is known of its error without a test set."""
-    found = task.solved()
+    found, judged = task.solved(), task.judged
+    unknown: dict[str, Any] = {"cross_validation": None, "learning_curve": None}
+    unknown["chosen"] = 0 if judged is None else int((~judged).sum())
     if run.fold is not None:
-        reason = "The labels of --fold are held out."
-        return found, {"cross_validation": None, "learning_curve": None, "reason": reason}
+        return found, unknown | {"reason": "The labels of --fold are held out."}
+    if judged is not None and not judged.any():
+        return found, unknown | {"reason": UNFAIR}
     try:
         curve = learning_curve(
             task.features, task.labels, task.pool, task.classes, task.prior, seed=run.seed,
-            fractions=FRACTIONS, belongs=found.belongs,
+            fractions=FRACTIONS, belongs=found.belongs, judged=judged,
         )  # fmt: skip
     except DataError as error:
-        return found, {"cross_validation": None, "learning_curve": None, "reason": str(error)}
-    result = outcome(curve.outcomes[-1])
-    return found, {"cross_validation": result, "learning_curve": points(curve), "reason": ""}
+        return found, unknown | {"reason": str(error)}
+    known = {"cross_validation": outcome(curve.outcomes[-1]), "learning_curve": points(curve)}
+    return found, unknown | known | {"reason": ""}
 
 
 def write_suspects(data: DataSet, split: Split, rows: Tensor, folder: Path) -> int | None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..data import DATASETS, UNKNOWN, DataSet, load, own_path
 from ..data.folder import typical_side
-from ..data.labels import LABEL, NAME, TABLES
+from ..data.labels import DRAWN, DRAWN_CELL, LABEL, NAME, TABLES
 from ..errors import DataError, UsageError
 from ..frozen.choose import CROWD, choose, doubts, sample
 from ..frozen.junk import solve_with_junk
@@ -29,19 +29,21 @@ from .first_settings import CPU_WEIGHTS, GPU_WEIGHTS, best_look
 class Picked:
     """Images to label, the most telling first."""
 
-    files: tuple[str, ...]  # relative to the folder
+    files: tuple[str, ...]  # relative to the folder; those that are drawn at random come last
     pool: int  # images without a label
     labels: int  # that were there already
     table: Path | None  # with a column to fill in, …
     then: str = ""  # … and what to do with it then
+    drawn: int = 0  # images at the end of the list that are drawn at random
 
     def lines(self) -> list[str]:
         """The list for the terminal; where there is a table, only a word on it."""
         if self.table is None:
             return [*self.files]
+        lots = f"; the last {self.drawn:,} are drawn at random" if self.drawn else ""
         return [
             f"{self.table}: {len(self.files):,} of {self.pool:,} images without a label, the most "
-            f"telling first. Fill in the column {LABEL}, then {self.then}."
+            f"telling first{lots}. Fill in the column {LABEL}, then {self.then}."
         ]
 
 
@@ -50,6 +52,7 @@ def pick(
     count: int = 50,
     csv: str | Path | None = None,
     *,
+    drawn: int = 0,
     labels: str | Path | None = None,
     weights: str | None = None,
     device: str = "auto",
@@ -58,12 +61,15 @@ def pick(
     """The `count` images of a folder, or of a run's data, that are most worth a label.
 
     Without labels they are the most typical ones that differ from each other. With labels of at
-    least two classes, those images count that the labels leave in doubt. `labels` is a table of
+    least two classes, those images count that the labels leave in doubt. `drawn` images more are
+    drawn at random: a first answer estimates its error by these alone. `labels` is a table of
     labels; `csv` a table to write, with an empty column for them; `weights` are those of the net
     that looks at the images.
     """
     if count < 1:
         raise UsageError(f"--count must be at least 1, got {count}.")
+    if drawn < 0:
+        raise UsageError(f"--drawn must be at least 0, got {drawn}.")
     table = None if csv is None else path_of(csv, "csv takes a CSV file to write")
     if table is not None:
         refuse_existing(table, is_folder=False, overwrite=overwrite)
@@ -76,13 +82,16 @@ def pick(
     if not left:
         raise DataError(f"all images in {name} already have a label: there are none to pick.")
     with few_threads(len(rows)):
-        order = most_telling(rows[here], known, count)
-    files = tuple(data.files[i] for i in here[order.numpy()])
+        order = most_telling(rows[here], known, count).numpy()
+    others = np.setdiff1d(np.flatnonzero(known == UNKNOWN), order)
+    lots = np.random.default_rng(len(here) - left).permutation(others)[:drawn]
+    files = tuple(data.files[i] for i in here[np.concatenate([order, lots])])
     if table is not None:
-        write_table(table, (NAME, LABEL), [(file, "") for file in files])
+        lines = [(file, "", DRAWN_CELL[k >= len(order)]) for k, file in enumerate(files)]
+        write_table(table, (NAME, LABEL, DRAWN), lines)
     first = f"save it as {Path(name) / TABLES[0]}"  # which then names the classes
     then = "give it as --labels" if data.classes else first
-    return Picked(files, left, len(here) - left, table, then)
+    return Picked(files, left, len(here) - left, table, then, len(lots))
 
 
 def own_images(place: str | Path, command: str) -> tuple[str, Path | None]:

@@ -168,7 +168,7 @@ FIRST_ANSWER = table(
             table({"labels": listed(whole(1)), "errors": listed(ERROR), "doubled": table(FOUND)})
         ),
     },
-    closed=True, suspects=maybe(whole()),
+    closed=True, suspects=maybe(whole()), chosen=whole(),
 )  # fmt: skip
 JUNK = table({"share": number(0, 1), "images": whole(), "marked": whole()}, closed=True)
 RUNG = table(

@@ -12,7 +12,7 @@ from tamatch.frozen import choose as choosing
 from tamatch.frozen.choose import choose, doubts, sample
 from tamatch.frozen.features import Space
 from tamatch.frozen.junk import solve_with_junk
-from tamatch.frozen.live import DRAWN, NONE, PAYS, UNKNOWN, Live, gain
+from tamatch.frozen.live import DRAWN, FIRST, NONE, PAYS, UNKNOWN, Live, gain
 from tamatch.frozen.suspects import near_duplicates, suspects
 
 NOTHING = torch.empty(0, dtype=torch.int64)
@@ -139,6 +139,14 @@ def test_marked_images_count_against_their_like() -> None:
     assert after.weight[junk].mean() < after.weight[~junk].mean() - 0.4
 
 
+def test_few_comparisons_call_little_junk() -> None:
+    """Two labels of one class and one of each other say little of what is usual."""
+    x, y, pool, truth = labelled_and_pool()
+    kept = torch.cat([torch.arange(2), torch.tensor([5, 10])])
+    few, many = (solve_with_junk(*some, pool, 3).weight for some in ((x[kept], y[kept]), (x, y)))
+    assert many[truth >= 3].mean() < 0.2 and few[truth >= 3].mean() > 0.7
+
+
 def test_a_single_label_of_each_class_calls_nothing_junk() -> None:
     x, y, pool, _ = labelled_and_pool(labels=1)
     assert (solve_with_junk(x, y, pool, 3).weight == 1).all()
@@ -185,12 +193,13 @@ def test_from_nothing_to_an_answer() -> None:
     assert (answer.guess == y).float().mean() > 0.9
     given = live.labels != UNKNOWN
     assert torch.equal(answer.guess[given], y[given]) and (answer.confidence[given] == 1).all()
-    assert int(live.drawn.sum()) == 10 // DRAWN
+    answered(live, y, 10)
+    assert not live.drawn.any()  # the first ones
     answered(live, y, 15)
     answer = live.answer()
     assert answer is not None
     estimate = live.estimate(answer)
-    assert estimate.judged == 25 // DRAWN
+    assert estimate.judged == (35 - FIRST) // DRAWN
     assert estimate.interval[0] <= float((answer.guess == y).float().mean()) <= estimate.interval[1]
 
 
@@ -209,7 +218,9 @@ def test_asked_images_are_new_and_different() -> None:
 def test_the_judge_does_not_learn_from_what_it_judges() -> None:
     x, y = clusters((60, 60))
     live = Live(x)
-    answered(live, y, 20)
+    for _ in range(3):
+        answered(live, y, 10)
+    assert live.drawn.sum() == (30 - FIRST) // DRAWN
     before = live.answer(judge=True)
     live.labels[live.drawn & (live.labels >= 0)] = 1  # whatever is said of them
     after = live.answer(judge=True)

@@ -94,6 +94,72 @@ def test_the_whole_way(
     assert main(["export", str(where), "--format", "safetensors"]) == 0
 
 
+@pytest.fixture
+def chosen(photos: Path, tmp_path: Path) -> Path:
+    """Images without a test set, ten of them labelled, because they tell much."""
+    place = tmp_path / "chosen"
+    shutil.copytree(photos / "unlabelled", place)
+    lines = [f"{i}.png,{('dark', 'light')[i % 2]},no" for i in range(10)]
+    (place / "labels.csv").write_text("\n".join(["file_name,label,drawn", *lines, ""]))
+    return place
+
+
+def test_only_labels_that_were_drawn_at_random_estimate_the_error(
+    chosen: Path, tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = tmp_path / "run"
+    add_drawn(chosen, 10)
+    assert main(["train", "--data", str(chosen), "--weights", tiny, "--out", str(where)]) == 0
+    assert "With twice as many labels (40)" in capsys.readouterr().out
+    found = json.loads((where / "result.json").read_text())["first_answer"]
+    assert (found["cross_validation"]["labels"], found["chosen"]) == (10, 10)
+    page = (where / "report.html").read_text()
+    assert "only the 10 that were drawn at random" in page and "The other 10 were chosen" in page
+
+
+def test_a_few_drawn_labels_give_no_more_than_an_interval(
+    chosen: Path, tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = tmp_path / "run"
+    add_drawn(chosen, 4)
+    assert main(["train", "--data", str(chosen), "--weights", tiny, "--out", str(where)]) == 0
+    out = capsys.readouterr().out
+    assert "Only 4 of the labels were drawn at random" in out and "twice" not in out
+    assert "0.0 to 49.0 %" in out and "0.0 % (" not in out
+
+
+def add_drawn(place: Path, count: int) -> None:
+    """So many labels more, of images that were drawn at random."""
+    table = place / "labels.csv"
+    lots = [f"{i}.png,{('dark', 'light')[i % 2]},yes" for i in range(10, 10 + count)]
+    table.write_text(table.read_text() + "\n".join([*lots, ""]))
+
+
+def test_no_error_is_stated_by_labels_that_were_chosen(
+    chosen: Path, tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = tmp_path / "run"
+    assert main(["train", "--data", str(chosen), "--weights", tiny, "--out", str(where)]) == 0
+    out = capsys.readouterr().out
+    assert "Not measured. All labels are of images that were chosen" in out and "twice" not in out
+    found = json.loads((where / "result.json").read_text())["first_answer"]
+    assert found["cross_validation"] is None and found["chosen"] == 10
+    baseline = json.loads((where / "baseline" / "result.json").read_text())
+    assert baseline["first_answer"]["cross_validation"] is None
+    assert "No label was held out. All labels are of images" in (where / "report.html").read_text()
+
+
+def test_added_tables_say_too_what_was_chosen(
+    photos: Path, chosen: Path, tiny: str, tmp_path: Path
+) -> None:
+    table = tmp_path / "more.csv"
+    lines = ["unlabelled/0.png,dark,no", "unlabelled/1.png,light,yes", "unlabelled/2.png,dark,"]
+    table.write_text("\n".join(["file_name,label,drawn", *lines, ""]))
+    run = tamatch.train(photos, weights=tiny, labels=table, out=tmp_path / "run", quiet=True)
+    found = run.result["first_answer"]
+    assert (found["cross_validation"]["labels"], found["chosen"]) == (8, 1)
+
+
 def test_known_features_are_not_computed_again(
     photos: Path, tiny: str, tmp_path: Path, looked_at: list[int]
 ) -> None:

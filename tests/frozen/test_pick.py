@@ -54,7 +54,8 @@ def test_the_table_can_be_filled_in_and_given_back(
     with pytest.raises(UsageError, match="already exists"):
         tamatch.pick(loose, csv=table)
     rows = [*csv.DictReader(table.read_text().splitlines())]
-    assert {*rows[0]} == {"file_name", "label"} and not any(row["label"] for row in rows)
+    assert [*rows[0]] == ["file_name", "label", "drawn"]
+    assert not any(row["label"] for row in rows) and {row["drawn"] for row in rows} == {"no"}
     with (loose / "labels.csv").open("w") as file:
         out = csv.writer(file)
         out.writerow(("file_name", "label"))
@@ -65,6 +66,21 @@ def test_the_table_can_be_filled_in_and_given_back(
         and more.labels == 6
         and not {*more.files} & {row["file_name"] for row in rows}
     )
+
+
+def test_some_more_are_drawn_at_random_and_marked(
+    loose: Path, tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "to label.csv"
+    words = ["pick", str(loose), "--weights", tiny, "--count", "5", "--drawn", "4"]
+    assert main([*words, "--csv", str(table)]) == 0
+    assert "9 of 20 images without a label" in (said := capsys.readouterr().out)
+    assert "the last 4 are drawn at random" in said
+    rows = [*csv.DictReader(table.read_text().splitlines())]
+    assert [row["drawn"] for row in rows] == ["no"] * 5 + ["yes"] * 4
+    assert len({row["file_name"] for row in rows}) == 9
+    assert tamatch.pick(loose, 5, weights=tiny).files == tuple(r["file_name"] for r in rows[:5])
+    assert tamatch.pick(loose, 5, drawn=100, weights=tiny).drawn == 15  # all others
 
 
 def test_labelled_and_test_images_are_not_picked(photos: Path, tiny: str, tmp_path: Path) -> None:
@@ -78,6 +94,8 @@ def test_labelled_and_test_images_are_not_picked(photos: Path, tiny: str, tmp_pa
 def test_where_there_is_nothing_to_pick(photos: Path, tiny: str) -> None:
     with pytest.raises(UsageError, match="--count must be at least 1"):
         tamatch.pick(photos, 0)
+    with pytest.raises(UsageError, match="--drawn must be at least 0"):
+        tamatch.pick(photos, drawn=-1)
     with pytest.raises(UsageError, match="fully labelled"):
         tamatch.pick("cifar10")
     shutil.rmtree(photos / "unlabelled")

@@ -32,12 +32,12 @@ def test_every_action_is_in_the_file_at_once(tmp_path: Path) -> None:
     store = LabelFile(path)
     assert not path.exists()
     store.set({"a.png": "cat"})
-    assert path.read_text() == "file_name,label\na.png,cat\n"
+    assert path.read_text() == "file_name,label,drawn\na.png,cat,no\n"
     store.set({"b.png": SKIPPED})
     store.set({"a.png": "dog"})
-    assert read(path) == [("b.png", ""), ("a.png", "dog")]
+    assert read(path) == [("b.png", "", "no"), ("a.png", "dog", "no")]
     assert store.undo() == {"a.png": "cat"}
-    assert set(read(path)) == {("b.png", ""), ("a.png", "cat")}
+    assert set(read(path)) == {("b.png", "", "no"), ("a.png", "cat", "no")}
     assert store.undo() == {"b.png": None} and store.undo() == {"a.png": None}
     assert read(path) == [] and store.undo() is None
 
@@ -50,7 +50,21 @@ def test_a_new_process_goes_on_and_can_undo(tmp_path: Path) -> None:
     again = LabelFile(path)
     assert again.labels == first.labels
     assert again.undo() == {"c.png": None}
-    assert read(path) == [("a.png", "cat"), ("b.png", "")]
+    assert read(path) == [("a.png", "cat", "no"), ("b.png", "", "no")]
+
+
+def test_what_is_a_fair_sample_lasts(tmp_path: Path) -> None:
+    """Labels of others say nothing of it, however they are changed; an undone one is forgotten."""
+    path = tmp_path / "labels.csv"
+    path.write_text("file_name,label\nold.png,cat\n")
+    store = LabelFile(path)
+    store.set({"lot.png": "cat"}, {"lot.png"})
+    store.set({"lot.png": "dog", "old.png": "dog", "easy.png": "dog"})
+    said = [("lot.png", "dog", "yes"), ("old.png", "dog", ""), ("easy.png", "dog", "no")]
+    assert read(path) == said
+    assert LabelFile(path).drawn == store.drawn == {"lot.png": True, "easy.png": False}
+    assert store.undo() and store.undo() and not store.drawn
+    assert read(path) == [("old.png", "cat", "")]
 
 
 @given(
@@ -103,7 +117,7 @@ def test_what_cannot_be_written_does_not_count(
             store.set({"b.png": "dog"})
         with pytest.raises(StorageError):
             store.undo()
-    assert read(store.path) == [("a.png", "cat")]
+    assert read(store.path) == [("a.png", "cat", "no")]
     assert store.labels == {"a.png": "cat"} and len(store.history) == 1
     store.set({"b.png": "dog"})
     assert len(read(store.path)) == 2
@@ -197,6 +211,6 @@ def test_kill_9_loses_nothing(tmp_path: Path) -> None:
     path = tmp_path / "labels.csv"
     for attempt in range(6):
         confirmed = killed_while_writing(path, 0.03 + 0.017 * attempt)
-        there = [(f"{i}.png", str(i % 7)) for i in range(len(read(path)))]
+        there = [(f"{i}.png", str(i % 7), "no") for i in range(len(read(path)))]
         assert path.read_bytes() == table_bytes(COLUMNS, there)
         assert confirmed <= len(there) <= confirmed + 1  # one may be written, not yet confirmed

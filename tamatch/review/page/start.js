@@ -134,6 +134,8 @@ function describe(image) {
   const said = label === undefined ? "no label" : label === SKIPPED ? "skipped" : `labelled ${label}`;
   const about = `${data.files[image]}: ${guess ? `guess ${guess.name}, ${percent(guess.sure)}; ` : ""}${said}`;
   const open = label === undefined && guess;
+  if (guess && label !== undefined && $("state").value === "suspects")
+    return { state: "todo", word: `${label}?`, sure: guess.name, about };
   return { state, word: open ? guess.name : label === SKIPPED ? "skipped" : (label ?? ""), sure: open ? percent(guess.sure) : "", about };
 }
 
