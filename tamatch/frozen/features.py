@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from ..losses import normalize, one_hot
+
 SHRINKAGE = 3.0  # added to the correlations' diagonal: 0 whitens fully, a large value not at all
 LENGTH = 10.0  # root mean square length of a scaled row: the slope of the softmax
-NEIGHBOURS = 10
+LEAST_WITHIN = 0.01  # of a column's variance; else a column that tells all would be the only one
+NEIGHBOURS = 10  # at most; log₂ of the number of images where these are few
 DRAWN_TOGETHER = 2  # steps towards the neighbours, before images stand for each other
 CELLS = 2**24  # numbers in a block of a matrix that would be too large as a whole
 
@@ -37,14 +41,35 @@ class Scaling:
         else:
             mean = features.mean(0)
             centred = features - mean
-        deviation = centred.square().mean(0).sqrt()
-        constant = deviation <= torch.finfo(features.dtype).eps * 10 * mean.abs().clamp(min=1e-30)
-        inverse = torch.where(constant, 0.0, 1 / deviation.clamp(min=1e-30))
+        inverse = _inverse(centred.square().mean(0).sqrt(), mean)
         standard = centred * inverse
         correlation = standard.T @ standard / len(features)
         identity = torch.eye(len(mean), dtype=features.dtype, device=features.device)
         root = torch.linalg.cholesky(correlation + SHRINKAGE * identity)
         matrix = torch.linalg.solve_triangular(root, inverse.diag(), upper=False)
+        return cls._sized(mean, matrix, centred)
+
+    @classmethod
+    def of_classes(cls, features: Tensor, labels: Tensor, amounts: Tensor, classes: int) -> Scaling:
+        """A column counts b/w: in units of w, its deviation within classes; b is that between them.
+
+        All classes count the same. Columns are not decorrelated: that helps where there are many
+        labels or pseudo-labels, and with few it makes noise as large as what tells classes apart.
+        """
+        members = normalize((one_hot(labels, classes).to(features) * amounts[:, None]).T)
+        means = members @ features
+        mean = means.mean(0)
+        within = members.mean(0) @ (features - means[labels]).square()
+        between = (means - mean).square().mean(0)
+        total = within + between
+        inverse = _inverse(total.sqrt(), mean)
+        part = (between / total.clamp(min=1e-30)).sqrt()  # of its deviation, 0 … 1
+        rest = (within / total.clamp(min=1e-30)).clamp(min=LEAST_WITHIN)
+        return cls._sized(mean, (part / rest * inverse).diag(), features - mean)
+
+    @classmethod
+    def _sized(cls, mean: Tensor, matrix: Tensor, centred: Tensor) -> Scaling:
+        """With rows of LENGTH on average."""
         size = (centred @ matrix.T).square().sum(1).mean().sqrt()
         return cls(mean, matrix * (LENGTH / size.clamp(min=1e-30)))
 
@@ -62,7 +87,7 @@ class Graph:
     """Each row linked with its nearest others, by angle, and with those whose nearest it is."""
 
     def __init__(self, rows: Tensor) -> None:
-        count = min(NEIGHBOURS, len(rows) - 1)
+        count = neighbours(len(rows))
         ends = _nearest(torch.nn.functional.normalize(rows, dim=1), count).flatten()
         starts = torch.arange(len(rows), device=rows.device).repeat_interleave(count)
         links = torch.stack([torch.cat([starts, ends]), torch.cat([ends, starts])])
@@ -100,6 +125,17 @@ class Space:
     def smoothed(self, steps: int, own: float = 0.1) -> Tensor:
         """Directions moved towards those of their neighbours: what is alike draws together."""
         return torch.nn.functional.normalize(self.graph.smoothed(self.unit, own, steps), dim=1)
+
+
+def neighbours(rows: int) -> int:
+    """log₂ of the rows keep a graph connected; more would link different classes."""
+    return min(NEIGHBOURS, round(math.log2(rows)), rows - 1)
+
+
+def _inverse(deviation: Tensor, mean: Tensor) -> Tensor:
+    """1 / deviation of each column; 0 of a constant one, whose deviation is rounding."""
+    least = torch.finfo(deviation.dtype).eps * 10 * mean.abs().clamp(min=1e-30)
+    return torch.where(deviation <= least, 0.0, 1 / deviation.clamp(min=1e-30))
 
 
 def _nearest(unit: Tensor, count: int) -> Tensor:

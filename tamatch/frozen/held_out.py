@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -21,7 +22,9 @@ from ..judge.trust import wilson
 from .regression import labels_alone, logits
 from .solver import solve
 
+Array = npt.NDArray[np.float64]
 FOLDS = 5
+SURE = 1.96  # standard errors of the slope to either side, as in the interval of 95 %
 FRACTIONS = (0.4, 0.6, 0.8)  # of the labels, for the learning curve; all but a fold is the last
 
 
@@ -44,7 +47,8 @@ class LearningCurve:
 
     labels: tuple[int, ...]  # that the solver saw
     outcomes: tuple[HeldOutError, ...]  # the last one is the cross-validated error
-    slope: float  # b of error ∝ labels^−b; never negative
+    slope: float  # b of error ∝ labels^−b; the range takes it as 0 … 1
+    slope_error: float  # its standard error
     doubled: tuple[float, float, float]  # with twice the labels: low, expected, high
 
 
@@ -57,8 +61,7 @@ def cross_validated_error(
     Without a `pool`, the error of learning from labels alone.
     """
     parts = parts_of(labels, folds, seed, judged)
-    wrong = _wrong(features, labels, pool, classes, prior, parts, 1.0, seed)
-    return _outcome(wrong, int((parts >= 0).sum()))
+    return _outcome(_wrong(features, labels, pool, classes, prior, parts, 1.0, seed))
 
 
 def learning_curve(
@@ -70,30 +73,50 @@ def learning_curve(
     """The cross-validated error with a part of the other labels, and with all of them.
 
     `belongs` (U,) is how much each image of the pool counts, as in `solve`.
-    A line through log error against log labels gives the slope. Its extrapolation starts from the
-    interval of the last point, so that the range for twice the labels is never narrower.
+    A line through log error against log labels gives the slope, and `_trend` how sure it is. The
+    range for twice the labels goes from the last point's lower bound and the steepest slope that is
+    possible to its upper bound and the flattest.
     """
     parts = parts_of(labels, folds, seed, judged)
-    held = int((parts >= 0).sum())
-    learnt = len(labels) - held / int(parts.max() + 1)
-    outcomes = [
-        _outcome(
-            _wrong(features, labels, pool, classes, prior, parts, fraction, seed, belongs), held
-        )
+    learnt = len(labels) - int((parts >= 0).sum()) / int(parts.max() + 1)
+    wrong = [
+        _wrong(features, labels, pool, classes, prior, parts, fraction, seed, belongs)
         for fraction in (*fractions, 1.0)
     ]
-    seen = [max(classes, round(learnt * fraction)) for fraction in (*fractions, 1.0)]
-    logs = np.log([(o.wrong + 0.5) / (o.labels + 1) for o in outcomes])  # finite with none wrong
-    slope = max(0.0, -float(np.polyfit(np.log(seen), logs, 1)[0])) if len(set(seen)) > 1 else 0.0
-    factor = (2 * len(labels) / seen[-1]) ** -slope
-    last = outcomes[-1]
-    low, high = (bound * factor for bound in last.interval)
-    return LearningCurve(tuple(seen), tuple(outcomes), slope, (low, last.error * factor, high))
+    outcomes = tuple(_outcome(flags) for flags in wrong)
+    seen = tuple(max(classes, round(learnt * fraction)) for fraction in (*fractions, 1.0))
+    slope, deviation = _trend(seen, torch.stack(wrong).double().cpu().numpy())
+    more, last = 2 * len(labels) / seen[-1], outcomes[-1]
+
+    def then(error: float, slope: float) -> float:
+        return error * more ** -min(1.0, max(0.0, slope))
+
+    low = then(last.interval[0], slope + SURE * deviation)
+    high = then(last.interval[1], slope - SURE * deviation)
+    return LearningCurve(seen, outcomes, slope, deviation, (low, then(last.error, slope), high))
 
 
-def _outcome(wrong: int, labels: int) -> HeldOutError:
-    right = wilson(labels - wrong, labels)
-    return HeldOutError(labels, wrong, (1 - right[1], 1 - right[0]))
+def _outcome(wrong: Tensor) -> HeldOutError:
+    count, labels = int(wrong.sum()), len(wrong)
+    right = wilson(labels - count, labels)
+    return HeldOutError(labels, count, (1 - right[1], 1 - right[0]))
+
+
+def _trend(seen: Sequence[int], wrong: Array) -> tuple[float, float]:
+    """b of error ∝ seen^−b and its standard error, from a row of flags for each point (P, L).
+
+    b = −Σ_p k_p·log e_p, the slope of a least-squares line. All points are about the same L
+    labels, so the error is the root of the sum of squares of what each label brings to b:
+    −Σ_p k_p·(wrong_p − e_p) / (L·e_p).
+    """
+    if len(set(seen)) < 2:
+        return 0.0, 0.0
+    x = np.log(seen)
+    k = (x - x.mean()) / np.square(x - x.mean()).sum()
+    labels = wrong.shape[1]
+    error = (wrong.sum(1) + 0.5) / (labels + 1)  # finite logarithms with none wrong
+    brought = (k / (labels * error)) @ (wrong - error[:, None])
+    return -float(k @ np.log(error)), float(np.sqrt(np.square(brought).sum()))
 
 
 def parts_of(labels: Tensor, folds: int, seed: int, judged: Tensor | None = None) -> Tensor:
@@ -121,10 +144,10 @@ def parts_of(labels: Tensor, folds: int, seed: int, judged: Tensor | None = None
 def _wrong(
     features: Tensor, labels: Tensor, pool: Tensor | None, classes: int, prior: Tensor | None,
     parts: Tensor, fraction: float, seed: int, belongs: Tensor | None = None,
-) -> int:  # fmt: skip
-    """How many labels are guessed wrongly, each by a solution that did not see it."""
+) -> Tensor:  # fmt: skip
+    """Whether each label of a part is guessed wrongly by a solution that did not see it."""
     generator = torch.Generator().manual_seed(seed + 1)
-    wrong = 0
+    wrong = torch.zeros_like(labels, dtype=torch.bool)
     for part in range(int(parts.max()) + 1):
         held = parts == part
         seen = ~held
@@ -138,8 +161,8 @@ def _wrong(
             if belongs is not None:
                 amounts[len(rest) - len(pool) :] = belongs
             head = solve(features[seen], labels[seen], rest, classes, prior, amounts).head
-        wrong += int((logits(features[held], head).argmax(1) != labels[held]).sum())
-    return wrong
+        wrong[held] = logits(features[held], head).argmax(1) != labels[held]
+    return wrong[parts >= 0]
 
 
 def _subset(seen: Tensor, labels: Tensor, fraction: float, generator: torch.Generator) -> Tensor:

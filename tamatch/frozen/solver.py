@@ -13,6 +13,9 @@ Given features x, some of them with labels y, of C classes; u = 1/C:
         W = regression of labels and accepted ŷ on d, weighted   weights, regression.fit
         p = softmax(W·d), known labels fixed, smoothed over the graph
     W = the last regression once more, on z                      linear in x
+    π = share of each class among ŷ, of the whole pool; known shares stay
+    V = regression of the labels alone on x·b/w²                  features.Scaling.of_classes
+    W ← (1 − v)·W + v·V, v = (1 − exp(−DOUBT·KL[π ‖ u])) / 2
 
 As in training a net by TaMatch, predictions are rescaled towards a target and pseudo-labels are
 weighted by class. p_model is exact instead of a running average, and acceptance is a share that
@@ -24,10 +27,15 @@ because their errors are spread over the classes. That needs two things: angles,
 class's labels is the longer the fewer they are; and the centre of evenly frequent classes, since
 around the pool's mean the largest class has no direction. What the answers count in the end is
 nearer to the pool's shares than t, and is told as their estimate.
+
+The more unequal these are, the fewer images of rare classes there are to learn from, and the more
+of others are taken for them. So the classifier moves towards that of the labels alone, which a pool
+cannot mislead, and at most half-way.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -42,6 +50,7 @@ from .regression import fit, logits
 ACCEPTED = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # share of the pool, round by round
 LABEL_WEIGHT = 0.3  # of a class's labels, relative to the accepted images of a class on average, …
 SKEW_WEIGHT = 30.0  # … plus this times KL[t ‖ u]: in a skewed pool pseudo-labels are less reliable
+DOUBT = 8.0  # half a pool's skew of γ = 10 is doubt v of a quarter, of γ = 50 of two fifths
 CENTRINGS = 3  # more move the centre no further
 NOISE = 0.05  # KL[t ‖ u] of a balanced pool by chance, with one label a class
 SWEEPS = 3  # of rescaling: normalising the rows moves the mean again
@@ -94,7 +103,7 @@ def solve(
         target = (prior + 1 / classes) / 2
 
     rows = scaling(both)
-    directions = LENGTH * F.normalize(rows, dim=1)  # the length of z says little about the class
+    directions = directed(rows)
     graph = Graph(directions)
     seeds = torch.cat([normalize(truth.T).T, truth.new_zeros(len(pool), classes)])
     p = normalize(graph.smoothed(seeds, *SPREAD))
@@ -113,7 +122,29 @@ def solve(
     head = fit(rows[accepted], answers, weight, classes, start=start)
     q = rescaled(p[count:], target if prior is None else prior, belongs)
     shares = counted(q.argmax(1), classes, belongs) if prior is None else prior
-    return Solution(scaling.undo(head), q, shares)
+    answers = torch.cat([labels, q.argmax(1)])
+    columns = Scaling.of_classes(both, answers, amounts, classes)
+    return Solution(
+        mixed(scaling.undo(head), alone(columns, features, labels, classes), shares), q, shares
+    )
+
+
+def alone(scaling: Scaling, features: Tensor, labels: Tensor, classes: int) -> Tensor:
+    """V: the classifier of labels alone, all classes the same, by direction."""
+    even = weights(labels, labels[:0], features.new_empty(0), classes, 1.0)
+    return scaling.undo(fit(directed(scaling(features)), labels, even, classes))
+
+
+def mixed(of_all: Tensor, of_labels: Tensor, shares: Tensor) -> Tensor:
+    """The classifier of labels and pool, moved towards that of the labels by the pool's skew."""
+    skew = float(kl(shares, torch.full_like(shares, 1 / len(shares))))
+    doubt = (1 - math.exp(-DOUBT * skew)) / 2
+    return (1 - doubt) * of_all + doubt * of_labels
+
+
+def directed(rows: Tensor) -> Tensor:
+    """Rows of equal length, which says little about the class."""
+    return LENGTH * F.normalize(rows, dim=1)
 
 
 def estimated_target(h: Tensor, labels: Tensor) -> Tensor:
