@@ -570,7 +570,4 @@ COMMANDS = [
      "--scale and --steps both set the length of a run: give only one."),
     ("bench speed --steps 0", 2, "--steps must be at least 1, got 0."),
     ("bench speed --works nothing", 2, "--works nothing is unknown. Available: <any>."),
-    ("bench speed --reference .", 2,
-     "--reference <any>: train.py not found. Give a checkout of the reference benchmark "
-     "(github.com/microsoft/Semi-supervised-learning)."),
 ]  # fmt: skip
