@@ -17,7 +17,7 @@ from pathlib import Path
 from tamatch.bench.cells import FULL, RECIPE, Cell
 from tamatch.bench.plans import LONG_TAIL, PLANS
 from tamatch.bench.results import Result, Store
-from tamatch.bench.tables import UNEQUAL, Grid, Page, length, markdown, short, table
+from tamatch.bench.tables import FORMATS, UNEQUAL, Grid, Page, length, short, table
 from tamatch.errors import UsageError
 from tamatch.storage.files import write_bytes
 
@@ -102,7 +102,7 @@ def section(bench: str, scale: Fraction, store: Store, shown: set[str]) -> str:
     empty = [setting.title for setting in plan.settings if setting not in begun]
     lacking = [f"No run is done yet of {'; '.join(empty)}."] if empty else []
     title = f"{plan.title}, {length(scale)}"
-    text = markdown(replace(whole, title=title, grids=grids, notes=[*lacking, *notes]))
+    text = FORMATS["markdown"](replace(whole, title=title, grids=grids, notes=[*lacking, *notes]))
     return f"{text}\n{stand_in(store, scale)}" if bench == STAND_IN else text
 
 
@@ -115,7 +115,7 @@ def long_runs(store: Store) -> dict[Cell, Result]:
 def full_runs(store: Store, folder: Path) -> Iterable[str]:
     """How the error moved in the runs of full length."""
     if found := long_runs(store):
-        yield markdown(in_eighths("Over the course of the full-length runs", found))
+        yield FORMATS["markdown"](in_eighths("Over the course of the full-length runs", found))
         names = [f"full-{name}" for name in dict.fromkeys(cell.setting.name for cell in found)]
         yield from (f"{shown_picture(name, folder)}\n" for name in names)
 
@@ -185,7 +185,7 @@ def sources(store: Store, links: str) -> str:
         f"{RECIPE}. `source` is the beginning of the SHA-256 of the package's Python files."
     ]
     grid = Grid(f"{len(rows)} runs", header, rows)
-    return markdown(Page("Where the numbers come from", [grid], notes))
+    return FORMATS["markdown"](Page("Where the numbers come from", [grid], notes))
 
 
 def source(cell: Cell, result: Result, links: str) -> tuple[str, ...]:

@@ -61,7 +61,7 @@ class SSLLoss(nn.Module):
         **options: Any,
     ) -> None:
         super().__init__()
-        self.name = methods.register(method)
+        self.name = methods.CUSTOM.register(method)
         cls, adapted = methods.get(self.name), AnyNet(net, example)
         numbers = isinstance(example, Tensor) and example.is_floating_point()
         self.embeds = cls.alters_inputs and not numbers

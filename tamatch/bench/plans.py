@@ -356,7 +356,7 @@ def with_rows(plan: Plan, listed: str | None) -> Plan:
 def code_of(name: str) -> str:
     """The checksum of the code that a method consists of; an error if there is no such method."""
     methods.entry(name)  # a file without a class is told so
-    methods.class_in_file(name)
+    methods.CUSTOM.in_file(name)
     module = usercode.imported(Path(name.rpartition(":")[0]).resolve())
     joined = b"\0".join(sorted(set(sources(module))))
     return hashlib.sha256(joined).hexdigest()[:CHECKSUM]

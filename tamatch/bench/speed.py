@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import gc
 import platform
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterable
@@ -48,27 +46,6 @@ WORKS: dict[str, Work] = {
     "vit_base_p16_96 8+8": Work({"data": "stl10"}, 10, 96),
 }
 
-WORKERS = 4  # its loaders; the default of one leaves a GPU waiting
-LAST_LINES = 5  # of its output that are shown where it fails
-
-REFERENCE_WRN = {
-    "net": "wrn_28_2", "dataset": "cifar10", "num_classes": 10, "num_labels": 40, "img_size": 32,
-    "optim": "SGD", "lr": 0.03, "batch_size": 64, "uratio": 2,
-}  # fmt: skip
-REFERENCE_VIT = {"optim": "AdamW", "lr": 5e-4, "layer_decay": 0.5, "batch_size": 8, "uratio": 1}
-REFERENCE_WORKS: dict[str, dict[str, object]] = {
-    "wrn_28_2 64+128": REFERENCE_WRN,
-    "wrn_28_2 64+448": {**REFERENCE_WRN, "uratio": 7},
-    "vit_small_p2_32 8+8": {
-        **REFERENCE_VIT, "net": "vit_small_patch2_32", "dataset": "cifar100", "num_classes": 100,
-        "num_labels": 200, "img_size": 32,
-    },
-    "vit_base_p16_96 8+8": {
-        **REFERENCE_VIT, "net": "vit_base_patch16_96", "dataset": "stl10", "num_classes": 10,
-        "num_labels": 40, "img_size": 96,
-    },
-}  # fmt: skip
-
 HEADING = f"{'work':22} {'method':22} ms/step  images/s  augment ms  first steps s  peak GiB  busy"
 
 
@@ -84,7 +61,6 @@ class Speed:
     seconds_to_first_steps: float  # compile, warm-up and capture
     peak_gib: float | None  # None on a CPU, as the next
     busy: float | None  # share of a step in which a kernel runs
-    ms_reference: float | None = None  # a step of the reference benchmark's FixMatch
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -99,10 +75,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             f"--{name}", action=on_or_off, default=True, help=RUN_OPTIONS[name].help
         )
-    parser.add_argument(
-        "--reference", type=Path, metavar="DIR", help="a checkout of USB to time as well"
-    )
-    parser.add_argument("--root", type=Path, default=Path("data"), help="the data of --reference")
     parser.add_argument("--out", type=Path, help="also write the figures as JSON")
 
 
@@ -113,20 +85,14 @@ def run(arguments: argparse.Namespace) -> int:
         raise unknown_name("--works", unknown[0], WORKS)
     if arguments.steps < 1:
         raise UsageError(f"--steps must be at least 1, got {arguments.steps}.")
-    if arguments.reference:
-        program_of(arguments.reference)  # before all that takes time
     names = ("device", "precision", "images", "compile", "kernels", "graph")
     switches = {name: getattr(arguments, name) for name in names}
     print(HEADING)
     found: list[Speed] = []
     for work in works:
         for method in methods:
-            speed = measure(work, method, arguments.steps, switches)
-            if arguments.reference and method == methods[0] and work in REFERENCE_WORKS:
-                of = (arguments.reference, work, arguments.root, arguments.steps)
-                speed = replace(speed, ms_reference=reference_ms(*of))
-            found.append(speed)
-            print(line(speed), flush=True)
+            found.append(measure(work, method, arguments.steps, switches))
+            print(line(found[-1]), flush=True)
     if arguments.out:
         write_figures(arguments.out, switches, speeds=[asdict(speed) for speed in found])
     return 0
@@ -142,11 +108,10 @@ def write_figures(path: Path, switches: dict[str, Any], **figures: Any) -> None:
 def line(speed: Speed) -> str:
     peak = f"{'–':>9}" if speed.peak_gib is None else f"{speed.peak_gib:9.2f}"
     busy = "    –" if speed.busy is None else f"{speed.busy:5.0%}"
-    beside = "" if speed.ms_reference is None else f"  reference {speed.ms_reference:.1f} ms/step"
     return (
         f"{speed.work:22} {speed.method:22} {speed.ms_per_step:7.3f} "
         f"{speed.images_per_second:9,.0f} {speed.ms_augment:11.3f} "
-        f"{speed.seconds_to_first_steps:14.1f} {peak} {busy}{beside}"
+        f"{speed.seconds_to_first_steps:14.1f} {peak} {busy}"
     )
 
 
@@ -234,49 +199,3 @@ def mapped(images: Pixels) -> Pixels:
         there: Pixels = np.memmap(file, np.uint8, "w+", shape=images.shape)
     there[:] = images
     return there
-
-
-def reference_ms(checkout: Path, work: str, root: Path, steps: int) -> float:
-    """Milliseconds of a step of FixMatch in a checkout of the reference benchmark.
-
-    Its `train.py` is run for few and for more steps: the difference is steps alone. Nothing of it
-    is imported, and nothing in its folder is changed.
-    """
-    program, few = program_of(checkout), max(1, steps // 5)
-    first, second = (seconds(program, work, root, count) for count in (few, few + steps))
-    return 1000 * (second - first) / steps
-
-
-def program_of(checkout: Path) -> Path:
-    """The checkout's training program; an error if there is none."""
-    program = checkout / "train.py"
-    if not program.is_file():
-        raise UsageError(
-            f"--reference {checkout}: train.py not found. Give a checkout of the reference "
-            "benchmark (github.com/microsoft/Semi-supervised-learning)."
-        )
-    return program
-
-
-def seconds(program: Path, work: str, root: Path, steps: int) -> float:
-    """Seconds that the program takes for this many steps, with its start and end."""
-    with tempfile.TemporaryDirectory() as folder:
-        options = {
-            **REFERENCE_WORKS[work], "algorithm": "fixmatch", "data_dir": root.resolve(),
-            "num_train_iter": steps, "num_eval_iter": 2 * steps, "num_log_iter": 2 * steps,
-            "num_workers": WORKERS, "save_dir": folder, "gpu": 0, "seed": 0,
-        }  # fmt: skip
-        words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-        began = time.perf_counter()
-        done = subprocess.run(
-            [sys.executable, program.name, *words],
-            cwd=program.parent, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
-        taken = time.perf_counter() - began
-    if done.returncode:
-        last = "\n".join(f"    {line}" for line in done.stdout.strip().splitlines()[-LAST_LINES:])
-        raise UsageError(
-            f"{program} ended with exit code {done.returncode}:\n{last}\nIt needs a GPU, its own "
-            f"packages in this Python, and its data in {root} (--root)."
-        )
-    return taken

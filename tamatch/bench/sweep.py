@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
-from ..methods import held
+from ..methods import CUSTOM
 from ..settings.options import read_seeds
 from .cells import MACHINE, Cell, explain
 from .plans import OWN, PLANS, option_values, scale_of, selected_plan, share, with_options
@@ -87,7 +87,7 @@ def run(arguments: Namespace) -> int:
     if arguments.list:
         print("\n".join(listing(mine, store, machine)))
         return 0
-    with held(plan.codes):  # an edit meanwhile would give one name to results of two methods
+    with CUSTOM.held(plan.codes):  # an edit meanwhile would give one name to results of two methods
         status = 0 if arguments.show else make(mine, store, machine, arguments)
     page = table(plan, cells, store)
     page.notes.extend(fuller_lengths(cells, store))

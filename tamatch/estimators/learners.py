@@ -81,7 +81,7 @@ class ImageLearner:
     @classmethod
     def from_state(cls, state: State) -> Self:
         facts = Facts(**state["facts"])
-        net = nets.build(nets.register(state["net"]), len(facts.classes), facts.size)
+        net = nets.build(nets.CUSTOM.register(state["net"]), len(facts.classes), facts.size)
         return cls(Model(facts, from_bytes(net, state["weights"])), state["net"])
 
 

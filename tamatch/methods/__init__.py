@@ -5,8 +5,6 @@ A row names the class and what is fixed about it; `get` imports it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -194,7 +192,21 @@ METHODS: dict[str, MethodEntry] = {
 # fmt: on
 
 
-CUSTOM = usercode.UserObjects()  # classes of the user's own
+class UserMethods(usercode.UserObjects):
+    """Classes of the user's own."""
+
+    def fits(self, thing: Any) -> bool:
+        """Whether it is a method's class."""
+        from .base import Method
+
+        return isinstance(thing, type) and issubclass(thing, Method)
+
+
+CUSTOM = UserMethods(
+    "method", "FILE.py:CLASS", "a name, FILE.py:CLASS, or a subclass of tamatch.Method",
+    "class {} derived from tamatch.Method",
+)  # fmt: skip
+is_user_code = usercode.is_own
 
 
 def entry(name: str) -> MethodEntry:
@@ -209,77 +221,12 @@ def entry(name: str) -> MethodEntry:
     raise UsageError(f"--method {name} is not a method.{hint}")
 
 
-def is_user_code(name: str) -> bool:
-    """Whether a method is code of the user's own, by its name."""
-    return name.rpartition(":")[0].endswith(".py") or usercode.is_object(name)
-
-
 def get(name: str) -> type[Method]:
     """The class behind a name, or behind FILE.py:CLASS."""
+    row = entry(name)
     if name not in METHODS:
-        return user_class(name)
-    module, _, cls = entry(name).path.partition(":")
+        own: type[Method] = CUSTOM.get(name)
+        return own
+    module, _, cls = row.path.partition(":")
     found: type[Method] = getattr(import_module(f"{__name__}.{module}"), cls)
-    return found
-
-
-def register(method: AnyMethod) -> str:
-    """The name of a method, under which `get` finds it: a text is one already."""
-    if isinstance(method, str):
-        return method
-    from .base import Method
-
-    if not (isinstance(method, type) and issubclass(method, Method)):
-        raise UsageError(
-            "method takes a name, FILE.py:CLASS, or a subclass of tamatch.Method; got "
-            f"{usercode.display_name(method)}."
-        )
-    return CUSTOM.add(method)
-
-
-def register_as(name: str, method: AnyMethod | None) -> None:
-    """Let the user's class be the one that a run knows by this name, if one is given."""
-    if method is None or method == name:
-        return
-    if not is_user_code(name):
-        raise UsageError(
-            f"--method works only for runs with your own method; this one uses {name}."
-        )
-    if isinstance(method, str) and not is_user_code(method):
-        raise UsageError(f"--method {method}: this run uses your own method; give FILE.py:CLASS.")
-    own_name = register(method)
-    CUSTOM.substitute(name, user_class(own_name), own_name)
-
-
-@contextmanager
-def held(names: Iterable[str]) -> Iterator[None]:
-    """In here, each FILE.py:CLASS names the class that is there now, even if the file changes."""
-    with CUSTOM.restored():
-        for name in names:
-            CUSTOM.substitute(name, class_in_file(name), name)
-        yield
-
-
-def user_class(name: str) -> type[Method]:
-    """The user's class of this name; that of a file is imported."""
-    entry(name)
-    if name in CUSTOM.things:
-        known: type[Method] = CUSTOM.things[name]
-        return known
-    if usercode.is_object(name):
-        raise UsageError(
-            f"the method {name} was passed as a Python class, which is not available here. Pass "
-            "the class again, or use --method FILE.py:CLASS."
-        )
-    return class_in_file(name)
-
-
-def class_in_file(name: str) -> type[Method]:
-    """The class that FILE.py:CLASS names, imported anew if the file has changed."""
-    from .base import Method
-
-    file, _, cls = name.rpartition(":")
-    found = usercode.find("--method", name)
-    if not (isinstance(found, type) and issubclass(found, Method)):
-        raise UsageError(f"--method {name}: {file} has no class {cls} derived from tamatch.Method.")
     return found

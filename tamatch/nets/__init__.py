@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from ..errors import UsageError, perhaps
 from ..own import usercode
@@ -37,88 +37,57 @@ OWN = "foreign:build_own"
 FROZEN_NET = "features:build"
 FROZEN = "frozen/"  # before the name of a net that is not trained
 TUNED = "tuned/"  # before that of a net that is trained on from such an answer
-CUSTOM = usercode.UserObjects()  # modules, and what makes them
-OWN_NAME = r".+\.py:\w+|python:.+"  # in a file, or an object that was given in Python
+CUSTOM = usercode.UserObjects(
+    "net", "FILE.py:NAME",
+    "a name, FILE.py:NAME, an nn.Module, or a class or function that makes one",
+    "class or function {}",
+)  # fmt: skip
+is_user_code = usercode.is_own
+SHAPE = r"(tiny|small|base|\d+x\d+)_p\d+_\d+"  # of a transformer, with its patch and size
 
+# fmt: off
 NETS: dict[str, NetEntry] = {
     "wrn_10_1": NetEntry("small wide residual net, for a CPU", 32, WRN, "78 thousand"),
     "wrn_10_2": NetEntry("small wide residual net, for a CPU", 32, WRN, "304 thousand"),
     "wrn_16_1": NetEntry("thin wide residual net, for a CPU", 32, WRN, "175 thousand"),
     "wrn_28_2": NetEntry("wide residual net of the CIFAR-10 experiments", 32, WRN, "1.47 million"),
     "wrn_28_2_clean": NetEntry(
-        "the same without its quirks; BatchNorm momentum 0.1", 32, WRN, "1.47 million, all trained"
-    ),
+        "the same without its quirks; BatchNorm momentum 0.1", 32, WRN,
+        "1.47 million, all trained"),
     "wrn_28_8": NetEntry(
-        "wide residual net of the classic CIFAR-100 experiments", 32, WRN, "23.4 million"
-    ),
+        "wide residual net of the classic CIFAR-100 experiments", 32, WRN, "23.4 million"),
     "wrn_37_2": NetEntry(
-        "wide residual net of the classic STL-10 experiments, four stages", 96, WRN, "5.93 million"
-    ),
+        "wide residual net of the classic STL-10 experiments, four stages", 96, WRN,
+        "5.93 million"),
     "vit_tiny_p2_32": NetEntry("small transformer, 256 patches", 32, VIT, "5.4 million"),
     "vit_tiny_p16_224": NetEntry("small transformer at ImageNet's size", 224, VIT, "5.5 million"),
     "vit_small_p2_32": NetEntry(
-        "transformer of the CIFAR-100 and EuroSAT experiments", 32, VIT, "21.4 million"
-    ),
+        "transformer of the CIFAR-100 and EuroSAT experiments", 32, VIT, "21.4 million"),
     "vit_base_p16_96": NetEntry(
-        "transformer of the STL-10 experiments", 96, VIT, "85.7 million; start from weights"
-    ),
+        "transformer of the STL-10 experiments", 96, VIT, "85.7 million; start from weights"),
 }
 
-FAMILIES: dict[str, tuple[str, NetEntry]] = {
-    "wrn_DEPTH_WIDTH[_clean]": (
-        r"wrn_\d+_\d+(_clean)?",
-        NetEntry(
-            "any wide residual net of depth 10, 16, 22, … or 13, 21, 29, …",
-            32,
-            WRN,
-            "depends on depth and width",
-        ),
-    ),
-    "vit_SHAPE_pPATCH_SIZE": (
-        r"vit_(tiny|small|base|\d+x\d+)_p\d+_\d+",
-        NetEntry(
-            "any transformer; SHAPE is tiny, small, base or WIDTHxDEPTH",
-            32,
-            VIT,
-            "depends on shape and patch",
-        ),
-    ),
-    "dinov2|dinov2reg|clip_SHAPE_pPATCH_SIZE": (
-        r"(dinov2|dinov2reg|clip)_(tiny|small|base|\d+x\d+)_p\d+_\d+",
-        NetEntry(
-            "the transformers of DINOv2, without and with registers, and of CLIP",
-            224,
-            VIT,
-            "depends on shape; start from weights",
-        ),
-    ),
-    "timm/NAME": (
-        r"timm/.+",
-        NetEntry("any net of the timm package, if installed", 224, TIMM, "see timm"),
-    ),
-    f"{FROZEN}NAME": (
-        rf"{FROZEN}(timm/.+|\w+)",
-        NetEntry(
-            "one of these that is not trained; its last layer is solved",
-            224,
-            FROZEN_NET,
-            "as that net; needs weights",
-        ),
-    ),
-    f"{TUNED}NAME": (
-        rf"{TUNED}(timm/.+|\w+)",
-        NetEntry(
-            "the same, trained on from there",
-            224,
-            FROZEN_NET,
-            "as that net; needs weights",
-        ),
-    ),
-    "FILE.py:NAME": (
-        OWN_NAME,
-        NetEntry("a class or function of your own that makes a net", 32, OWN, "your own"),
-    ),
+FAMILIES: dict[str, tuple[str, NetEntry]] = {  # how a name is written, and a pattern of all names
+    "wrn_DEPTH_WIDTH[_clean]": (r"wrn_\d+_\d+(_clean)?", NetEntry(
+        "any wide residual net of depth 10, 16, 22, … or 13, 21, 29, …", 32, WRN,
+        "depends on depth and width")),
+    "vit_SHAPE_pPATCH_SIZE": (rf"vit_{SHAPE}", NetEntry(
+        "any transformer; SHAPE is tiny, small, base or WIDTHxDEPTH", 32, VIT,
+        "depends on shape and patch")),
+    "dinov2|dinov2reg|clip_SHAPE_pPATCH_SIZE": (rf"(dinov2|dinov2reg|clip)_{SHAPE}", NetEntry(
+        "the transformers of DINOv2, without and with registers, and of CLIP", 224, VIT,
+        "depends on shape; start from weights")),
+    "timm/NAME": (r"timm/.+", NetEntry(
+        "any net of the timm package, if installed", 224, TIMM, "see timm")),
+    f"{FROZEN}NAME": (rf"{FROZEN}(timm/.+|\w+)", NetEntry(
+        "one of these that is not trained; its last layer is solved", 224, FROZEN_NET,
+        "as that net; needs weights")),
+    f"{TUNED}NAME": (rf"{TUNED}(timm/.+|\w+)", NetEntry(
+        "the same, trained on from there", 224, FROZEN_NET, "as that net; needs weights")),
+    "FILE.py:NAME": (usercode.OWN_NAME, NetEntry(
+        "a class or function of your own that makes a net", 32, OWN, "your own")),
 }
+# fmt: on
 
 
 def find(name: str) -> NetEntry:
@@ -178,58 +147,9 @@ def build(name: str, classes: int, size: int) -> Net:
     return cast("Net", builder(name, classes, size))
 
 
-def is_user_code(name: str) -> bool:
-    """Whether a net is code of the user's own, which no file that comes with it may name."""
-    return re.fullmatch(OWN_NAME, name) is not None
-
-
 def title(name: str) -> str:
     """The name without the folder that a file lies in, to be passed on with a model."""
     return Path(name).name if is_user_code(name) else name
-
-
-def register(net: AnyNet) -> str:
-    """The name of a net, under which `build` finds it: a text is one already.
-
-    A module, or a function that no file has, is found again in this process alone.
-    """
-    if isinstance(net, str):
-        return net
-    if not callable(net):
-        raise UsageError(
-            "net takes a name, FILE.py:NAME, an nn.Module, or a class or function that makes one; "
-            f"got {type(net).__name__}."
-        )
-    return CUSTOM.add(net)
-
-
-def register_as(name: str, net: AnyNet | None) -> None:
-    """Let the user's net be the one that a run knows by this name, if one is given."""
-    if net is None or net == name:
-        return
-    if not is_user_code(name):
-        raise UsageError(f"--net works only for runs with your own net; this one uses {name}.")
-    if isinstance(net, str) and not is_user_code(net):
-        raise UsageError(f"--net {net}: this run uses your own net; give FILE.py:NAME.")
-    own_name = register(net)
-    CUSTOM.substitute(name, source(own_name), own_name)
-
-
-def source(name: str) -> Any:
-    """The module, class or function behind a name; that of a file is imported."""
-    if name in CUSTOM.things:
-        return CUSTOM.things[name]
-    if usercode.is_object(name):
-        raise UsageError(
-            f"the net {name} was passed as a Python object, which is not available here. Pass it "
-            "again: tamatch.resume(RUN, net=…), or --net FILE.py:NAME with the class or function "
-            "that makes it."
-        )
-    found = usercode.find("--net", name)
-    if not callable(found):
-        file, _, attribute = name.rpartition(":")
-        raise UsageError(f"--net {name}: {file} has no class or function {attribute}.")
-    return found
 
 
 def net_of_model(name: str, net: AnyNet | None, place: Path) -> str:
@@ -246,4 +166,4 @@ def net_of_model(name: str, net: AnyNet | None, place: Path) -> str:
             f"the net of {place} is your own code ({name}), which is not saved with the model and "
             "is not run unless you name it: --net FILE.py:NAME, or net=… in Python."
         )
-    return register(net)
+    return CUSTOM.register(net)

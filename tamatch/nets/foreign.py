@@ -21,7 +21,7 @@ from ..modules import restoring
 from ..own.net import Tried, as_out, try_net
 from ..own.usercode import blaming
 from ..types import Out
-from . import source, title
+from . import CUSTOM, title
 from .base import Net
 from .pretrained import MEANS
 
@@ -134,7 +134,7 @@ class TimmNet(Wrapped):
 def build_own(name: str, classes: int, size: int) -> Net:
     """Make the net, pass two images through it, and find the features of its last layer."""
     what = f"--net {title(name)}"
-    given = source(name)
+    given = CUSTOM.get(name)
     if isinstance(given, nn.Module):
         with blaming(what, "copying the module"):
             model: Any = copy.deepcopy(given).cpu().train()

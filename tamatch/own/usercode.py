@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import sysconfig
 import traceback
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 from ..errors import TamatchError, UsageError
 
 OBJECT_PREFIX = "python:"  # of the name of an object that was given in Python and is in no file
+OWN_NAME = rf".+\.py:\w+|{OBJECT_PREFIX}.+"
 
 REASON_LENGTH = 300  # characters of what an exception says
 PACKAGES = {"site-packages", "dist-packages"}
@@ -23,6 +25,11 @@ OURS, PYTHONS = Path(__file__).parents[1], Path(sysconfig.get_path("stdlib"))
 
 _imported: dict[Path, tuple[bytes, ModuleType]] = {}  # with the text that was run
 _under_way: list[Path] = []  # files that are being imported
+
+
+def is_own(name: str) -> bool:
+    """Whether a method or net of this name is code of the user's own."""
+    return re.fullmatch(OWN_NAME, name) is not None
 
 
 def is_object(name: str) -> bool:
@@ -48,47 +55,89 @@ def name_of(thing: Any) -> str:
 
 
 class UserObjects:
-    """The user's own methods or nets, by the names that runs have for them."""
+    """The user's own methods or nets: in files, or given in Python, by the names runs have."""
 
-    def __init__(self) -> None:
+    def __init__(self, what: str, place: str, takes: str, lacks: str) -> None:
+        self.option, self.what = f"--{what}", what  # "method" or "net"
+        self.place = place  # how one in a file is named
+        self.takes = takes  # what is accepted
+        self.lacks = lacks  # what a file does not have, before and after its name
         self.things: dict[str, Any] = {}
         self.substitutes: dict[str, str] = {}  # the own names of things that replace a run's
 
-    def add(self, thing: Any) -> str:
-        """Name a thing that was given in Python, and find it by that name from now on."""
+    def fits(self, thing: Any) -> bool:
+        """Whether it can be one of them."""
+        return callable(thing)
+
+    def register(self, thing: Any) -> str:
+        """The name under which `get` finds a thing from now on: a text is one already.
+
+        What is in no file is found again in this process alone.
+        """
+        if isinstance(thing, str):
+            return thing
+        if not self.fits(thing):
+            raise UsageError(f"{self.what} takes {self.takes}; got {display_name(thing)}.")
         name = name_of(thing)
         self.things[name] = thing
         self.substitutes.pop(name, None)
         return name
 
-    def substitute(self, name: str, thing: Any, own_name: str) -> None:
-        """From now on, find `thing` by the name that a run has."""
-        self.things[name], self.substitutes[name] = thing, own_name
+    def register_as(self, name: str, thing: Any) -> None:
+        """From now on, find `thing` by the name that a run has, if one is given."""
+        if thing is None or thing == name:
+            return
+        own = f"your own {self.what}"
+        if not is_own(name):
+            raise UsageError(f"{self.option} works only for runs with {own}; this one uses {name}.")
+        if isinstance(thing, str) and not is_own(thing):
+            raise UsageError(f"{self.option} {thing}: this run uses {own}; give {self.place}.")
+        own_name = self.register(thing)
+        self.things[name], self.substitutes[name] = self.get(own_name), own_name
 
     def own_name(self, name: str) -> str:
         """The name of what is found by this name, if it was substituted."""
         return self.substitutes.get(name, name)
 
+    def get(self, name: str) -> Any:
+        """The thing behind a name; that of a file is imported."""
+        if name in self.things:
+            return self.things[name]
+        if is_object(name):
+            raise UsageError(
+                f"the {self.what} {name} was passed as a Python object, which is not available "
+                f"here. Pass it again ({self.what}=…), or use {self.option} {self.place}."
+            )
+        return self.in_file(name)
+
+    def in_file(self, name: str) -> Any:
+        """What FILE.py:NAME names.
+
+        The file is run as Python code, with the user's rights; again only if it has changed.
+        """
+        file, _, attribute = name.rpartition(":")
+        if not Path(file).is_file():
+            raise UsageError(f"{self.option} {name}: file {file} not found.")
+        with blaming(f"{self.option} {name}", "importing the file"):
+            found = getattr(imported(Path(file).resolve()), attribute, None)
+        if not self.fits(found):
+            lacks = self.lacks.format(attribute)
+            raise UsageError(f"{self.option} {name}: {file} has no {lacks}.")
+        return found
+
     @contextmanager
-    def restored(self) -> Iterator[None]:
-        """Forget afterwards what is added and substituted in here."""
+    def held(self, names: Iterable[str]) -> Iterator[None]:
+        """In here, each of these names stands for what it does now, even if its file changes.
+
+        What is registered in here is forgotten afterwards.
+        """
         before = {**self.things}, {**self.substitutes}
         try:
+            for name in names:
+                self.things[name] = self.in_file(name)
             yield
         finally:
             self.things, self.substitutes = before
-
-
-def find(option: str, name: str) -> Any:
-    """What FILE.py:NAME names, or None if the file has nothing of that name.
-
-    The file is run as Python code, with the user's rights; again only if it has changed.
-    """
-    file, _, attribute = name.rpartition(":")
-    if not Path(file).is_file():
-        raise UsageError(f"{option} {name}: file {file} not found.")
-    with blaming(f"{option} {name}", "importing the file"):
-        return getattr(imported(Path(file).resolve()), attribute, None)
 
 
 def imported(file: Path) -> ModuleType:

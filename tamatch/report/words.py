@@ -146,7 +146,7 @@ def environment(package: str, folder: str = "templates") -> Environment:
     """What fills the templates in a folder of a package; in HTML, no value can become a tag."""
     made = Environment(
         loader=PackageLoader(package, folder),
-        autoescape=lambda name: name is None or ".md" not in name,
+        autoescape=lambda name: name is None or ".html" in name,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -223,7 +223,7 @@ def label(
     folder.read()  # says what is wrong where this is no run
     model = load(folder.path, net)
     run, images = own_data(folder, model, data=data)
-    nets.register_as(run.net, net)
+    nets.CUSTOM.register_as(run.net, net)
     current = own_split(folder, run, images)
     split = current.split
 

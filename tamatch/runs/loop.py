@@ -160,9 +160,9 @@ def follow(method: AnyMethod | None = None, net: AnyNet | None = None) -> Finish
         while "state" in (order := dist.broadcast()):
             run = Run(**order["run"])
             if methods.is_user_code(run.method):  # that of a baseline is not
-                methods.register_as(run.method, method)
+                methods.CUSTOM.register_as(run.method, method)
             if nets.is_user_code(run.net):
-                nets.register_as(run.net, net)
+                nets.CUSTOM.register_as(run.net, net)
             data = data_of(run)
             if data.sha256() != order["data"]:
                 raise DataError(

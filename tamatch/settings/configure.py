@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from .. import methods, nets
 from ..errors import UsageError
 from ..machine import launch
-from ..methods import METHODS, entry, get, register
+from ..methods import METHODS, entry, get
 from ..storage.events import check_installed
 from ..storage.folder import RunFolder
 from . import recipes
@@ -200,7 +200,7 @@ def stored_config(
     config = folder.read()["config"]
     own = config.pop("options", {})
     name = str(config.get("method"))
-    methods.register_as(name, method)
+    methods.CUSTOM.register_as(name, method)
     if methods.is_user_code(name):
         try:
             methods.get(name)
@@ -211,7 +211,7 @@ def stored_config(
                 f"{shlex.quote(path)} --method FILE.py:CLASS`."
             ) from error
     run = resolve({**{k: v for k, v in config.items() if v is not None}, **own})
-    nets.register_as(run.net, net)
+    nets.CUSTOM.register_as(run.net, net)
     return run
 
 
@@ -224,9 +224,9 @@ def with_names(values: Mapping[str, Any]) -> dict[str, Any]:
         )
     named = dict(values)
     if named.get("method") is not None:
-        named["method"] = register(named["method"])
+        named["method"] = methods.CUSTOM.register(named["method"])
     if named.get("net") is not None:
-        named["net"] = nets.register(named["net"])
+        named["net"] = nets.CUSTOM.register(named["net"])
     return named
 
 

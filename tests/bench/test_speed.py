@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from benchmarks import augment
 from tamatch.augment import Augment, Policy
@@ -72,8 +74,14 @@ def test_speed_of_a_step(
     assert found["ms_per_step"] > 0 and found["ms_augment"] > 0
     assert found["images_per_second"] == pytest.approx(1000 * 12 / found["ms_per_step"])
     shown = capsys.readouterr().out
-    assert found["peak_gib"] is None and "nan" not in shown
+    assert found["peak_gib"] is found["busy"] is None and "nan" not in shown
     assert f"{found['ms_per_step']:.3f}" in shown
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 20)), max_size=20))
+def test_the_length_of_a_union(spans: list[tuple[int, int]]) -> None:
+    pieces = {second for start, length in spans for second in range(start, start + length)}
+    assert speed.covered((start, start + length) for start, length in spans) == len(pieces)
 
 
 @pytest.mark.gpu

@@ -130,14 +130,14 @@ COMMANDS = [
     ("train --method own.py:Nothing", 2,
      "--method own.py:Nothing: own.py has no class Nothing derived from tamatch.Method."),
     ("train --method python:X", 2,
-     "the method python:X was passed as a Python class, which is not available here. Pass the "
-     "class again, or use --method FILE.py:CLASS."),
+     "the method python:X was passed as a Python object, which is not available here. Pass it "
+     "again (method=…), or use --method FILE.py:CLASS."),
     ("resume runs/half --method own.py:X", 2,
      "--method works only for runs with your own method; this one uses tamatch."),
     ("train --method mean_teacher --ema 0", 2,
      "--ema 0 leaves Mean Teacher without its teacher: try --ema 0.999."),
     ("train --net wrn_28", 2,
-     "--net wrn_28 is not a net. Perhaps you meant wrn_28_8 or wrn_28_2 or wrn_10_2. `tamatch "
+     "--net wrn_28 is not a net. Perhaps you meant wrn_28_8 or wrn_28_2 or wrn_37_2. `tamatch "
      "nets` lists them."),
     ("train --net resnet18", 2,
      "--net resnet18 is not a net. If it is a net of timm, write timm/resnet18. `tamatch nets` "
@@ -154,8 +154,7 @@ COMMANDS = [
      "argument, or be named classes or num_classes."),
     ("train --net python:X", 2,
      "the net python:X was passed as a Python object, which is not available here. Pass it "
-     "again: tamatch.resume(RUN, net=…), or --net FILE.py:NAME with the class or function that "
-     "makes it."),
+     "again (net=…), or use --net FILE.py:NAME."),
     ("resume runs/photos --net own.py:Nothing", 2,
      "--net works only for runs with your own net; this one uses wrn_10_1_clean."),
     ("predict runs/photos photos --net own.py:Nothing", 2,
@@ -573,7 +572,4 @@ COMMANDS = [
      "--scale and --steps both set the length of a run: give only one."),
     ("bench speed --steps 0", 2, "--steps must be at least 1, got 0."),
     ("bench speed --works nothing", 2, "--works nothing is unknown. Available: <any>."),
-    ("bench speed --reference .", 2,
-     "--reference <any>: train.py not found. Give a checkout of the reference benchmark "
-     "(github.com/microsoft/Semi-supervised-learning)."),
 ]  # fmt: skip

@@ -215,7 +215,7 @@ def test_a_module_from_python_trains_and_goes_on(
     half(run)
     del CUSTOM.things["python:ResNet"]  # as in another process
     assert main(["resume", str(run)]) == 2
-    assert "tamatch.resume(RUN, net=…)" in capsys.readouterr().err
+    assert "Pass it again (net=…)" in capsys.readouterr().err
     again = tamatch.resume(run, net=module, quiet=True)
     assert again.result == {**done.result, "seconds": again.result["seconds"]}
     assert fingerprint(run) == before

@@ -305,6 +305,6 @@ def test_a_keyword_that_says_nothing_about_itself_is_no_option(
 def test_a_subclass_of_any_method_passes_the_trial(name: str) -> None:
     """All of them keep their state where a resumed run finds it."""
     own = type("Own", (methods.get(name),), {})
-    with methods.CUSTOM.restored():
+    with methods.CUSTOM.held([]):
         run = configure({"method": own, "net": "wrn_10_1", "steps": 2, "batch": 8, "ema": 0.9})
         engine_of(run, *digits())

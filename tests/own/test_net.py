@@ -230,14 +230,14 @@ def test_modules_and_what_makes_them_can_be_handed_over() -> None:
         (foreign.planned, f"{FILE}:planned"),
         (SMALL, SMALL),
     ):
-        assert nets.register(given) == name
+        assert CUSTOM.register(given) == name
         assert nets.build(name, 5, 8)(IMAGES).logits.shape == (4, 5)
     copied = nets.build("python:Convolutional", 5, 8)
     assert copied.training and not module.training
     assert nets_model(copied) is not module
     assert torch.equal(nets_model(copied).conv.weight, module.conv.weight)  # type: ignore[arg-type, union-attr]
     with pytest.raises(UsageError, match="got int"):
-        nets.register(7)  # type: ignore[arg-type]
+        CUSTOM.register(7)  # type: ignore[arg-type]
 
 
 def test_names_are_told_apart() -> None:
@@ -426,7 +426,7 @@ def test_weights_come_with_the_users_own_names(tmp_path: Path) -> None:
             out: Tensor = self.last(self.mlp(self.backbone(images).flatten(1)))
             return out
 
-    net = nets.build(nets.register(Backbone), 5, 8)
+    net = nets.build(CUSTOM.register(Backbone), 5, 8)
     save_file(Backbone(9).state_dict(), tmp_path / "b.safetensors")
     report = load_weights(net, tmp_path / "b.safetensors")
     assert len(report.loaded) == 4 and {*report.dropped} == {"last.weight", "last.bias"}
@@ -437,14 +437,14 @@ def test_it_cannot_recompute() -> None:
 
 
 def test_what_was_handed_over_stands_in_for_the_name_of_a_run() -> None:
-    nets.register_as("models.py:Gone", foreign.planned)
+    CUSTOM.register_as("models.py:Gone", foreign.planned)
     assert nets.build("models.py:Gone", 5, 8).width == 5
-    nets.register_as("python:Gone", SMALL)
+    CUSTOM.register_as("python:Gone", SMALL)
     assert nets.build("python:Gone", 5, 8).width == 64
     with pytest.raises(UsageError, match="; this one uses wrn_10_1"):
-        nets.register_as("wrn_10_1", SMALL)
+        CUSTOM.register_as("wrn_10_1", SMALL)
     with pytest.raises(UsageError, match="--net wrn_10_1: this run uses your own net"):
-        nets.register_as("python:Gone", "wrn_10_1")
+        CUSTOM.register_as("python:Gone", "wrn_10_1")
     for name in ("models.py:Gone", "python:Gone"):
         del CUSTOM.things[name]
 

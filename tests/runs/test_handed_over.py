@@ -72,7 +72,7 @@ def test_a_class_that_no_file_has_by_name_is_handed_over_again(
     shutil.copytree(run, tmp_path / "copy")
     del methods.CUSTOM.things[name]  # as in another process
     with pytest.raises(
-        UsageError, match=rf"{name} was passed as a Python class.+resume\('.+', method=…\), or"
+        UsageError, match=rf"{name} was passed as a Python object.+resume\('.+', method=…\), or"
     ):
         tamatch.resume(run, quiet=True)
     tamatch.resume(run, method=method, quiet=True)
