@@ -189,7 +189,7 @@ def remarks_on(theirs: Mapping[str, Any], method: str) -> Iterator[str]:
     net, data, tail = str(theirs["net"]), str(theirs["dataset"]), theirs.get("imb_algorithm")
     if tail and tail != method:
         yield (
-            f"imb_algorithm: {tail} is not here, so this is {theirs['algorithm']} alone. For long "
+            f"imb_algorithm: {tail} is left out, so this is {theirs['algorithm']} alone. For long "
             "tails there are saw, abc, daso, acr, cdmad, simpro, ccl and tamatch_lt."
         )
     if NET_NAMES.get(net, "").startswith("timm/"):

@@ -134,7 +134,7 @@ def test_algorithms_for_long_tails(tmp_path: Path) -> None:
         assert not any("imb" in remark or "abc" in remark for remark in found.remarks)
     found = translate(given(tmp_path, **tail, imb_algorithm="crest+", crest_alpha=3))
     assert "--method fixmatch" in found.command
-    assert found.remarks[0].startswith("imb_algorithm: crest+ is not here, so this is fixmatch")
+    assert found.remarks[0].startswith("imb_algorithm: crest+ is left out, so this is fixmatch")
     assert not any("crest_alpha" in remark for remark in found.remarks)
     other = translate(given(tmp_path, **tail | {"algorithm": "remixmatch"}, imb_algorithm="saw"))
     assert "--method remixmatch" in other.command and "saw is not here" in other.remarks[0]
