@@ -35,7 +35,7 @@ EIGHTH = Fraction(1, 8)
         ("ablation-lt", 6 * 4 * 3),
         ("causes", 12 * 3),
         ("stand-in", 8 * 2 * 3),
-        ("tails", (9 + 8) * 7 * 3),
+        ("tails", (11 + 8) * 7 * 3),
         ("classic", (20 * 12 - 3) * 3),  # STL-10 has no Fully Supervised
         ("digits", len(METHODS) * 3),
     ],
