@@ -256,7 +256,7 @@ def run_history(arguments: Namespace) -> int:
     if arguments.csv is None:
         print(text, end="")
         return 0
-    refuse_existing(arguments.csv, is_folder=False, overwrite=arguments.overwrite)
+    refuse_existing(arguments.csv, is_folder=False, overwrite=arguments.overwrite, option="--csv")
     write_bytes(arguments.csv, text.encode())
     print(f"{arguments.csv}: {text.count(chr(10)) - 1:,} {arguments.rows} rows.")
     return 0

@@ -22,6 +22,7 @@ __all__ = [
     "Past",
     "Split",
     "SplitPlan",
+    "known_sets",
     "load",
     "make_split",
     "make_split_again",
@@ -96,6 +97,12 @@ def load(
     return folder.read(path, size, progress, loose=loose)
 
 
+def known_sets() -> str:
+    """The names of all sets, those of MedMNIST by one of them."""
+    names = [name for name, reader in DATASETS.items() if not reader.startswith("medmnist:")]
+    return f"{', '.join(names)}, and MedMNIST's, such as pathmnist"
+
+
 def perhaps_beside(path: Path) -> str:
     """A sentence with the folder that a mistyped path may have meant; empty if none is similar.
 
@@ -114,7 +121,7 @@ def own_path(name: str | Path) -> Path:
     path = path_of(name, "data takes a name, a folder or a file")
     if not os.path.exists(path):  # unlike Path.exists, false for a name no file can have
         near = perhaps(str(name), DATASETS, most=1) or perhaps_beside(path)
-        hint = near or f" Known: {', '.join(DATASETS)}."
+        hint = near or f" Known: {known_sets()}."
         raise UsageError(f"--data {name} is neither a known data set nor a folder.{hint}")
     from .decode import SUFFIXES  # and with it Pillow, which not every command needs
     from .folder import refuse_run

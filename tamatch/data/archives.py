@@ -170,7 +170,9 @@ def members(path: Path, wanted: Sequence[str]) -> Iterator[tuple[str, IO[bytes]]
 def download(name: str, root: Path | None = None, progress: OnProgress | None = None) -> list[Path]:
     """Put a data set's archives into the root folder, unless they are there and whole already."""
     if name not in ARCHIVES:
-        raise UsageError(f"--download supports only {', '.join(ARCHIVES)}; got {name}.")
+        raise UsageError(
+            f"--download cannot fetch {name}: docs/data.md lists the data sets that are public."
+        )
     return [fetch(archive, data_root(root), progress) for archive in ARCHIVES[name]]
 
 

@@ -72,7 +72,7 @@ def pick(
         raise UsageError(f"--drawn must be at least 0, got {drawn}.")
     table = None if csv is None else path_of(csv, "csv takes a CSV file to write")
     if table is not None:
-        refuse_existing(table, is_folder=False, overwrite=overwrite)
+        refuse_existing(table, is_folder=False, overwrite=overwrite, option="--csv")
     given = None if labels is None else path_of(labels, "labels takes a CSV file")
     name, added = own_images(place, "pick")
     data, rows = looked_at(own_path(name), given or added, weights, pick_device(device))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..data import known_sets
 from ..errors import UsageError, perhaps
 from ..methods import METHODS
 from .config import RUN_OPTIONS, method_options, read_mapping
@@ -130,9 +131,9 @@ def data_of(theirs: Mapping[str, Any]) -> str:
     name = DATA_NAMES.get(data, data)
     if name not in PROTOCOLS or name == "digits":
         raise UsageError(
-            f"dataset: {data} is not provided; there are {', '.join(PROTOCOLS)}. For other images, "
-            "make a folder: `tamatch train --data DIR` with the options that "
-            "docs/coming-from-usb.md names; for texts and sound, docs/own-loop.md."
+            f"dataset: {data} is not provided; there are {known_sets()}. For other images, make a "
+            "folder: `tamatch train --data DIR` with the options that docs/coming-from-usb.md "
+            "names; for texts and sound, docs/own-loop.md."
         )
     return name
 

@@ -36,14 +36,18 @@ def config_path(value: Any) -> Path | None:
     return None if value is None else path_of(value, "config takes a YAML file")
 
 
-def refuse_existing(place: Path, *, is_folder: bool, overwrite: bool) -> None:
+def refuse_existing(
+    place: Path, *, is_folder: bool, overwrite: bool, option: str = "--out"
+) -> None:
     """Never lose an older file unasked."""
     if place.exists() and place.is_dir() != is_folder:
         found, wanted = ("folder", "file") if place.is_dir() else ("file", "folder")
-        raise UsageError(f"--out {place} is a {found}; give a {wanted}.")
+        raise UsageError(f"{option} {place} is a {found}; give a {wanted}.")
     taken = any(place.iterdir()) if place.is_dir() else place.exists()
     if taken and not overwrite:
-        raise UsageError(f"{place} already exists. Choose a different --out, or use --overwrite.")
+        raise UsageError(
+            f"{place} already exists. Choose a different {option}, or use --overwrite."
+        )
 
 
 @contextmanager

@@ -5,25 +5,31 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import UsageError
+from ..errors import UsageError, unknown_name
 from .files import path_of
 from .folder import RunFolder
 from .spreadsheet import neutralise
+
+KINDS = ("train", "validation", "test")
 
 
 @dataclass(frozen=True)
 class History:
     """The log of a run. Lines of training and of tests are apart: they have other columns."""
 
-    rows: list[dict[str, Any]]  # as they were written, without the times
+    rows: list[dict[str, Any]] = field(repr=False)  # as they were written, without the times
     classes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        counts = {kind: sum(row["kind"] == kind for row in self.rows) for kind in KINDS}
+        return ", ".join(f"{count:,} {kind} rows" for kind, count in counts.items() if count)
 
     @property
     def train(self) -> dict[str, npt.NDArray[Any]]:
@@ -42,6 +48,8 @@ class History:
 
     def columns(self, kind: str) -> dict[str, npt.NDArray[Any]]:
         """The lines of one kind as arrays; what a line does not have is NaN."""
+        if kind not in KINDS:
+            raise unknown_name("rows", kind, KINDS)
         rows = [row for row in self.rows if row["kind"] == kind]
         names = dict.fromkeys(name for row in rows for name in row if name != "kind")
         return {name: column([row.get(name) for row in rows]) for name in names}

@@ -337,7 +337,8 @@ COMMANDS = [
      "--data CIFAR-10 is neither a known data set nor a folder. Perhaps you meant cifar10."),
     ("train --data nowhere", 2,
      "--data nowhere is neither a known data set nor a folder. Known: digits, cifar10, "
-     "cifar10-lt, cifar100, stl10, eurosat."),
+     "cifar10-lt, cifar100, cifar100-classic, stl10, stl10-classic, eurosat, svhn, svhn-extra, "
+     "food101, imagenet-1percent, imagenet-10percent, and MedMNIST's, such as pathmnist."),
     ("train --data empty", 3,
      "empty contains no images in class folders. Expected: empty/<class>/*.jpg and "
      "empty/unlabelled/*.jpg, or a labels.csv with the columns file_name,label."),
@@ -398,7 +399,7 @@ COMMANDS = [
      "91f7769df0f17e558f3565bffb0c7dfb) to {shop}/nowhere, or run `tamatch check stl10 --root "
      "{shop}/nowhere --download`."),
     ("check digits --download", 2,
-     "--download supports only cifar10, cifar10-lt, cifar100, stl10, eurosat; got digits."),
+     "--download cannot fetch digits: docs/data.md lists the data sets that are public."),
     ("check one-class", 3,
      "one-class has only one class, \"cat\", and at least two are needed. Add a folder for each "
      "other class."),
@@ -428,7 +429,8 @@ COMMANDS = [
      "a folder that contains only images, or move the run elsewhere."),
     ("check nowhere", 2,
      "--data nowhere is neither a known data set nor a folder. Known: digits, cifar10, "
-     "cifar10-lt, cifar100, stl10, eurosat."),
+     "cifar10-lt, cifar100, cifar100-classic, stl10, stl10-classic, eurosat, svhn, svhn-extra, "
+     "food101, imagenet-1percent, imagenet-10percent, and MedMNIST's, such as pathmnist."),
     ("resume nowhere", 2, "nowhere is not a folder. Give a run folder, such as runs/demo."),
     ("resume runs/foto", 2, "runs/foto is not a folder. Perhaps you meant runs/photos."),
     ("predict runs/photos/report.html photos", 2,
@@ -515,6 +517,9 @@ COMMANDS = [
      "--out taken-file is a file; give a folder."),
     ("export runs/photos --format safetensors --out taken-folder", 2,
      "taken-folder already exists. Choose a different --out, or use --overwrite."),
+    ("history runs/photos --csv taken-file", 2,
+     "taken-file already exists. Choose a different --csv, or use --overwrite."),
+    ("history runs/photos --csv taken-folder", 2, "--csv taken-folder is a folder; give a file."),
     ("report runs/photos --out .", 2, "--out . is a folder; give a file."),
     ("report nowhere", 2, "nowhere is not a folder. Give a run folder, such as runs/demo."),
     ("report photos", 2,

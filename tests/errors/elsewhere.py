@@ -60,6 +60,16 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     "is not the published file": (
         "data/test_cifar.py::test_a_changed_byte_names_the_file_both_sums_and_the_address"
     ),
+    " is not the published Food-101: ": "data/test_food101.py::test_wrong_files",
+    " (looked for train, imagenet). ": "data/test_imagenet.py::test_wrong_files",
+    " images that are not in ": "data/test_imagenet.py::test_wrong_files",
+    " is empty. Download it again from ": "data/test_imagenet.py::test_wrong_files",
+    " has no images. \0": "data/test_imagenet.py::test_wrong_files",
+    " has several labels for each image, but a class": (
+        "data/test_medmnist.py::test_several_labels_are_refused"
+    ),
+    " has no array ": "data/test_medmnist.py::test_wrong_files",
+    " is not SVHN's file ": "data/test_svhn.py::test_wrong_files",
     "is not a CIFAR batch": "data/test_cifar.py::test_a_doctored_pickle_runs_nothing",
     " is missing. ": "data/test_cifar.py::test_a_missing_file_is_named",
     " is incomplete: ": "data/test_cifar.py::test_a_missing_file_is_named",

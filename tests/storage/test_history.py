@@ -42,6 +42,13 @@ def test_arrays_are_the_log(run: Any) -> None:
     assert run.history.validation == {}
 
 
+def test_a_history_tells_what_it_holds(run: Any) -> None:
+    assert str(run.history) == "3 train rows, 2 test rows"
+    assert len(repr(run.history)) < 100
+    with pytest.raises(UsageError, match=r"rows tset is unknown. Perhaps you meant test\."):
+        run.history.csv("tset")
+
+
 def test_missing_values_are_nan() -> None:
     rows = [{"kind": "train", "step": 1, "a": 2.0}, {"kind": "train", "step": 2, "b": [1.0, None]}]
     found = History(rows, ("x", "=y")).train
