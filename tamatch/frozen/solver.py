@@ -13,9 +13,9 @@ Given features x, some of them with labels y, of C classes; u = 1/C:
         W = regression of labels and accepted ŷ on d, weighted   weights, regression.fit
         p = softmax(W·d), known labels fixed, smoothed over the graph
     W = the last regression once more, on z                      linear in x
-    π = share of each class among ŷ, of the whole pool; known shares stay
-    V = regression of the labels alone on x·b/w²                  features.Scaling.of_classes
-    W ← (1 − v)·W + v·V, v = (1 − exp(−DOUBT·KL[π ‖ u])) / 2
+    π = share of each class among ŷ of the whole pool; known shares stay
+    V = regression of the labels alone, on directions of x·b/w²  features.Scaling.of_classes
+    W ← (1 − δ)·W + δ·V, δ = (1 − exp(−DOUBT·KL[π ‖ u])) / 2     mixed
 
 As in training a net by TaMatch, predictions are rescaled towards a target and pseudo-labels are
 weighted by class. p_model is exact instead of a running average, and acceptance is a share that
@@ -28,9 +28,10 @@ class's labels is the longer the fewer they are; and the centre of evenly freque
 around the pool's mean the largest class has no direction. What the answers count in the end is
 nearer to the pool's shares than t, and is told as their estimate.
 
-The more unequal these are, the fewer images of rare classes there are to learn from, and the more
-of others are taken for them. So the classifier moves towards that of the labels alone, which a pool
-cannot mislead, and at most half-way.
+The more unequal these are, the more images of others are taken for the rare classes. So W moves
+towards V, the classifier of the labels alone, which a pool cannot mislead, and at most half-way.
+V does better without decorrelation, and where a column counts by b / w, the deviation between
+classes over that within them, as answered.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ from .regression import fit, logits
 ACCEPTED = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # share of the pool, round by round
 LABEL_WEIGHT = 0.3  # of a class's labels, relative to the accepted images of a class on average, …
 SKEW_WEIGHT = 30.0  # … plus this times KL[t ‖ u]: in a skewed pool pseudo-labels are less reliable
-DOUBT = 8.0  # half a pool's skew of γ = 10 is doubt v of a quarter, of γ = 50 of two fifths
+DOUBT = 8.0  # so that δ is near 0 for balanced pools, 0.3 at γ = 10 and 0.4 at γ = 50
 CENTRINGS = 3  # more move the centre no further
 NOISE = 0.05  # KL[t ‖ u] of a balanced pool by chance, with one label a class
 SWEEPS = 3  # of rescaling: normalising the rows moves the mean again
@@ -137,7 +138,7 @@ def alone(scaling: Scaling, features: Tensor, labels: Tensor, classes: int) -> T
 
 def mixed(of_all: Tensor, of_labels: Tensor, shares: Tensor) -> Tensor:
     """The classifier of labels and pool, moved towards that of the labels by the pool's skew."""
-    skew = float(kl(shares, torch.full_like(shares, 1 / len(shares))))
+    skew = float(torch.xlogy(shares, shares * len(shares)).sum())  # a known share may be 0
     doubt = (1 - math.exp(-DOUBT * skew)) / 2
     return (1 - doubt) * of_all + doubt * of_labels
 

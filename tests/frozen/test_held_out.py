@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
 from tamatch.errors import DataError
+from tamatch.frozen import held_out
 from tamatch.frozen.held_out import cross_validated_error, learning_curve
 from tamatch.frozen.solver import solve
 
@@ -65,4 +67,32 @@ def test_the_curve_falls_and_twice_the_labels_are_no_worse() -> None:
     low, expected, high = curve.doubled
     assert curve.outcomes[-1] == cross_validated_error(x, y, u, 4)
     assert 0 <= low <= expected <= high <= 1
-    assert expected <= curve.outcomes[-1].error and curve.slope >= 0
+    assert expected <= curve.outcomes[-1].error
+
+
+def test_the_slope_and_its_error_are_those_of_resampled_labels() -> None:
+    """What each label brings, beside drawing the labels anew many times."""
+    g = np.random.default_rng(0)
+    hard = g.random(300)  # the same labels are wrong at all points, mostly
+    wrong = np.array([hard + 0.1 * g.normal(size=300) < e for e in (0.4, 0.3, 0.25)]).astype(float)
+    seen = (100, 150, 200)
+    slope, deviation = held_out._trend(seen, wrong)
+    drawn = [held_out._trend(seen, wrong[:, g.integers(300, size=300)])[0] for _ in range(2000)]
+    assert slope == pytest.approx(np.mean(drawn), abs=0.1 * deviation)
+    assert deviation == pytest.approx(np.std(drawn), rel=0.1)
+    assert held_out._trend((5, 5), wrong[:2]) == (0.0, 0.0)
+
+
+def test_the_range_for_twice_the_labels_counts_the_slope(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y, u, _ = blobs(labels=6, pool=20, spread=1.5)
+    last = learning_curve(x, y, u, 4, fractions=(0.5,)).outcomes[-1]
+    more = 2 * 24 / learning_curve(x, y, u, 4, fractions=(0.5,)).labels[-1]
+    for slope, deviation, powers in (
+        (0.5, 0.0, (0.5, 0.5, 0.5)), (0.5, 0.1, (0.696, 0.5, 0.304)), (0.5, 9.0, (1, 0.5, 0)),
+        (-0.3, 0.1, (0, 0, 0)),
+    ):  # fmt: skip
+        monkeypatch.setattr(held_out, "_trend", lambda *_, t=(slope, deviation): t)
+        curve = learning_curve(x, y, u, 4, fractions=(0.5,))
+        ends = (last.interval[0], last.error, last.interval[1])
+        wanted = [end * more**-power for end, power in zip(ends, powers, strict=True)]
+        assert curve.doubled == pytest.approx(wanted)

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from tamatch.frozen import regression, solver
-from tamatch.frozen.features import LENGTH, NEIGHBOURS, SHRINKAGE, Graph, Scaling
-from tamatch.frozen.solver import nearest, rescaled, solve, weights
+from tamatch.frozen.features import LEAST_WITHIN, LENGTH, SHRINKAGE, Graph, Scaling
+from tamatch.frozen.solver import mixed, nearest, rescaled, solve, weights
 
 Array = np.ndarray[Any, Any]
 Data = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -69,7 +69,7 @@ def reference(x: Array, y: Array, u: Array, classes: int) -> dict[str, Array]:
     link = np.zeros((n, n))
     for i in range(n):
         angle = [-np.inf if j == i else d[i] @ d[j] for j in range(n)]
-        for j in np.argsort(angle)[::-1][:NEIGHBOURS]:
+        for j in np.argsort(angle)[::-1][: min(10, round(np.log2(n)))]:
             link[i, j] += 1
             link[j, i] += 1
     link /= link.sum(1, keepdims=True)
@@ -92,9 +92,12 @@ def reference(x: Array, y: Array, u: Array, classes: int) -> dict[str, Array]:
         begin = None if start is None else torch.from_numpy(start)
         return regression.fit(*given, classes, start=begin).numpy()
 
-    def softmax(rows: Array, head: Array) -> Array:
-        e = np.exp(rows @ head[:, :-1].T + head[:, -1])
-        return e / e.sum(1, keepdims=True)
+    def logits(rows: Array, head: Array) -> Array:
+        return np.asarray(rows @ head[:, :-1].T + head[:, -1])
+
+    def softmax(values: Array) -> Array:
+        e = np.exp(values)
+        return np.asarray(e / e.sum(1, keepdims=True))
 
     one_hot = np.eye(classes)
     seeds = np.zeros((n, classes))
@@ -118,11 +121,23 @@ def reference(x: Array, y: Array, u: Array, classes: int) -> dict[str, Array]:
         chosen = np.concatenate([np.arange(count), count + surest])
         answers = np.concatenate([y, guess])
         head = fit(d[chosen], answers, w, start=head)
-        p = smooth(np.concatenate([one_hot[y], softmax(d[count:], head)]), *solver.SMOOTHING)
+        p = smooth(np.concatenate([one_hot[y], softmax(logits(d[count:], head))]), *solver.SMOOTHING)
     head = fit(z[chosen], answers, w, start=head)
     q = rescale(p[count:])
     shares = (one_hot[q.argmax(1)].sum(0) + 1) / (len(u) + classes)
-    return {"p": softmax(z, head), "q": q, "shares": shares}
+
+    answer = np.concatenate([y, q.argmax(1)])
+    means = np.array([both[answer == c].mean(0) for c in range(classes)])
+    within = np.mean([both[answer == c].var(0) for c in range(classes)], 0)
+    between = means.var(0)
+    column = np.sqrt(between) / np.maximum(within, LEAST_WITHIN * (within + between))
+    v = (both - means.mean(0)) * column
+    v *= LENGTH / np.sqrt((v**2).sum(1).mean())
+    direction = np.array([LENGTH * row / np.linalg.norm(row) for row in v[:count]])
+    alone = fit(direction, y, np.array([1 / classes / (y == c).sum() for c in y]))
+    doubt = (1 - np.exp(-solver.DOUBT * (shares * np.log(shares * classes)).sum())) / 2
+    both_logits = (1 - doubt) * logits(z, head) + doubt * logits(v, alone)
+    return {"p": softmax(both_logits), "q": q, "shares": shares, "doubt": doubt}
 
 
 @pytest.mark.parametrize("uneven", [False, True])
@@ -137,6 +152,7 @@ def test_the_solver_equals_its_reference(uneven: bool, monkeypatch: pytest.Monke
     assert found.q.numpy() == pytest.approx(wanted["q"], abs=2e-3)
     p = found.logits(torch.cat([x, u])).softmax(1)
     assert p.numpy() == pytest.approx(wanted["p"], abs=2e-3)
+    assert (wanted["doubt"] > 0.2) == uneven
 
 
 def test_the_regression_is_at_its_minimum(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,6 +231,47 @@ def test_scaling_does_not_depend_on_units_and_forgets_constant_columns() -> None
     assert z.square().sum(1).mean().sqrt() == pytest.approx(LENGTH)
 
 
+def test_columns_count_by_what_classes_tell_in_any_unit_and_a_constant_one_not_at_all() -> None:
+    g = torch.Generator().manual_seed(0)
+    y = torch.arange(4).repeat_interleave(200)
+    x = torch.randn(800, 3, generator=g, dtype=torch.float64)
+    x[:, 0] += 3 * y
+    units = torch.tensor([1.0, 1e-3, 1e3], dtype=torch.float64)
+    moved = torch.cat([x * units + 5, torch.full((800, 1), 7.0)], dim=1)
+    ones = torch.ones(800, dtype=torch.float64)
+    z, z2 = (Scaling.of_classes(v, y, ones, 4)(v) for v in (x, moved))
+    assert torch.allclose(z, z2[:, :3], atol=1e-6) and not z2[:, 3].any()
+    assert z[:, 0].std() > 20 * z[:, 1:].std(0).max()
+    assert z.square().sum(1).mean().sqrt() == pytest.approx(LENGTH)
+
+
+def test_a_column_that_tells_all_is_not_the_only_one() -> None:
+    y = torch.arange(4).repeat_interleave(50)
+    x = torch.cat([y[:, None].double(), 0.1 * y[:, None] + torch.randn(200, 1).double()], dim=1)
+    scaling = Scaling.of_classes(x, y, torch.ones(200).double(), 4)
+    assert scaling.matrix.isfinite().all() and scaling.matrix[1, 1] > 0
+
+
+def test_the_classifier_moves_towards_the_labels_alone_by_the_skew_and_at_most_half_way() -> None:
+    of_all, of_labels = torch.zeros(3, 5), torch.ones(3, 5)
+    shares = [torch.tensor(s) for s in ([1 / 3] * 3, [0.5, 0.3, 0.2], [0.8, 0.1, 0.1], [1.0, 0, 0])]
+    moved = [float(mixed(of_all, of_labels, s)[0, 0]) for s in shares]
+    assert moved[0] == pytest.approx(0, abs=1e-6) and moved == sorted(moved)
+    assert 0.1 < moved[1] < moved[2] < moved[3] <= 0.5
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_very_skewed_pool_costs_little(seed: int) -> None:
+    """Beside learning from the labels alone, where all classes are judged the same."""
+    x, y, u, z = blobs(8, pool=200, labels=5, width=24, spread=1.3, seed=seed)
+    some = torch.cat([(z == c).nonzero()[: round(200 * 50 ** (-c / 7)), 0] for c in range(8)])
+    wrong = [
+        float((solve(x, y, pool, 8).logits(u).argmax(1) != z).double().mean())
+        for pool in (u[some], u[:0])
+    ]
+    assert wrong[0] < wrong[1] + 0.01
+
+
 def test_blocks_do_not_change_the_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
     u = blobs()[2]
     whole = Graph(u).mean.to_dense()
@@ -281,6 +338,14 @@ def test_a_known_prior_is_used() -> None:
     wrong = (known.q.argmax(1) != z[rows]).double().mean()
     uniform = solve(x, y, u[rows], 4, torch.full((4,), 0.25, dtype=torch.float64))
     assert wrong < (uniform.q.argmax(1) != z[rows]).double().mean()
+
+
+def test_a_known_share_may_be_zero() -> None:
+    x, y, u, z = blobs()
+    there = z != 3
+    found = solve(x, y, u[there], 4, torch.tensor([1 / 3, 1 / 3, 1 / 3, 0]))
+    assert found.head.isfinite().all()
+    assert (found.q.argmax(1) != z[there]).double().mean() < 0.05
 
 
 def test_images_that_belong_to_no_class_do_no_harm_where_that_is_known() -> None:
