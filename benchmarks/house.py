@@ -21,6 +21,19 @@ from PIL import Image
 
 PACKAGE = Path(__file__).resolve().parents[1] / "tamatch"
 
+# Files of what the package could not do at 2c40b8d: pre-trained nets by name, frozen features, the
+# first answer and tuning; choosing what to label; methods for long tails and of 2023 to 2025; more
+# data sets; own loops, a run's history, USB's configurations.
+NEW = (
+    "nets/pretrained.py", "nets/features.py", "frozen/*.py", "runs/first_*.py", "runs/tune.py",
+    "runs/pick.py", "rules/tails.py", "estimators/features.py", "data/feature_cache.py",
+    "review/start.py", "review/answers.py",
+    "methods/abc.py", "methods/acr.py", "methods/cdmad.py", "methods/saw.py", "methods/simpro.py",
+    "methods/tamatch_lt.py", "methods/efficientmatch.py", "methods/regmixmatch.py",
+    "data/food101.py", "data/imagenet.py", "data/medmnist.py", "data/svhn.py",
+    "loop.py", "storage/history.py", "settings/usb.py",
+)  # fmt: skip
+
 LOADED = """
 import sys
 from tamatch.cli import main
@@ -103,6 +116,9 @@ def main() -> None:
             importers[module].add(name_of(file))
     once = [m for m in modules if len(importers[m]) == 1]
     print(f"files {len(files)}, lines {sum(lengths):,}, median {median(lengths):g}")
+    new = {file for pattern in NEW for file in PACKAGE.glob(pattern)}
+    old = [n for file, n in zip(files, lengths, strict=True) if file not in new]
+    print(f"without what is new: files {len(old)}, lines {sum(old):,}")
     print(f"modules that one other imports: {len(once)}")
     print(f"modules loaded by --help: {loaded(LOADED, '--help')}")
     with tempfile.TemporaryDirectory() as folder:

@@ -98,10 +98,10 @@ def joined() -> Iterator[None]:
 
 
 def watch(store: Store, me: int, count: int, ended: Event) -> None:
-    """Give signs of life, and say which process gives none: all others wait for it.
+    """Send heartbeats, and report processes whose heartbeats stop, for which all others wait.
 
-    It is said by the first of those that live. One that is merely busy, as process 0 is while it
-    tests and saves, goes on to give signs.
+    The first of the others reports. A process that is merely busy, as process 0 is while it tests
+    and saves, continues to send them.
     """
     heard = [(b"", time.monotonic())] * count  # the last sign of each process, and when it came
     silent, told = list[int](), 0.0  # who gives no sign, and when that was said; 0: not by us

@@ -1,4 +1,4 @@
-"""What the terminal shows while a run goes on: a live bar, or plain lines where there is none."""
+"""What a terminal shows during a run: a progress bar, or plain lines where there is no terminal."""
 
 from __future__ import annotations
 

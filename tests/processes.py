@@ -19,6 +19,7 @@ from tamatch.storage import checkpoint
 SMALL = [
     "--net", "wrn_10_1_clean", "--batch", "8", "--unlabelled", "12", "--steps", "60",
     "--log-every", "7", "--test-every", "20", "--save-every", "10", "--tau", "0.5",
+    "--head-labelled", "4", "--head-unlabelled", "20",
     "--baseline", "none",
 ]  # fmt: skip
 

@@ -127,8 +127,10 @@ def without_autocast_cache(x: Tensor, work: Callable[[], Result]) -> Result:
 
 
 def join_all() -> None:
-    """Join the open branches of a step that failed while it was captured: torch can end a capture
-    only then, and neither its allocator nor its generator work after one that did not end.
+    """Join the open branches after a step failed during its capture.
+
+    Torch can only end a capture that has none, and its allocator and its generator do not work
+    after a capture that did not end.
     """
     while OPEN:
         torch.cuda.current_stream().wait_stream(OPEN.pop())

@@ -32,7 +32,7 @@ def local_processes() -> int:
 
 
 def leads() -> bool:
-    """Is this the one that writes the files and speaks to the user?"""
+    """Whether this is process 0, which writes the files and the output."""
     return processes() == 1 or os.environ["RANK"] == "0"
 
 

@@ -60,7 +60,7 @@ def is_out_of_memory(error: BaseException | None) -> bool:
 
 
 def free_memory() -> None:
-    """Free what is no longer used; call it outside of `except`, whose error holds tensors."""
+    """Free unused memory. Call it after `except`, not inside: the error refers to tensors."""
     gc.collect()  # tensors of a failed step may be left in reference cycles
     torch.cuda.empty_cache()
 

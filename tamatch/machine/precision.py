@@ -36,9 +36,10 @@ def full_precision(device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def restoring_threads() -> Iterator[None]:
-    """A run may set the number in here; it comes out as it went in.
+    """Restore the number of threads afterwards.
 
-    The next run in the same process would otherwise start with it, and end with other bits.
+    A run may set it. The next run in the same process would start with that number, and its last
+    bits would differ.
     """
     before = torch.get_num_threads()
     try:

@@ -97,7 +97,7 @@ class Net(nn.Module):
 
 
 class BatchNorm2d(nn.BatchNorm2d):
-    """Torch's own in a process that is alone, and its equal over all processes otherwise.
+    """Torch's own in a single process; in several, the same by the moments over all of them.
 
     Torch's SyncBatchNorm does the same on GPUs and refuses to on CPUs.
     """

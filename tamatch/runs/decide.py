@@ -465,14 +465,14 @@ def remarks_on_average(run: Run) -> tuple[str, ...]:
 
 
 def outlook_of(run: Run, split: Split) -> str:
-    """From a random start, methods with a threshold on confidence want many steps."""
+    """A remark on short runs from random weights, if the method has a confidence threshold."""
     fresh = run.weights is None and run.from_ is None
     asked = fresh and len(split.unknown) > 0 and "tau" in run.options
     return pace.short_run_remark(run.steps) if asked else ""
 
 
 def balance_of(run: Run, user: Mapping[str, Any], data: DataSet, split: Split) -> str:
-    """A uniform target that nobody asked for may not suit classes with unequal labels."""
+    """A remark on a target that is uniform by default while classes have unequal labels."""
     asked = len(split.unknown) > 0 and run.options.get("target") == "uniform"
     if not asked or TARGET & user.keys():
         return ""

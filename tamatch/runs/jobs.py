@@ -71,7 +71,7 @@ def complete_all(
 ) -> list[Finished | NumericError]:
     """The same for several runs in parallel; for a run that failed, its error.
 
-    Where others follow, `stop` hands on a signal that comes too late to stop these.
+    A signal that arrives after their last step stays in `stop`, for runs that follow.
     """
     stop = stop or StopSignals()
     with resumable_after_ctrl_c([job.folder for job in jobs]):

@@ -50,8 +50,8 @@ def resume_command(folders: Sequence[RunFolder], home: SeedFolder | None = None)
 
 @contextmanager
 def advising_resume(folders: Sequence[RunFolder], home: SeedFolder | None = None) -> Iterator[None]:
-    """Where a file cannot be written, or the GPU fails or lacks memory in the midst of a run, say
-    what is safe and how to go on with these runs.
+    """To errors of the disk, the GPU and its memory, add which checkpoint is safe and the command
+    that resumes these runs.
     """
 
     def advice(when: str) -> str:
@@ -78,7 +78,7 @@ def advising_resume(folders: Sequence[RunFolder], home: SeedFolder | None = None
 
 @contextmanager
 def resumable_after_ctrl_c(folders: Sequence[RunFolder]) -> Iterator[None]:
-    """Between the steps of a run Ctrl-C is no request but an interrupt: say how to go on, too."""
+    """Turn Ctrl-C outside of the training loop into a `Stopped` that names the resume command."""
     try:
         yield
     except Stopped:
@@ -91,7 +91,7 @@ def resumable_after_ctrl_c(folders: Sequence[RunFolder]) -> Iterator[None]:
 
 
 def refuse_inside(out: Path, data: str) -> None:
-    """A run inside the folder of images would be a class there, unless a table lists the images."""
+    """Refuse a run inside the folder of images: its own folder would be read as a class."""
     if data in DATASETS or not os.path.isdir(data):
         return
     place, target = (Path(os.path.realpath(path)) for path in (data, out))
@@ -118,7 +118,7 @@ def refuse_replacing_start(run: Run, folders: Sequence[RunFolder]) -> None:
 
 
 def refuse_elsewhere(run: Run, folder: RunFolder) -> None:
-    """A run names its data from where it was started; what it needs must be found from here."""
+    """Refuse to resume where the run's data, named by relative paths, are not found."""
     unfinished = not folder.finished() or (
         run.baseline == "supervised" and not folder.baseline.finished()
     )

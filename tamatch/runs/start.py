@@ -120,7 +120,7 @@ def thinned(test: Indices, most: int | None) -> Indices:
 
 
 def remark_on_skipped(data: DataSet, progress: Progress) -> None:
-    """Images that cannot be used are named, here and in skipped.csv; training goes on."""
+    """Name an image that cannot be read; skipped.csv lists all of them."""
     for note in data.notes:
         progress.say(note)
     if data.skipped:
@@ -141,7 +141,7 @@ def remark_on_data(
     *,
     cross_validated: bool = False,
 ) -> None:
-    """What is better known before a long run than after it; no `pool`: the method has none."""
+    """Warnings about the data before the first step; `pool` is None if the method reads none."""
     if pool is not None and not len(pool):
         progress.say(
             f"There are no unlabelled images: all {len(split.labelled):,} training images have a "
@@ -168,7 +168,7 @@ def seen_of(data: DataSet, split: Split, learnt: Mask) -> dict[str, int]:
 
 
 def remark_on_seen(run: Run, split: Split, seen: Mapping[str, int], progress: Progress) -> None:
-    """Images that are learnt by heart say nothing of others."""
+    """Warn about held-out images that are also labelled training images."""
     before = f", here or in {run.from_}" if run.from_ else ""
     for role in HELD_OUT:
         if seen[role]:
@@ -180,7 +180,7 @@ def remark_on_seen(run: Run, split: Split, seen: Mapping[str, int], progress: Pr
 
 
 def remark_on_contradictions(run: Run, data: DataSet, split: Split, progress: Progress) -> None:
-    """Of equal images with different labels, one is wrong, and few labels must not be."""
+    """Warn about identical labelled images with different labels."""
     digests, labels = data.image_digests(), dict[bytes, set[int]]()
     for i in split.labelled:
         labels.setdefault(bytes(digests[i]), set()).add(int(data.labels[i]))

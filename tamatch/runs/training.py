@@ -290,7 +290,7 @@ class Training:
 
 
 class Watch:
-    """The rules of `symptoms`, each told once; run.json holds those that apply."""
+    """Applies the rules of `symptoms`: shows each warning once and keeps run.json up to date."""
 
     def __init__(
         self, run: Run, engine: Engine, pool: Pool, folder: RunFolder, progress: Progress

@@ -149,7 +149,7 @@ def gib(size: int) -> str:
 
 
 class Peak(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """While active, counts the bytes of all new tensors that are alive, and the most there were."""
+    """While active, counts the bytes of new tensors in use, now and at the peak."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

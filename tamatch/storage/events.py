@@ -34,7 +34,7 @@ def check_installed(name: str) -> None:
 
 
 class Trackers:
-    """All that follow a run. One that fails is told and left out: the run goes on."""
+    """All trackers of a run. One that fails is reported and dropped, and the run continues."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self.say = say

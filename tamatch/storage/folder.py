@@ -28,10 +28,10 @@ SEEDS = "seeds.json"  # in a folder that holds several runs
 
 
 class Replaced:
-    """A folder inside the run folder. The record goes in last and comes out first.
+    """The files of an older run, in a folder inside the run folder, until the new run has begun.
 
-    So a process killed in between leaves a state that shows how far it came: without a record, the
-    folder was not yet filled or not yet emptied, and `recover` puts the rest back.
+    run.json is moved last on the way in and first on the way out. So after a kill, a folder without
+    it was not completely filled or emptied, and `recover` puts the files back.
     """
 
     def __init__(self, record: Path) -> None:

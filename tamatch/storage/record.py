@@ -1,6 +1,6 @@
 """The record of a run folder: every file that a run writes, what it must contain, and its seal.
 
-All that reads a run folder reads it by this page. A file that is not as it was written is refused
+Everything that reads a run folder uses this module. A file that is not as it was written is refused
 with one line. That guards against damage and against edits by hand, not against forgery: whoever
 can write the folder can also compute its checksums.
 """

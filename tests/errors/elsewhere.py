@@ -76,7 +76,6 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     "images of each of": (
         "data/test_cifar.py::test_unpacked_binary_files_are_checked_by_their_content"
     ),
-    "ended with exit code": "bench/test_reference.py::test_a_program_that_fails_is_quoted",
     "is truncated": "data/test_cifar.py::test_unpacked_binary_files_are_checked_by_their_content",
     "the image cache": "data/test_data_cache.py::test_a_full_disk_is_one_sentence",
     "the file downloaded from": (
@@ -163,7 +162,7 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     "::test_a_keyword_that_says_nothing_about_itself_is_no_option",
     "cannot be captured as a CUDA graph": "step/test_engine.py"
     "::test_a_step_that_cannot_be_recorded_is_told_with_its_first_cause",
-    "this run uses your own method": (
+    ": this run uses ": (
         "runs/test_handed_over.py::test_a_class_that_no_file_has_by_name_is_handed_over_again"
     ),
     "For this run: ": (

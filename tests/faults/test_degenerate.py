@@ -14,7 +14,7 @@ import pytest
 import tamatch
 from tamatch.errors import DataError
 from tamatch.methods import METHODS
-from tests.faults.runs import DOZEN, arrays
+from tests.faults.runs import ANY_DATA, arrays
 
 POOL = [-1] * 12
 
@@ -72,7 +72,7 @@ def comes_to_an_end(tmp_path: Path, case: Callable[[Path], dict[str, Any]], meth
     options["data"] = str(options["data"])
     run = tmp_path / "run"
     tamatch.train(
-        out=run, quiet=True, **{**DOZEN, "steps": 6, "size": 8, "method": method, **options}
+        out=run, quiet=True, **{**ANY_DATA, "steps": 6, "size": 8, "method": method, **options}
     )
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert all(math.isfinite(n) for n in numbers(rows))
@@ -139,12 +139,12 @@ def test_what_cannot_be_learned_from_is_refused_before_the_first_step(
 ) -> None:
     options = {k: str(v) if k == "data" else v for k, v in case(tmp_path / "data.npz").items()}
     with pytest.raises(DataError, match=REFUSED[case]):
-        tamatch.train(out=tmp_path / "run", quiet=True, **{**DOZEN, "size": 8, **options})
+        tamatch.train(out=tmp_path / "run", quiet=True, **{**ANY_DATA, "size": 8, **options})
 
 
 def fully_labelled(tmp_path: Path) -> dict[str, Any]:
     data = arrays(tmp_path / "data.npz", noise(10), [0, 1] * 4, [0, 1])
-    return {**DOZEN, "data": str(data), "size": 8, "labelled_in_pool": "no"}
+    return {**ANY_DATA, "data": str(data), "size": 8, "labelled_in_pool": "no"}
 
 
 def test_an_empty_pool_is_refused_by_methods_that_learn_from_it(tmp_path: Path) -> None:

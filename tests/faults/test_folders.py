@@ -25,10 +25,11 @@ from tamatch.data import load
 from tamatch.errors import DataError
 from tests.data.pictures import picture, put, saved
 from tests.faults.disk import Disk
-from tests.faults.runs import DOZEN, WORDS, own_folder, soon
+from tests.faults.runs import ANY_DATA, own_folder, soon, words_of
 from tests.processes import environment, wait_for
 
 ROUNDS = 30
+WORDS = words_of(ANY_DATA)
 SLOW = """
 import sys, time
 from pathlib import Path
@@ -110,7 +111,7 @@ def test_the_user_s_folder_is_only_read(tmp_path: Path) -> None:
     photos = own_folder(tmp_path / "photos")
     (photos / "train" / "dark" / "broken.png").write_bytes(b"no image")
     before = state(photos)
-    tamatch.train(out=tmp_path / "run", quiet=True, data=str(photos), size=8, **DOZEN)
+    tamatch.train(out=tmp_path / "run", quiet=True, data=str(photos), size=8, **ANY_DATA)
     assert cli.main(["check", str(photos)]) in (0, 3)
     assert state(photos) == before
 
@@ -207,7 +208,7 @@ def test_hostile_names_go_through_a_whole_run(tmp_path: Path) -> None:
     place = tmp_path / "place"
     photos, run = hostile_folder(place / "photos"), place / "run"
     outside = state(tmp_path)
-    options = {**DOZEN, "save_every": 12, "log_every": 6}
+    options = {**ANY_DATA, "save_every": 12, "log_every": 6}
     tamatch.train(out=run, quiet=True, data=str(photos), size=8, **options)
     assert cli.main(["label", str(run), "--out", str(run / "labels.csv")]) == 0
     table = run / "predicted.csv"

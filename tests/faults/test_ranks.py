@@ -97,7 +97,8 @@ def test_a_signal_stops_both_at_one_step(
     assert fingerprint(run) == whole
 
 
-@pytest.mark.parametrize("rank", [1, pytest.param(0, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [0, 1])
 def test_who_is_waited_for_is_said(own: Path, tmp_path: Path, rank: int) -> None:
     """A process that is stopped (SIGSTOP) holds up the other, which says so and waits."""
     said = tmp_path / "said"

@@ -136,8 +136,8 @@ def test_strange_values(
         unseal(run / "model/model.json")
     content, rng = json.loads((run / name).read_text()), random.Random(f"{name} {number}")
     raw, every = (run / name).read_bytes(), [*places(content)]
-    chosen = rng.sample(every, min(len(every), 6))
-    if version == 1:  # every field by itself; a checksum is of the whole
+    chosen = rng.sample(every, min(len(every), 6 if number else 3))
+    if version == 1 and number:  # in `make test-all` every field: a checksum is of the whole
         chosen += [(key,) for key in content]
     for place in chosen:
         (run / name).write_text(json.dumps(with_value(content, place, rng.choice(STRANGE))))

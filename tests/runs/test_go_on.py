@@ -22,9 +22,9 @@ from tamatch.settings.config import dump
 from tamatch.settings.configure import baseline_config, configure
 from tamatch.settings.inputs import data_of, first_weights, split_plan
 from tamatch.storage.folder import RunFolder
-from tests.faults.runs import DOZEN, crash_at, own_folder, unseal
+from tests.faults.runs import ANY_DATA, crash_at, own_folder, unseal
 
-TWELVE: dict[str, Any] = {**DOZEN, "size": 16, "tau": 0.6}
+TWELVE: dict[str, Any] = {**ANY_DATA, "size": 16, "tau": 0.6}
 
 
 @pytest.fixture(autouse=True)

@@ -30,7 +30,7 @@ from tamatch.step.engine import Engine
 from tamatch.storage import checkpoint
 from tamatch.storage.files import read_json
 from tamatch.storage.folder import RunFolder
-from tests.faults.runs import DOZEN, Crash, crash_at, own_folder
+from tests.faults.runs import ANY_DATA, DOZEN, Crash, crash_at, own_folder
 from tests.faults.test_numbers import spoil_loss
 from tests.processes import SMALL, fingerprint, start, wait_for
 from tests.processes import tamatch as command
@@ -350,7 +350,7 @@ def test_time_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_own_images(tmp_path: Path) -> None:
     """What is chosen for them is chosen once, and is the same for all."""
-    options = {k: v for k, v in DOZEN.items() if k not in ("batch", "unlabelled", "net")}
+    options = {k: v for k, v in ANY_DATA.items() if k not in ("batch", "unlabelled", "net")}
     made = tamatch.train_seeds(
         PAIR, out=tmp_path / "both", quiet=True, data=own_folder(tmp_path / "own"), **options
     )

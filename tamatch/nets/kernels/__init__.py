@@ -33,10 +33,10 @@ def prepare(device: torch.device) -> None:
 
 
 def at_the_weights(beside: Beside, lacking: dict[int, Norm]) -> Callable[..., None]:
-    """What a backward pass does after the last gradient of a weight, and before any is read.
+    """A function for the backward pass to call once all weights have gradients.
 
-    A function of these two alone: if it referred to the `Fused`, whose weights refer to it, this
-    reference cycle would keep the memory of a pass until the garbage collector runs.
+    It refers to these two arguments only. With a reference to the `Fused`, whose weights refer to
+    this function, it would keep the memory of a pass until the garbage collector runs.
     """
 
     def join(*grads: Tensor) -> None:

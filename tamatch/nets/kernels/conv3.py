@@ -37,7 +37,7 @@ class Tiles:
 
 
 class Norm(NamedTuple):
-    """A BatchNorm on its way back: what the gradient of its input still lacks."""
+    """What the backward pass of a BatchNorm has yet to add to the gradient of its input."""
 
     x: Tensor
     extra: Tensor | None  # the gradient that comes to x past it
@@ -52,9 +52,9 @@ class NormConvolve(Function):
     `statistics` are those of x, from the call that made it. Without them h is x. `arrived` is a row
     of zeros that is such a row again afterwards.
 
-    Back, the gradient of x is left to that call, which reads it anyway: what is returned lacks the
-    BatchNorm, and `lacking` has that under the place of its memory. Layers that are `upside_down`
-    begin with the last rows; it should be every other one.
+    In the backward pass, the BatchNorm's part of the gradient of x is left to the call that made x,
+    which reads that gradient anyway: `lacking` has what it needs, by the address of the gradient.
+    Layers that are `upside_down` begin with the last rows; every other layer should be.
     """
 
     @staticmethod

@@ -140,7 +140,7 @@ def compiling(device: torch.device) -> Future[tuple[bytes, list[bytes]]]:
 
 
 def compiled(architecture: str) -> tuple[bytes, list[bytes]]:
-    """All kernels in one file for a GPU, and their names therein."""
+    """All kernels as one binary for a GPU, and their names in it."""
     from cuda.bindings import nvrtc
 
     source = "".join(path.read_text(encoding="utf-8") for path in SOURCES)
