@@ -140,7 +140,6 @@ METHODS: dict[str, MethodEntry] = {
     ),
     "infomatch": MethodEntry(
         "InfoMatch", "infomatch:InfoMatch", "two strong views and CutMix; FreeMatch's thresholds",
-        presets={key: {"select": "fixed"} for key in ("svhn", "svhn-extra")},
     ),
     "saw": MethodEntry(
         "SAW", "saw:SAW", "FixMatch with weights by the effective number of images of a class"

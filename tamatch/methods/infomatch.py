@@ -26,8 +26,8 @@ class InfoMatch(FixMatch):
     box of its own for w′, √min(b, 1−b) of the sides, b ~ Beta(α, α).
 
     From github.com/kunzhan/InfoMatch. There the strong views have the crop and the mirror image of
-    the weak one, here their own. Its file for SVHN has FixMatch's fixed threshold, as the recipe
-    here. The paper derives the last term from a bound on mutual information; this is what the code
+    the weak one, here their own. Its file for SVHN has FixMatch's fixed threshold: `select`. The
+    paper derives the last term from a bound on mutual information; this is what the code
     computes. `parity="usb"` changes nothing.
     """
 
