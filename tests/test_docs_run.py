@@ -6,6 +6,7 @@ which wait for a browser. Of these, `test_docs.py` checks that every word is und
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,8 @@ from safetensors.torch import save_file
 import tamatch
 from tamatch import nets
 from tamatch.cli import main
+from tamatch.data import DATASETS, load
+from tests.bench.made import noise
 from tests.processes import environment
 from tests.test_docs import DOCS, PAGES, Command, blocks, folder_of_photos, ours, typed
 
@@ -86,7 +89,7 @@ def prepared(words: list[str], made: Path) -> list[str]:
 
 def done_here(command: Command) -> bool:
     words = command.words
-    named = {"cifar10", "cifar10-lt", "cifar100", "stl10", "eurosat"}
+    named = DATASETS.keys() - {"digits"}
     return words[1] not in LEFT_OUT and not named & {*words} and words[1][:2] != "--"
 
 
@@ -107,6 +110,38 @@ def test_the_commands_of_a_page_work(
             continue
         wanted = next((code for flag, code in REFUSED.items() if flag in words), 0)
         assert main(prepared(words, made)) == wanted, (command.line, capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("page", ["own-loop.md", "report.md"])
+def test_the_examples_of_a_page_work(
+    page: str, made: Path, desk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(made / "runs" / "digits", "runs/python")
+    for body in blocks(DOCS / page, "python"):
+        exec(body, {})
+    assert capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_benches_take_the_options_that_the_page_names(
+    desk: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("mine.csv").write_text("method,a,b\nMine,1,2\nTheirs,2,1\n")
+    monkeypatch.setattr(
+        "tamatch.settings.inputs.load",
+        lambda name, *rest: noise(name) if name == "cifar10-lt" else load(name, *rest),
+    )
+    block = next(b for b in blocks(DOCS / "benchmark.md", "bash") if "--smoke" in b)
+    for line in block.splitlines():
+        words = line.replace("--steps 2000", "--steps 2 --size 8").split()[1:]
+        if words[1] in ("digits", "own"):
+            words += ["--seeds", "0", "--batch", "2", "--unlabelled", "2", "--device", "cpu"]
+            words += [] if "--net" in words else ["--net", "wrn_10_1_clean"]
+            words += ["--steps", "2"] if words[1] == "digits" else []
+        assert main(words) == 0, (line, capsys.readouterr().err)
+        shown = capsys.readouterr().out
+        done = re.search(r"(\d+) of (\d+) cells done", shown)
+        assert "rank" in words or (done and done[1] == done[2]), (line, shown)
 
 
 def test_names_can_come_through_a_pipe(made: Path, desk: Path) -> None:

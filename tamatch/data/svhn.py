@@ -24,7 +24,7 @@ def read(
 ) -> DataSet:
     """The training digits, with the extra ones behind them if the name says so; then the test's."""
     parts = PARTS[name]
-    files = {part: locate(root, [SVHN[part].file], SVHN[part]) for part in parts}
+    files = {part: locate(root, places(part), SVHN[part]) for part in parts}
 
     def blocks() -> Iterator[Pixels]:
         # the cache knows these files as they are, so they are verified only when it is built
@@ -53,6 +53,12 @@ def read(
         digests=decoded.digests,
         checksums="every file has the published MD5",
     )
+
+
+def places(part: str) -> list[str]:
+    """Where a file may lie; the extra digits may be with the others."""
+    file = SVHN[part].file
+    return [file, f"svhn/{file}"] if part == "extra" else [file]
 
 
 def variable(file: Path, name: str) -> npt.NDArray[Any]:

@@ -55,6 +55,13 @@ def test_grey_images_are_scaled_as_the_benchmark_does(
     assert (data.images[0] == expected).all() and data.shuffled_first
 
 
+def test_the_folder_of_the_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "medmnist" / "pathmnist"
+    folder.mkdir(parents=True)
+    write(folder, "pathmnist", 28, monkeypatch)
+    assert len(load("pathmnist", tmp_path).images) == 54
+
+
 @pytest.mark.parametrize("side", [64, 128, 224])
 def test_a_published_size_has_its_own_file(
     side: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -190,6 +191,16 @@ def test_what_cannot_be_translated_is_one_line(
     with pytest.raises(UsageError) as caught:
         translate(given(tmp_path, **changes))
     assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_the_page_shows_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "coming-from-usb.md").read_text()
+    typed, shown = re.findall(r"^```text\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[:2]
+    assert typed == "tamatch from-usb config/usb_cv/fixmatch/fixmatch_cifar100_200_0.yaml\n"
+    release = "https://github.com/microsoft/Semi-supervised-learning/releases/download/v.0.0.0"
+    weights = f"{release}/vit_small_patch2_32_mlp_im_1k_32.pth"
+    assert main(["from-usb", str(given(tmp_path, use_pretrain=True, pretrain_path=weights))]) == 0
+    assert capsys.readouterr().out == shown
 
 
 def test_the_command_prints_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
