@@ -190,7 +190,7 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     "nothing in it can be trained": "own/test_net.py::test_a_mistake_is_told_with_its_place",
     "only tensors can be saved": "own/test_net.py::test_a_mistake_is_told_with_its_place",
     "needs the gradient with": "own/test_net.py::test_vat_wants_the_gradient_of_the_images",
-    "net takes a name": "own/test_net.py::test_modules_and_what_makes_them_can_be_handed_over",
+    "\0 takes \0; got": "own/test_net.py::test_modules_and_what_makes_them_can_be_handed_over",
     "--layer-decay needs": "own/test_net.py::test_the_layers_are_as_deep_as_it_says",
     "give FILE.py:NAME": (
         "own/test_net.py::test_what_was_handed_over_stands_in_for_the_name_of_a_run"
