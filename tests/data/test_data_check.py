@@ -193,7 +193,7 @@ def test_classes_may_be_called_like_the_table_s_own_rows() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", DATASETS)
+@pytest.mark.parametrize("name", sorted(DATASETS.keys() - {"chestmnist"}))  # which is refused
 @pytest.mark.parametrize(
     "options",
     [
