@@ -121,7 +121,9 @@ def reference(x: Array, y: Array, u: Array, classes: int) -> dict[str, Array]:
         chosen = np.concatenate([np.arange(count), count + surest])
         answers = np.concatenate([y, guess])
         head = fit(d[chosen], answers, w, start=head)
-        p = smooth(np.concatenate([one_hot[y], softmax(logits(d[count:], head))]), *solver.SMOOTHING)
+        p = smooth(
+            np.concatenate([one_hot[y], softmax(logits(d[count:], head))]), *solver.SMOOTHING
+        )
     head = fit(z[chosen], answers, w, start=head)
     q = rescale(p[count:])
     shares = (one_hot[q.argmax(1)].sum(0) + 1) / (len(u) + classes)
