@@ -192,7 +192,7 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     "needs the gradient with": "own/test_net.py::test_vat_wants_the_gradient_of_the_images",
     "\0 takes \0; got": "own/test_net.py::test_modules_and_what_makes_them_can_be_handed_over",
     "--layer-decay needs": "own/test_net.py::test_the_layers_are_as_deep_as_it_says",
-    "give FILE.py:NAME": (
+    "this run uses \0; give": (
         "own/test_net.py::test_what_was_handed_over_stands_in_for_the_name_of_a_run"
     ),
     "which is not saved with the model": (
