@@ -20,7 +20,7 @@ METHOD_NAMES = {
     "fullysupervised": "fully_supervised", "meanteacher": "mean_teacher", "pimodel": "pi_model",
     "pseudolabel": "pseudo_label",
 }  # fmt: skip
-TAIL_METHODS = ("saw", "abc")  # their `imb_algorithm` on FixMatch is a method here
+TAIL_METHODS = ("saw", "abc", "daso")  # their `imb_algorithm` on FixMatch is a method here
 NET_NAMES = {
     "vit_small_patch2_32": "vit_small_p2_32", "vit_tiny_patch2_32": "vit_tiny_p2_32",
     "vit_base_patch16_96": "vit_base_p16_96", "vit_small_patch16_224": "vit_small_p16_224",
@@ -43,7 +43,8 @@ OPTION_NAMES = {  # their name of an option of a method, where a method of ours 
     "queue_batch": "queue", "da_len": "window", "contrast_p_cutoff": "link",
     "contrast_loss_ratio": "lambda_contrast", "in_loss_ratio": "lambda_instance",
     "gamma": "rho_decay", "C": "rho_scale", "rho_min": "rho_min", "num_wu_iter": "supervised_steps",
-    "vat_eps": "epsilon",
+    "vat_eps": "epsilon", "daso_T_proto": "temperature", "daso_T_dist": "flatten",
+    "daso_queue_len": "rows", "daso_assign_loss_ratio": "lambda_assign",
 }  # fmt: skip
 OPTION_NAMES_OF = {  # the same, where it depends on the method
     "freematch": {"ent_loss_ratio": "lambda_f"}, "vat": {"ent_loss_ratio": "lambda_entropy"},
@@ -61,7 +62,7 @@ SAME = {  # what is as it is here, and need not be told; another value is
     "RandomSampler", "use_cat": True, "use_quantile": False, "clip_thresh": False,
     "dist_align": True, "dist_uniform": True, "per_class": False, "mixup_manifold": False,
     "net_from_name": False, "abc_loss_ratio": 1.0, "tsa_schedule": "none", "use_flex": False,
-    "vat_embed": False,
+    "vat_embed": False, "daso_with_dist_aware": True, "daso_num_pl_dist_iter": 100,
 }  # fmt: skip
 NO_MATTER = {  # files, processes and displays, and what other names say
     "save_dir", "save_name", "resume", "load_path", "overwrite", "use_tensorboard", "use_wandb",
@@ -69,7 +70,7 @@ NO_MATTER = {  # files, processes and displays, and what other names say
     "rank", "multiprocessing_distributed", "dist_url", "dist_backend", "gpu", "algorithm", "net",
     "dataset", "uratio", "num_labels", "ulb_num_labels", "optim", "use_pretrain", "pretrain_path",
     "amp", "use_amp", "hard_label", "imb_algorithm", "lb_imb_ratio", "ulb_imb_ratio",
-    "include_lb_to_ulb", "K", "abc_p_cutoff",
+    "include_lb_to_ulb", "K", "abc_p_cutoff", "daso_interp_alpha", "daso_num_pretrain_iter",
 }  # fmt: skip
 ALWAYS = (
     "The last step is reported, not the best test: `error_best` of result.json is USB's figure.",
@@ -101,6 +102,8 @@ def translate(path: Path) -> Translated:
             remarks.append(f"{name}: {value} has no counterpart here ({SAME[name]} is built in).")
         elif name not in {*NO_MATTER, *RUN_NAMES, *SAME} and not ignored(name, theirs, method):
             remarks.append(f"{name}: {value} is not taken over.")
+    if method == "daso" and "steps" in wanted:
+        wanted["blend_after"] = int(theirs.get("daso_num_pretrain_iter", 5120)) / wanted["steps"]
     usual = resolve({"data": wanted["data"], "method": method}).flat()
     kept = {k: v for k, v in wanted.items() if k in ("data", "root") or usual.get(k) != v}
     resolve({**kept, "method": method})  # an error, if the values do not fit together
@@ -179,7 +182,8 @@ def size_of(theirs: Mapping[str, Any], data: str) -> Iterator[tuple[str, Any]]:
 
 def ignored(name: str, theirs: Mapping[str, Any], method: str) -> bool:
     """What is not used: T by hard labels, and the options of an `imb_algorithm` not provided."""
-    if (tail := theirs.get("imb_algorithm")) and name.startswith(f"{tail}_".replace("+", "")):
+    tail = theirs.get("imb_algorithm")
+    if tail and tail != method and name.startswith(f"{tail}_".replace("+", "")):
         return True
     hard = theirs.get("hard_label", True) and method not in ("comatch", "simmatch", "dash")
     return name == "T" and bool(hard) and method not in SHARPENING

@@ -133,12 +133,17 @@ def test_algorithms_for_long_tails(tmp_path: Path) -> None:
         found = translate(given(tmp_path, **tail, imb_algorithm=name, **more))
         assert found.command == f"tamatch train --method {name} --data cifar10-lt --root ./data"
         assert not any("imb" in remark or "abc" in remark for remark in found.remarks)
+    daso = {"daso_T_proto": 0.1, "daso_queue_len": 256, "daso_num_pretrain_iter": 65536}
+    found = translate(given(tmp_path, **tail, imb_algorithm="daso", **daso))
+    assert "--method daso" in found.command and "--rows" not in found.command
+    assert "--temperature 0.1 --blend-after 0.25" in found.command
+    assert not any("daso" in remark for remark in found.remarks)
     found = translate(given(tmp_path, **tail, imb_algorithm="crest+", crest_alpha=3))
     assert "--method fixmatch" in found.command
     assert found.remarks[0].startswith("imb_algorithm: crest+ is left out, so this is fixmatch")
     assert not any("crest_alpha" in remark for remark in found.remarks)
     other = translate(given(tmp_path, **tail | {"algorithm": "remixmatch"}, imb_algorithm="saw"))
-    assert "--method remixmatch" in other.command and "saw is not here" in other.remarks[0]
+    assert "--method remixmatch" in other.command and "saw is left out" in other.remarks[0]
 
 
 def test_what_a_file_leaves_out_is_as_there(tmp_path: Path) -> None:
