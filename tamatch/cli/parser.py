@@ -99,9 +99,11 @@ def unquoted_name(words: list[str], extra: list[str]) -> str | None:
     return next(filter(os.path.exists, names), None)
 
 
-def add_look(sub: argparse.ArgumentParser) -> None:
+def add_look(
+    sub: argparse.ArgumentParser, what: str = "of the net that looks at the images"
+) -> None:
     """The net that looks at the images."""
-    sub.add_argument("--weights", metavar="NAME|FILE", help="of the net that looks at the images")
+    sub.add_argument("--weights", metavar="NAME|FILE", help=what)
     sub.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu, cuda or cuda:N")
 
 

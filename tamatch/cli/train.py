@@ -40,7 +40,7 @@ OTHER_NAMES_OF_OUT = ("output", "output-dir", "out-dir", "outdir", "save-dir")
 def add_check(sub: ArgumentParser) -> None:
     sub.add_argument("data", metavar="NAME|DIR", help="name of a data set, or a folder")
     sub.add_argument("--download", action="store_true", help="download a named data set first")
-    add_look(sub)
+    add_look(sub, "of a net that looks for doubtful labels and nearly equal images, too")
     add_json(sub)
     for name in ("root", "labels", "size", *SPLIT_OPTIONS):
         add_option(sub, RUN_OPTIONS[name])

@@ -86,7 +86,8 @@ def weights_of(score: Tensor, trust: float) -> Tensor:
         middle = (low + high) / 2
         missing = float((1 - torch.special.ndtr(score + middle)).mean())
         low, high = (middle, high) if missing > max(share, signs) else (low, middle)
-    return 1 - trust * (1 - torch.special.ndtr(score + high))
+    weight: Tensor = 1 - trust * (1 - torch.special.ndtr(score + high))
+    return weight
 
 
 def closeness(v: Tensor, labels: Tensor, classes: int) -> Tensor:

@@ -187,8 +187,8 @@ def test_labels_are_written_and_undone(server: Server) -> None:
     assert ask(server, "/label", {"image": 0, "label": 2}).json()["undoable"] == 1
     assert ask(server, "/label", {"image": 1, "label": -1}).status == 200
     assert path.read_text().splitlines()[1:] == [
-        "unlabelled/a.png,'=dog",
-        "<script>alert(1)</script>.png,",
+        "unlabelled/a.png,'=dog,no",
+        "<script>alert(1)</script>.png,,no",
     ]
     assert ask(server, "/state").json()["labels"] == {"0": 2, "1": -1}
     assert ask(server, "/undo", {}).json() == {"image": 1, "label": None, "undoable": 1}
@@ -273,7 +273,7 @@ def test_names_that_are_typed_stay_text(start_server: Server) -> None:
         assert found.status == 200
     assert found.json()["classes"] == [HTML, "=1+1", "a\\x0ab\\ud800", "🐈"]
     rows = start_server.session.store.path.read_text().splitlines()[1:]
-    assert rows[1].endswith(",'=1+1") and HTML.encode() not in ask(start_server, "/").body
+    assert rows[1].endswith(",'=1+1,no") and HTML.encode() not in ask(start_server, "/").body
 
 
 def test_training_ends_the_page_once_it_can(start_server: Server) -> None:
