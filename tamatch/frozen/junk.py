@@ -11,7 +11,8 @@
 In a clean pool, z is low for some images too: it is trusted once there are more of these. Then the
 share counts the images that are missing where those of the classes would be. A labelled image is
 compared with the mean of the others of its class. Where a person has marked images as none of the
-classes, an image that is nearer to one of these than to a label counts less.
+classes, an image that is nearer to one of these than to a label counts less. Fewer than COMPARED
+labels say little of what is usual: the share then exceeds what Φ(z + SLACK) misses by less.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from .solver import Solution, solve
 
 SLACK = 2.0  # deviations below the labelled images, beyond which an image is a sign of junk
 CHANCE = 0.1  # of a clean pool
-ENOUGH = 3  # labels of a class, on average: few of them say little of what is usual
+ENOUGH = 3  # labels of a class, on average
+COMPARED = 30  # labels
 USUAL = 0.5  # deviations below the labelled images, up to which the images of the classes count
 CAUTION = 0.9  # of the share: labelled images are a little closer to each other than new ones
 HALVINGS = 30
@@ -65,7 +67,7 @@ def solve_with_junk(
     usual = s[:known][among]
     deviation = (usual.var(correction=0) + NOTHING**2).sqrt() if len(usual) else 1.0
     score = (s[known:every] - (usual.mean() if len(usual) else -1.0)) / deviation
-    weight = weights_of(score, min(1.0, len(usual) / (ENOUGH * classes)))
+    weight = weights_of(score, len(usual), classes)
     if len(none):
         label, mark = (nearest(v[known:every], to) for to in (v[:known], v[every:]))
         weight = weight * torch.special.ndtr((label - mark) / NOTHING)
@@ -73,19 +75,20 @@ def solve_with_junk(
     return Belonging(score, weight, solve(features, labels, pool, classes, prior, weight))
 
 
-def weights_of(score: Tensor, trust: float) -> Tensor:
-    """belongs of a pool by its scores z, which are trusted up to 0 … 1."""
+def weights_of(score: Tensor, compared: int, classes: int) -> Tensor:
+    """belongs of a pool by its scores z, and how many labels there were to compare it with."""
     signs = float((1 - torch.special.ndtr(score + SLACK)).mean()) if len(score) else 0.0
-    trust *= min(1.0, max(0.0, signs / CHANCE - 1))
+    trust = min(1.0, max(0.0, signs / CHANCE - 1)) * min(1.0, compared / (ENOUGH * classes))
     if not trust:
         return torch.ones_like(score)
     expected = float(torch.special.ndtr(score.new_tensor(USUAL)))
     share = CAUTION * (1 - float((score > -USUAL).float().mean()) / expected)
+    share = signs + min(1.0, compared / COMPARED) * max(0.0, share - signs)
     low, high = -float(score.max()) - SLACK, SLACK  # with `high` it misses `signs`, no less
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         missing = float((1 - torch.special.ndtr(score + middle)).mean())
-        low, high = (middle, high) if missing > max(share, signs) else (low, middle)
+        low, high = (middle, high) if missing > share else (low, middle)
     weight: Tensor = 1 - trust * (1 - torch.special.ndtr(score + high))
     return weight
 

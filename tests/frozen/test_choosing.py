@@ -11,7 +11,7 @@ from torch import Tensor
 from tamatch.frozen import choose as choosing
 from tamatch.frozen.choose import choose, doubts, sample
 from tamatch.frozen.features import Space
-from tamatch.frozen.junk import solve_with_junk
+from tamatch.frozen.junk import solve_with_junk, weights_of
 from tamatch.frozen.live import DRAWN, FIRST, NONE, PAYS, UNKNOWN, Live, gain
 from tamatch.frozen.suspects import near_duplicates, suspects
 
@@ -145,6 +145,13 @@ def test_few_comparisons_call_little_junk() -> None:
     kept = torch.cat([torch.arange(2), torch.tensor([5, 10])])
     few, many = (solve_with_junk(*some, pool, 3).weight for some in ((x[kept], y[kept]), (x, y)))
     assert many[truth >= 3].mean() < 0.2 and few[truth >= 3].mean() > 0.7
+
+
+def test_a_shift_of_all_images_is_no_junk_while_labels_are_few() -> None:
+    """The pool lies a deviation below the labels: of few of them that may be chance."""
+    score = torch.randn(1000, generator=torch.Generator().manual_seed(0)) / 4 - 1.3
+    few, many = (float(1 - weights_of(score, n, 2).mean()) for n in (6, 60))
+    assert few < 0.45 < 0.7 < many
 
 
 def test_a_single_label_of_each_class_calls_nothing_junk() -> None:

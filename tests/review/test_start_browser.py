@@ -193,6 +193,9 @@ def test_from_nothing_to_an_exported_model(
         answered(page)
         label(page, names, 2)
         page.click("#train")
+        page.wait_for_selector("#trouble.calm")
+        page.wait_for_timeout(1000)  # the server is gone, and nothing is lost
+        assert page.inner_text("#saved") == "saved" and page.locator("#train").is_disabled()
         said = process.process.communicate(timeout=300)[0]
         assert process.process.returncode == 0, said
     with (tmp_path / "photos" / "labels.csv").open(newline="") as file:

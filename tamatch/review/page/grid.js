@@ -16,7 +16,8 @@ let view = []; // the images shown, a snapshot: what gets its label stays in its
 let cursor = 0; // position in the view
 let undoable = 0;
 let waiting = 0; // changes that the server has not confirmed
-let broken = false; // something could not be saved
+let broken = false; // something could not be saved, or no more labels are taken
+let ended = false; // no more are taken, and all are saved
 let line = Promise.resolve(); // one request after the other, in the order of the keys
 const tiles = new Map(); // image → element, of those drawn
 let columns = 1;
@@ -126,8 +127,9 @@ function makeTile(image) {
 
 function showSaved(done) {
   const saved = $("saved");
-  saved.className = `saved ${broken ? "bad" : waiting ? "busy" : "good"}`;
-  saved.textContent = broken ? "not saved" : waiting ? "saving …" : "saved";
+  const lost = broken && !ended;
+  saved.className = `saved ${lost ? "bad" : waiting ? "busy" : "good"}`;
+  saved.textContent = lost ? "not saved" : waiting ? "saving …" : "saved";
   saved.dataset.labels = String(done); // what the server has confirmed, once it is "saved"
 }
 

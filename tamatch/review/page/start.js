@@ -289,12 +289,11 @@ function rename() {
 
 function train() {
   send("/train", {}, () => {}, () => {
-    broken = true; // no further label is taken
+    broken = ended = true; // no further label is taken
+    $("trouble").classList.add("calm");
     $("trouble").textContent = "Training has begun in the terminal where tamatch start was typed; it says where the report is.";
     $("trouble").hidden = false;
     show();
-    $("saved").className = "saved good";
-    $("saved").textContent = "saved";
   });
 }
 
