@@ -9,6 +9,7 @@ were not, only the former should be `judged` (L,): the others are never held out
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -89,7 +90,7 @@ def learning_curve(
     more, last = 2 * len(labels) / seen[-1], outcomes[-1]
 
     def then(error: float, slope: float) -> float:
-        return error * more ** -min(1.0, max(0.0, slope))
+        return error * math.exp(-math.log(more) * min(1.0, max(0.0, slope)))
 
     low = then(last.interval[0], slope + SURE * deviation)
     high = then(last.interval[1], slope - SURE * deviation)
