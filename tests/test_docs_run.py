@@ -24,6 +24,7 @@ from tests.processes import environment
 from tests.test_docs import DOCS, PAGES, Command, blocks, folder_of_photos, ours, typed
 
 SMALL = ["--steps", "2", "--batch", "2", "--unlabelled", "2", "--net", "wrn_10_1_clean"]
+PHOTOS = ("photos", "land")  # folders of images that pages speak of
 LEFT_OUT = ("bench", "review", "start")
 REFUSED = {"--precision": 3}  # with so few validation images, rightly
 QUICK = ("quick-start.md",)
@@ -46,7 +47,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def desk(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of one's own, in which a page is worked through."""
-    shutil.copytree(made / "photos", tmp_path / "photos")
+    for photos in PHOTOS:
+        shutil.copytree(made / "photos", tmp_path / photos)
     for images in ("images", "new-images"):
         shutil.copytree(made / "photos" / "unlabelled", tmp_path / images)
     (tmp_path / "labels.csv").write_text("file_name,label\nunlabelled/0.png,cat\n")
@@ -66,7 +68,7 @@ def prepared(words: list[str], made: Path) -> list[str]:
     words = ["vit_tiny.safetensors" if word == "vit_tiny" else word for word in words]
     for word in words[1:]:
         if word.startswith("runs/") and "--out" not in words[: words.index(word)][-1:]:
-            kind = "photos" if "photos" in word else "digits"
+            kind = "photos" if any(name in word for name in PHOTOS) else "digits"
             if not Path(word).exists():
                 shutil.copytree(made / "runs" / kind, word)
     if words[0] == "train":
