@@ -87,7 +87,7 @@ def test_the_ladder(tuned: tamatch.Finished, photos: Path, tmp_path: Path) -> No
 
 def test_a_pool_of_unequal_classes_is_tuned_for_equal_ones(tiny: str, tmp_path: Path) -> None:
     folder = dark_and_light(tmp_path / "photos", 5, 60, (24, 30))
-    for light in [*(folder / "unlabelled").glob("*[13579].png")][:25]:
+    for light in [*(folder / "unlabelled").glob("*[13579].png")][:27]:
         light.unlink()
     asked = {"data": str(folder), "weights": tiny, "steps": 8}
     decided = decide(ask(asked))
@@ -96,7 +96,7 @@ def test_a_pool_of_unequal_classes_is_tuned_for_equal_ones(tiny: str, tmp_path: 
     assert found.first_answer is not None and found.method_reason == decided.reasons["method"]
     shares = found.first_answer["pool_shares"]
     told = f"pool {100 * max(shares):.0f} % to {100 * min(shares):.0f} % a class (KL from equal 0."
-    assert min(shares) < 0.3 and told in found.method_reason  # one in seven; the net is random
+    assert min(shares) < 0.25 and told in found.method_reason
     record = json.loads((found.path / "run.json").read_text())
     assert record["chosen"]["method"] == found.method_reason
     assert "The method was chosen, tamatch_lt: for unequal" in found.report_path.read_text()
