@@ -75,14 +75,14 @@ def joined() -> Iterator[None]:
         return
     store, me, count = next(dist.rendezvous("env://", timeout=TIMEOUT))  # type: ignore[attr-defined]
     fresh = dist.PrefixStore(agree_on_prefix(store, me, count), store)  # type: ignore[attr-defined]
-    dist.init_process_group(store=fresh, rank=me, world_size=count, timeout=TIMEOUT)
+    dist.init_process_group(backends(), store=fresh, rank=me, world_size=count, timeout=TIMEOUT)
     ended = Event()
     own: Store = fresh.clone()  # type: ignore[attr-defined]  # gloo may hold the other for long
     watcher = Thread(target=watch, args=(own, me, count, ended), daemon=True)
     watcher.start()
     try:
         yield
-        dist.barrier()  # nobody leaves while another one still has something to do
+        largest(0)  # nobody leaves while another one still has something to do
     except RuntimeError as error:
         if not isinstance(error, dist.DistError) and "gloo" not in str(error):
             raise
@@ -95,6 +95,14 @@ def joined() -> Iterator[None]:
         ended.set()
         watcher.join(BEAT)
         dist.destroy_process_group()
+
+
+def backends() -> str:
+    """What carries the tensors of each device: those of records and counts are always on CPUs.
+
+    Left to itself, torch prepares the GPUs alone on a machine that has some.
+    """
+    return "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
 
 
 def watch(store: Store, me: int, count: int, ended: Event) -> None:
