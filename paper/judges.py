@@ -10,8 +10,9 @@ from statistics import mean, stdev
 
 from tamatch.bench import published
 from tamatch.bench.cells import FULL, SEEDS, Cell, Setting
+from tamatch.bench.order import standings
 from tamatch.bench.plans import PLANS
-from tamatch.bench.rank import by_seed, own_errors, standings
+from tamatch.bench.rank import by_seed, own_errors
 from tamatch.bench.results import Curve, Result, Store
 from tamatch.bench.tables import spread
 

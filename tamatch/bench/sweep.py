@@ -21,6 +21,7 @@ SMOKE = {  # what takes long on a CPU: a large net and batch, and tests
     "net": ["wrn_10_1_clean"], "batch": ["8"], "unlabelled": ["8"], "test_every": ["4"],
     "test_images": ["200"],
 }  # fmt: skip
+SMOKE_PRETRAINED = {"net": ["vit_64x1_p8_32"], "size": ["32"]}  # of the same kind as the real one
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -73,7 +74,8 @@ def run(arguments: Namespace) -> int:
     values = option_values(arguments.extra, arguments.set)
     if arguments.smoke:
         arguments.steps, arguments.scale, arguments.seeds = SMOKE_STEPS, None, "0"
-        values = {**SMOKE, **values}
+        kind = SMOKE_PRETRAINED if PLANS[arguments.bench].pretrained else {}
+        values = {**SMOKE, **kind, **values}
     plan = with_options(selected_plan(arguments), values)
     scale = scale_of(plan, arguments.scale, arguments.steps)
     cells = plan.cells(arguments.bench, read_seeds(arguments.seeds), scale)

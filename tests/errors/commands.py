@@ -337,8 +337,9 @@ COMMANDS = [
      "--data CIFAR-10 is neither a known data set nor a folder. Perhaps you meant cifar10."),
     ("train --data nowhere", 2,
      "--data nowhere is neither a known data set nor a folder. Known: digits, cifar10, "
-     "cifar10-lt, cifar100, cifar100-classic, stl10, stl10-classic, eurosat, svhn, svhn-extra, "
-     "food101, imagenet-1percent, imagenet-10percent, and MedMNIST's, such as pathmnist."),
+     "cifar10-lt, cifar10-tuned, cifar100, cifar100-classic, stl10, stl10-classic, eurosat, "
+     "eurosat-tuned, svhn, svhn-extra, food101, imagenet-1percent, imagenet-10percent, and "
+     "MedMNIST's, such as pathmnist."),
     ("train --data empty", 3,
      "empty contains no images in class folders. Expected: empty/<class>/*.jpg and "
      "empty/unlabelled/*.jpg, or a labels.csv with the columns file_name,label."),
@@ -429,8 +430,9 @@ COMMANDS = [
      "a folder that contains only images, or move the run elsewhere."),
     ("check nowhere", 2,
      "--data nowhere is neither a known data set nor a folder. Known: digits, cifar10, "
-     "cifar10-lt, cifar100, cifar100-classic, stl10, stl10-classic, eurosat, svhn, svhn-extra, "
-     "food101, imagenet-1percent, imagenet-10percent, and MedMNIST's, such as pathmnist."),
+     "cifar10-lt, cifar10-tuned, cifar100, cifar100-classic, stl10, stl10-classic, eurosat, "
+     "eurosat-tuned, svhn, svhn-extra, food101, imagenet-1percent, imagenet-10percent, and "
+     "MedMNIST's, such as pathmnist."),
     ("resume nowhere", 2, "nowhere is not a folder. Give a run folder, such as runs/demo."),
     ("resume runs/foto", 2, "runs/foto is not a folder. Perhaps you meant runs/photos."),
     ("predict runs/photos/report.html photos", 2,
