@@ -81,7 +81,7 @@ class Cell:
         named = {"data": data, "method": self.method, "seed": self.seed, "baseline": "none"}
         other = {} if self.variant is None else self.variant.options
         short = shortened(data, self.method, self.scale)
-        return {**named, **self.setting.options, **short, **other}
+        return {**named, **short, **self.setting.options, **other}
 
     def command(self, machine: Mapping[str, Any]) -> str:
         """What makes this run, with the options of MACHINE that were given."""

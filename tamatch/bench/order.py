@@ -7,7 +7,7 @@ from collections.abc import Container, Mapping
 from statistics import mean
 from typing import NamedTuple
 
-from .cells import Plan
+from .cells import Plan, Setting
 
 Errors = Mapping[str, Mapping[str, float]]  # by method, then by setting
 
@@ -81,24 +81,35 @@ def agreements(plan: Plan, errors: Errors) -> dict[str, Agreement]:
     By the errors in each setting, and by the ranks over those where all of ours have a printed
     error: elsewhere, the ranks would be among other methods.
     """
-    printed = {
-        method: {s: cell.mean for s, cell in row.items() if cell.mean is not None}
-        for method, row in (plan.printed or {}).items()
-        if method in errors
-    }
+    printed = printed_means(plan, errors)
     found = {
         s.title: agreement(column(errors, s.name), column(printed, s.name)) for s in plan.settings
     }
-    whole = [
-        s for s in plan.settings
-        if (own := column(errors, s.name)) and own.keys() <= column(printed, s.name).keys()
-    ]  # fmt: skip
-    if len(whole) > 1:
-        names = {s.name for s in whole}
-        found[f"Friedman rank over {' and '.join(s.title for s in whole)}"] = agreement(
+    if len(shared := in_print(plan, errors)) > 1:
+        names = {setting.name for setting in shared}
+        found[f"Friedman rank over {' and '.join(s.title for s in shared)}"] = agreement(
             ranks(errors, names), ranks(printed, names)
         )
     return {title: one for title, one in found.items() if one is not None}
+
+
+def printed_means(plan: Plan, methods: Container[str]) -> Errors:
+    """The printed errors of these methods, where there is a number."""
+    return {
+        method: {s: cell.mean for s, cell in row.items() if cell.mean is not None}
+        for method, row in (plan.printed or {}).items()
+        if method in methods
+    }
+
+
+def in_print(plan: Plan, errors: Errors) -> list[Setting]:
+    """The settings in which every method that has an error has a printed one."""
+    printed = printed_means(plan, errors)
+    return [
+        setting for setting in plan.settings
+        if (own := column(errors, setting.name))
+        and own.keys() <= column(printed, setting.name).keys()
+    ]  # fmt: skip
 
 
 def column(errors: Errors, setting: str) -> dict[str, float]:

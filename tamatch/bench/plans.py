@@ -72,6 +72,10 @@ CLASSIC = tuple(  # the usual numbers of labels
     )
     for per_class in counts
 )
+RACE = tuple(  # tested often, each test after a line of the log, which says when it began
+    replace(s, name=f"race-{s.name}", options={**s.options, "test_every": 1024, "log_every": 1024})
+    for s in CLASSIC
+)
 LONG_TAIL = tuple(
     long_tail(*heads, gamma) for heads in ((1500, 3000), (500, 4000)) for gamma in (100, 150)
 )
@@ -213,6 +217,7 @@ PLANS: dict[str, Plan] = {
         CLASSIC,
         absent=frozenset({("stl10-classic", "fully_supervised")}),  # its pool has no labels
     ),
+    "race": Plan("Time to accuracy, from random weights", (*METHODS,), RACE),
     OWN: Plan(
         "Your own images: error (%)",
         ("supervised", "fixmatch", "freematch", "softmatch", "tamatch"),

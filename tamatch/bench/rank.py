@@ -12,7 +12,7 @@ from statistics import mean
 from ..errors import UsageError, one_line
 from ..methods import METHODS
 from .cells import SEEDS, Cell, Plan, Setting
-from .order import TAU_RULE, Agreement, Errors, Standing, agreements, standings
+from .order import TAU_RULE, Agreement, Errors, Standing, agreements, printed_means, standings
 from .plans import PLANS, one_name, scale_of, with_rows
 from .published import TABLE_1, TABLE_2
 from .results import Result, Store
@@ -30,13 +30,9 @@ RULE = (
 )
 
 
-def printed_errors() -> dict[str, dict[str, float]]:
+def printed_errors() -> Errors:
     """The printed Table 1, without the rows for reference and without what has no number."""
-    return {
-        method: {setting: cell.mean for setting, cell in row.items() if cell.mean is not None}
-        for method, row in TABLE_1.items()
-        if method not in UNRANKED
-    }
+    return printed_means(PLANS["usb"], TABLE_1.keys() - UNRANKED)
 
 
 def disagreements(found: Mapping[str, Standing]) -> list[str]:
@@ -216,7 +212,8 @@ def page(arguments: Namespace) -> Page:
 
 def one_table(text: str) -> str:
     """`--of BENCH`: a bench with a table of methods."""
-    tables = tuple(name for name, plan in PLANS.items() if plan.settings and not plan.variants)
+    whole = {name: plan for name, plan in PLANS.items() if name != "race"}  # whose runs end early
+    tables = tuple(name for name, plan in whole.items() if plan.settings and not plan.variants)
     return one_name("--of", text, tables)
 
 
