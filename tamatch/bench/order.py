@@ -57,22 +57,22 @@ class Agreement(NamedTuple):
 
 
 def agreement(ours: Mapping[str, float], theirs: Mapping[str, float]) -> Agreement | None:
-    """How the methods that both have are ordered by each; None if that says nothing."""
+    """How the methods that both have are ordered by each; None if they are too few."""
     shared = [method for method in theirs if method in ours]
     if len(shared) < LEAST:
         return None
     from scipy.stats import bootstrap, kendalltau  # type: ignore[import-untyped]
 
     def tau(a: list[float], b: list[float]) -> float:
-        return float(kendalltau(a, b).statistic)
+        found = float(kendalltau(a, b).statistic)
+        return 0.0 if math.isnan(found) else found  # methods that are all equal have no order
 
     pair = [ours[method] for method in shared], [theirs[method] for method in shared]
     found = bootstrap(
         pair, tau, paired=True, vectorized=False, n_resamples=RESAMPLES, method="percentile",
         rng=SEED,
     ).confidence_interval  # fmt: skip
-    known = Agreement(len(shared), tau(*pair), float(found.low), float(found.high))
-    return known if all(map(math.isfinite, known)) else None
+    return Agreement(len(shared), tau(*pair), float(found.low), float(found.high))
 
 
 def agreements(plan: Plan, errors: Errors) -> dict[str, Agreement]:
