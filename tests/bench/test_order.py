@@ -16,8 +16,9 @@ METHODS = [f"m{i}" for i in range(12)]
 
 def test_equal_and_opposite_orders() -> None:
     ours = {method: float(i) for i, method in enumerate(METHODS)}
-    assert agreement(ours, ours) == (12, 1.0, 1.0, 1.0)
-    assert agreement(ours, {m: -e for m, e in ours.items()}) == (12, -1.0, -1.0, -1.0)
+    assert agreement(ours, ours) == pytest.approx((12, 1.0, 1.0, 1.0))
+    opposite = {method: -error for method, error in ours.items()}
+    assert agreement(ours, opposite) == pytest.approx((12, -1.0, -1.0, -1.0))
     assert agreement(ours, dict.fromkeys(METHODS, 3.0)) == (12, 0.0, 0.0, 0.0)  # no order at all
 
 

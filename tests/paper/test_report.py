@@ -487,7 +487,7 @@ def test_the_page_has_the_minutes_of_the_race(tmp_path: Path) -> None:
         "error": Curve([1024, 2048], [30.0, 19.0]),
         "clock": Curve([1024, 2048], [60.0, 90.0]),
     }
-    store.write(cell, result(cell, made=MADE, **curves))
+    store.write(cell, replace(result(cell, made=MADE), **curves))
     text = page(store, tmp_path)
     assert "| FreeMatch | 2,048 | 1.5 | not reached | > 1.5 | not reached | > 1.5 | 1/1 |" in text
     assert "| FixMatch, printed |  | 113.7 / 58.2 / 56.3 |  |  |  |  |  |" in text
