@@ -149,7 +149,7 @@ def test_rank_of_own_results(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("usb", 348), ("lt", 48), ("ablation-usb", 30), ("ablation-lt", 72),
         ("digits", 3 * len(METHODS)), ("causes", 36), ("stand-in", 240), ("tails", 399),
-        ("race", 6), ("race --methods all --settings all --seeds 0", 12 * len(METHODS) - 1),
+        ("race", 6), ("race --methods all --settings all --seeds 0", 12 * len(METHODS) - 3),
         ("lt --methods tamatch --seeds 0,1,2,3,4", 20),
         ("usb --settings eurosat-20", 60), ("usb --cell 2/100", 4),
     ],
