@@ -8,8 +8,8 @@ from fractions import Fraction
 from itertools import chain
 from statistics import mean
 
-from tamatch.bench.cells import FULL
-from tamatch.bench.order import agreements, standings
+from tamatch.bench.cells import FULL, Plan
+from tamatch.bench.order import Errors, agreements, column, standings
 from tamatch.bench.plans import PLANS
 from tamatch.bench.race import Race, reached_in_words
 from tamatch.bench.rank import by_seed, ranked_errors
@@ -100,13 +100,25 @@ def tables_of_vits(store: Store, scale: Fraction) -> Iterator[str]:
     yield (
         f"{told} ({length(scale)}): {who}, with a Friedman rank of {places[first].rank:.2f}"
         + ("" if place == 1 else f" against {places['tamatch'].rank:.2f}")
-        + f" among {len(places)} methods in {len(errors['tamatch'])} settings."
+        + f" among {len(places)} methods, by the best tests."
     )
+    yield from lowest(plan, errors)
     for title, agree in [*agreements(plan, errors).items()][-1:]:
         yield (
             f"Kendall's τ with the printed order ({title}) is {agree.tau:.2f} (95 % interval "
             f"{agree.low:.2f} to {agree.high:.2f}, {agree.methods} methods)."
         )
+
+
+def lowest(plan: Plan, errors: Errors) -> Iterator[str]:
+    """Whose error is lowest in each setting."""
+    for setting in plan.settings:
+        if own := column(errors, setting.name):
+            best = min(own, key=own.__getitem__)
+            told = (
+                f"The lowest error on {setting.title} is {METHODS[best].title}'s {own[best]:.1f} %"
+            )
+            yield told + ("." if best == "tamatch" else f" (TaMatch {own['tamatch']:.1f} %).")
 
 
 def times(store: Store) -> Iterator[str]:

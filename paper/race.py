@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FILE = "race"
+TICKS = (10, 20, 40, 80)  # percent
 OTHERS = (COLOURS[3], "#e69f00", "#56b4e9", "#000000", "#999999")
 
 
@@ -95,6 +96,9 @@ def picture(race: Race) -> Callable[[Sequence[Result]], Figure]:
                 panel.axhline(100 - target, color="grey", ls=":", lw=1)
             panel.set(title=settings[name].title, xlabel="minutes of training", ylabel="error (%)")
             panel.set_yscale("log")
+            panel.set_yticks(sorted({*TICKS, *(100 - target for target in race.targets)}))
+            panel.yaxis.set_major_formatter("{x:g}")
+            panel.minorticks_off()
         named: dict[str, Artist] = {}
         for panel in panels:
             named |= {t: h for h, t in zip(*panel.get_legend_handles_labels(), strict=True)}
