@@ -204,7 +204,7 @@ def test_help_of_a_bench(capsys: pytest.CaptureFixture[str]) -> None:
     assert "lt-500-4000-150" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("words", ["usb --list --scale 1/8", "lt --show", "rank"])
+@pytest.mark.parametrize("words", ["usb --list --scale 1/8", "lt --show", "race --show", "rank"])
 def test_what_prints_does_not_import_torch(words: str, tmp_path: Path) -> None:
     code = (
         f"import sys; from tamatch.cli import main; assert main(['bench', *{words.split()}]) == 0\n"
