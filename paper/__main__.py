@@ -9,7 +9,7 @@ from functools import partial
 from tamatch.cli import guarded
 from tamatch.cli.parser import Parser
 
-from . import figures, params, report, toy
+from . import figures, params, race, report, toy
 
 COMMANDS = {
     "report": ("write docs/reproduction.md from the results folder", report),
@@ -17,6 +17,7 @@ COMMANDS = {
     "toy": ("Figure 1: why small batches amplify bias", toy),
     "bias": ("Figure 3: confirmation bias of TaMatch and FixMatch", figures),
     "clipping": ("Figure 4: TaMatch with and without clipping", figures),
+    "race": ("error over the minutes of training", race),
     "classes": ("long tails: the accuracy of each class during training", figures),
     "pool": ("long tails: the pool's class shares, estimated and true", figures),
 }

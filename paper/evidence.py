@@ -102,5 +102,5 @@ def few(found: Sequence[object]) -> str:
 
 
 def short(setting: Setting) -> str:
-    """A setting's title without its data set, which all settings of a bench share."""
-    return setting.title.partition(", ")[2]
+    """A setting's title; without the data set where all settings of a bench share it."""
+    return setting.title.removeprefix("CIFAR-10-LT, ")

@@ -23,6 +23,7 @@ from tamatch.bench.plans import (
     LONG_TAIL,
     OTHER_POOLS,
     PLANS,
+    STAND_IN,
     STL10,
     one_name,
     scale_of,
@@ -268,6 +269,7 @@ FIGURES = {
         ("fixmatch", "tamatch"),
         {
             "stl10": ("usb", STL10[0]), "eurosat": ("usb", EUROSAT[0]),
+            "eurosat-tuned": ("stand-in", STAND_IN[0]), "cifar10-tuned": ("stand-in", STAND_IN[2]),
             "cifar10-lt": ("lt", LONG_TAIL[2]), "digits": ("digits", DIGITS),
         },
     ),

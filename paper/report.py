@@ -16,13 +16,15 @@ from pathlib import Path
 
 from tamatch.bench.cells import FULL, RECIPE, Cell
 from tamatch.bench.plans import LONG_TAIL, PLANS
+from tamatch.bench.race import Race
 from tamatch.bench.results import Result, Store
 from tamatch.bench.tables import FORMATS, UNEQUAL, Grid, Page, length, short, table
 from tamatch.errors import UsageError
 from tamatch.storage.files import write_bytes
 
-from . import figures, tails, toy
+from . import figures, race, tails, toy
 from .eighths import in_eighths
+from .opening import opening
 from .verdicts import EIGHTH, claims, stand_in
 
 LENGTHS = (FULL, *(Fraction(1, 2**k) for k in range(1, 8)))  # the longest that is in is shown
@@ -31,9 +33,10 @@ TABLES = {
     "usb": (FULL,), "ablation-usb": (FULL,),
 }  # fmt: skip
 STAND_IN, LONG = "stand-in", ("lt", "ablation-lt")
-LONG_TAIL_DATA = "cifar10-lt"
+LONG_TAIL_DATA, STAND_IN_DATA = "cifar10-lt", "eurosat-tuned"
 HEAD = """# Results
 
+{opening}
 `python -m paper report` writes this page from the files in `results/`, and a test compares the two.
 [Reproducing the paper](benchmark.md) explains how to make the runs and how to read the tables.
 
@@ -70,9 +73,11 @@ def page(store: Store, folder: Path, links: str = "../results") -> str:
     """The whole page; `folder` is where its figures are, `links` where its links find results."""
     shown: set[str] = set()
     parts = [
-        HEAD,
+        HEAD.format(opening=opening(store, EIGHTH, stand_in_scale(store))),
         claims(store),
         *(section(bench, scale, store, shown) for bench, scale in sections(store)),
+        race.page(store),
+        *([f"{shown_picture(race.FILE, folder)}\n"] if race.begun(Race(), store)[1] else []),
         *full_runs(store, folder),
         *pictures(store, folder),
         sources(store, links),
@@ -83,9 +88,15 @@ def page(store: Store, folder: Path, links: str = "../results") -> str:
 def sections(store: Store) -> list[tuple[str, Fraction]]:
     """The tables of the page, and of which length their runs are."""
     fixed = [(b, scale) for scale in (EIGHTH, FULL) for b, have in TABLES.items() if scale in have]
+    scale = stand_in_scale(store)
+    return [*fixed, (STAND_IN, scale), (f"ablation-{STAND_IN}", scale)]
+
+
+def stand_in_scale(store: Store) -> Fraction:
+    """The longest length that the stand-in has runs of."""
     plan = PLANS[STAND_IN]
     there = (scale for scale in LENGTHS if store.results(plan.cells(STAND_IN, scale=scale)))
-    return [*fixed, (STAND_IN, next(there, FULL))]
+    return next(there, FULL)
 
 
 def section(bench: str, scale: Fraction, store: Store, shown: set[str]) -> str:
@@ -133,6 +144,13 @@ def pictures(store: Store, folder: Path) -> Iterable[str]:
         f"clipping-{LONG_TAIL[3].name}": "Figure 4 (`python -m paper clipping --scale 1/8`): "
         f"{count(store, 'clipping')}.",
     }
+    bias = figures.FIGURES["bias"].cells(STAND_IN_DATA, stand_in_scale(store))
+    if found := store.results(bias):
+        name = f"bias-{bias[0].setting.name}"
+        shown[name] = (
+            "Figure 3 with a pre-trained ViT-Tiny on EuroSAT (`python -m paper bias --data "
+            f"{STAND_IN_DATA}`): {len(found)} of {len(bias)} runs are done."
+        )
     for name, text in shown.items():
         yield f"{shown_picture(name, folder)}\n\n{text}\n"
 
@@ -157,10 +175,14 @@ def count(store: Store, name: str) -> str:
 
 
 def draw(store: Store, folder: Path) -> None:
-    for name, figure in figures.FIGURES.items():
-        cells = figure.cells(LONG_TAIL_DATA, EIGHTH)
+    drawn = [(name, LONG_TAIL_DATA, EIGHTH) for name in figures.FIGURES]
+    for name, data, scale in [*drawn, ("bias", STAND_IN_DATA, stand_in_scale(store))]:
+        figure = figures.FIGURES[name]
+        cells = figure.cells(data, scale)
         if found := list(store.results(cells).values()):
             figures.save(figure.draw, found, folder, f"{name}-{cells[0].setting.name}")
+    if timed := list(race.begun(Race(), store)[1].values()):
+        figures.save(race.picture(Race()), timed, folder, race.FILE)
     by_setting: dict[str, list[Result]] = {}
     for cell, result in long_runs(store).items():
         by_setting.setdefault(cell.setting.name, []).append(result)
@@ -177,7 +199,7 @@ def sources(store: Store, links: str) -> str:
         for bench, scale in sections(store)
         for cell in PLANS[bench].cells(bench, scale=scale)
     }
-    found = store.results(cells.values())
+    found = store.results(cells.values()) | race.begun(Race(), store)[1]
     rows = [source(cell, result, links) for cell, result in found.items()]
     header = ("file", "last", "median", "best", "finished", "commit", "source", "machine")
     notes = [

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
-from itertools import combinations
-from statistics import mean
 
 from tamatch.bench.cells import FULL, Setting
+from tamatch.bench.order import TAU_RULE, agreements, in_print, printed_means, ranks, standings
 from tamatch.bench.plans import PLANS
+from tamatch.bench.rank import by_seed, order_grid, ranked_errors
 from tamatch.bench.results import Store
 from tamatch.bench.tables import length
 from tamatch.methods import METHODS
 
 from .claims import CLAIMS, STAND_IN_CLAIMS, Claim
 from .evidence import Evidence, short
-from .judges import NOISE, SCORES
+from .judges import NOISE
 
 EIGHTH = Fraction(1, 8)
 CLAIMS_HEAD = """## The paper's claims
@@ -56,8 +56,14 @@ Only those that a full-length run says something about.
 
 ORDER_HEAD = """### Does the paper's order hold here?
 
-The paper's methods from the lowest mean error to the highest, and how many pairs of them are in the
-paper's order. Below, its claims about them are judged as those on long-tailed CIFAR-10 are above.
+The Friedman ranks of the methods {where}, next to those that the printed errors give
+{printed}, and how far our order agrees with the printed one. {rule} Below, the paper's
+claims about these methods are judged as those on long-tailed CIFAR-10 are above.
+"""
+NO_ORDER = """### Does the paper's order hold here?
+
+No setting has results of all methods with one seed yet, so there are no ranks. The paper's claims
+about these methods are judged as those on long-tailed CIFAR-10 are above.
 """
 
 
@@ -78,12 +84,10 @@ def claims(store: Store) -> str:
 
 
 def stand_in(store: Store, scale: Fraction) -> str:
-    """What the net that stands in for the paper's says about the paper's order."""
+    """What the net that stands in for the paper's says about the paper's order and claims."""
     evidence = Evidence(store, "stand-in", scale)
     verdicts, figures = judged(STAND_IN_CLAIMS, evidence)
-    orders = [row for setting in evidence.settings for row in order(evidence, setting)]
-    listed = text_table([("setting", "errors", "order", "pairs as in the paper"), *orders])
-    return "\n".join([ORDER_HEAD, *listed, "", *verdicts, "", *figures, ""])
+    return "\n".join([*order(store, scale), "", *verdicts, "", *figures, ""])
 
 
 def judged(
@@ -104,30 +108,38 @@ def judged(
     return text_table(verdicts), text_table(figures)
 
 
-def order(evidence: Evidence, setting: Setting) -> Iterable[tuple[str, ...]]:
-    """The methods that the paper has an error of, in its order and in ours."""
-    printed = {
-        method: row[setting.name].mean
-        for method, row in (PLANS[evidence.bench].printed or {}).items()
+def order(store: Store, scale: Fraction) -> list[str]:
+    """The ranks of the stand-in's methods, and how far they agree with the printed ones."""
+    plan = PLANS["stand-in"]
+    results = store.results(plan.cells("stand-in", scale=scale))
+    errors = {
+        name: ranked_errors(plan, by_seed(plan, results, score))[0]
+        for name, score in (("last step", "error_last"), ("best test", "error_best"))
     }
-    theirs = {method: error for method, error in printed.items() if error is not None}
-    yield short(setting), "the paper's", from_the_lowest(theirs), ""
-    if found := evidence.by_seed([*theirs], setting):
-        for name, score in SCORES.items():
-            columns = zip(*found, strict=True)
-            ours = {m: mean(map(score, runs)) for m, runs in zip(theirs, columns, strict=True)}
-            yield short(setting), f"ours, {name}", from_the_lowest(ours), agreeing(ours, theirs)
+    ours = {name: standings(found) for name, found in errors.items()}
+    best = errors["best test"]
+    if not ours["best test"]:
+        return [NO_ORDER]
+    shared = in_print(plan, best)
+    printed = ranks(printed_means(plan, best), {setting.name for setting in shared})
+    rows: list[tuple[str, ...]] = [("method", *(f"ours, {name}" for name in ours), "printed")]
+    for method in ours["best test"]:
+        own = (f"{found[method].rank:.2f}" for found in ours.values())
+        rows.append((METHODS[method].title, *own, f"{printed[method]:.2f}" if printed else ""))
+    agree: list[tuple[str, ...]] = [
+        ("methods ordered by", "score", "methods", "Kendall's τ", "95 % interval")
+    ]
+    for name, found in errors.items():
+        agree += [(t, name, *cells) for t, *cells in order_grid(agreements(plan, found)).rows]
+    ranked = [s for s in plan.settings if any(s.name in row for row in best.values())]
+    head = ORDER_HEAD.format(
+        where=f"over {titles(ranked)}", printed=f"over {titles(shared)}", rule=TAU_RULE
+    )
+    return [head, *text_table(rows), "", *text_table(agree)]
 
 
-def from_the_lowest(errors: Mapping[str, float]) -> str:
-    return ", ".join(METHODS[method].title for method in sorted(errors, key=errors.__getitem__))
-
-
-def agreeing(ours: Mapping[str, float], theirs: Mapping[str, float]) -> str:
-    """How many pairs of methods are in the same order."""
-    pairs = [*combinations(theirs, 2)]
-    same = sum((ours[a] - ours[b]) * (theirs[a] - theirs[b]) > 0 for a, b in pairs)
-    return f"{same} of {len(pairs)}"
+def titles(settings: Sequence[Setting]) -> str:
+    return " and ".join(setting.title for setting in settings) or "no setting"
 
 
 def text_table(rows: Sequence[tuple[str, ...]]) -> list[str]:

@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from ..methods import METHODS, entry
+from ..rules import pace
 from ..settings import recipes
 from . import published
 
@@ -80,7 +81,7 @@ class Cell:
         named = {"data": data, "method": self.method, "seed": self.seed, "baseline": "none"}
         other = {} if self.variant is None else self.variant.options
         short = shortened(data, self.method, self.scale)
-        return {**named, **self.setting.options, **short, **other}
+        return {**named, **short, **self.setting.options, **other}
 
     def command(self, machine: Mapping[str, Any]) -> str:
         """What makes this run, with the options of MACHINE that were given."""
@@ -164,13 +165,16 @@ def shortened(data: str, method: str, scale: Fraction) -> dict[str, Any]:
 
     Whatever is counted in steps shrinks. λ_target becomes λ_target^(1/scale), so that the target
     moves as far over the whole run; the weight average, λ_model and the lengths of memories stay,
-    as they answer to the noise of single steps.
+    as they answer to the noise of single steps. Only where the rules for a person's own images
+    choose the weight average, it follows the number of steps.
     """
     if scale == FULL:
         return {}
     recipe = recipes.defaults(data, method, named=True).run
     options: dict[str, Any] = {k: shrink(recipe[k], scale, 1) for k in ("steps", *INTERVALS)}
     options["warmup"] = shrink(recipe["warmup"], scale, 0)
+    if data in recipes.TUNED_SETS:
+        options["ema"] = pace.ema_momentum(options["steps"])
     momentum = target_momentum(data, method)
     if momentum < 1:
         options["lambda_target"] = momentum ** float(1 / scale)
@@ -219,5 +223,6 @@ def explain(cells: Sequence[Cell]) -> list[str]:
             for name, count in counted(data, "dash").items()
         ]
         lines.append(f"Dash on {data}: {', '.join(moved_counts)}.")
-    kept = "Unchanged: weight average (EMA), λ_model, learning rate, lengths of banks and queues."
-    return [*lines, kept]
+    follows = any(data in recipes.TUNED_SETS for data, _ in pairs)
+    kept = "λ_model, learning rate, lengths of banks and queues."
+    return [*lines, f"Unchanged: {'' if follows else 'weight average (EMA), '}{kept}"]

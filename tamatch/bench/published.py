@@ -1,4 +1,4 @@
-"""The paper's printed numbers, as `published.txt` has them.
+"""The paper's and the benchmark's printed numbers, as `published.txt` has them.
 
 `-` (no such run) and `N/A` (the benchmark could not run it) are kept apart.
 """
@@ -40,9 +40,12 @@ def table(lines: Texts) -> Table:
     return {row: {c: cell(t) for c, t in cells.items()} for row, cells in lines.items()}
 
 
-_PARTS = Path(__file__).with_name("published.txt").read_text("utf-8").split("# Table ")[1:]
-_PRINTED = {part[0]: texts(part[1:]) for part in _PARTS}
+_PARTS = Path(__file__).with_name("published.txt").read_text("utf-8").split("# ")[1:]
+_TITLED = (part.partition("\n") for part in _PARTS)
+_PRINTED = {title.removeprefix("Table "): texts(lines) for title, _, lines in _TITLED}
 TABLE_1, TABLE_3, TABLE_4, TABLE_5 = (table(_PRINTED[number]) for number in "1345")
+CLASSIC = table(_PRINTED["USB classic"])  # its results/classic_cv.csv: WRN-28-2 from scratch
+MINUTES = _PRINTED["EfficientMatch minutes"]  # its repository's, of three label draws
 TABLE_2 = {  # Friedman rank, mean error
     method: tuple(map(float, row.values())) for method, row in _PRINTED["2"].items()
 }

@@ -8,17 +8,16 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from statistics import mean
-from typing import NamedTuple
 
 from ..errors import UsageError, one_line
 from ..methods import METHODS
 from .cells import SEEDS, Cell, Plan, Setting
+from .order import TAU_RULE, Agreement, Errors, Standing, agreements, printed_means, standings
 from .plans import PLANS, one_name, scale_of, with_rows
 from .published import TABLE_1, TABLE_2
 from .results import Result, Store
 from .tables import FORMATS, SCORES, Grid, Page, about, other_lengths, refuse_two_starts, titled
 
-Errors = Mapping[str, Mapping[str, float]]  # by method, then by setting
 BySeed = Mapping[str, Mapping[str, Mapping[int, float]]]  # and by seed
 
 UNRANKED = ("supervised", "fully_supervised")  # for reference only, as in the paper
@@ -31,40 +30,9 @@ RULE = (
 )
 
 
-class Standing(NamedTuple):
-    """A method's place among the others."""
-
-    rank: float
-    error: float
-    settings: int
-
-
-def standings(errors: Errors) -> dict[str, Standing]:
-    """Mean rank and mean error of each method that has a value, the best rank first."""
-    columns = {setting for row in errors.values() for setting in row}
-    values = {c: [row[c] for row in errors.values() if c in row] for c in columns}
-    found = {
-        method: Standing(
-            mean(rank(row[c], values[c]) for c in columns if c in row), mean(row.values()), len(row)
-        )
-        for method, row in errors.items()
-        if row
-    }
-    return dict(sorted(found.items(), key=lambda item: item[1].rank))
-
-
-def rank(value: float, values: list[float]) -> float:
-    """The mean of the places that a value and its equals take, from 1."""
-    return sum(v < value for v in values) + (1 + sum(v == value for v in values)) / 2
-
-
-def printed_errors() -> dict[str, dict[str, float]]:
+def printed_errors() -> Errors:
     """The printed Table 1, without the rows for reference and without what has no number."""
-    return {
-        method: {setting: cell.mean for setting, cell in row.items() if cell.mean is not None}
-        for method, row in TABLE_1.items()
-        if method not in UNRANKED
-    }
+    return printed_means(PLANS["usb"], TABLE_1.keys() - UNRANKED)
 
 
 def disagreements(found: Mapping[str, Standing]) -> list[str]:
@@ -92,6 +60,16 @@ def grid(
     return Grid(title, header, rows)
 
 
+def order_grid(found: Mapping[str, Agreement]) -> Grid:
+    """How far our order agrees with the printed one."""
+    header = ("methods ordered by", "methods", "Kendall's τ", "95 % interval")
+    rows = [
+        (title, str(own.methods), f"{own.tau:.2f}", f"{own.low:.2f} to {own.high:.2f}")
+        for title, own in found.items()
+    ]
+    return Grid("Our order and the printed one", header, rows)
+
+
 def by_seed(plan: Plan, results: Mapping[Cell, Result], score: str) -> BySeed:
     """Our errors of the methods that are ranked."""
     found: dict[str, dict[str, dict[int, float]]] = {}
@@ -110,6 +88,15 @@ def shared_seeds(errors: BySeed, setting: str) -> list[int]:
     """
     seeds = [set(row[setting]) for row in errors.values() if setting in row]
     return sorted(set.intersection(*seeds)) if seeds else []
+
+
+def ranked_errors(plan: Plan, errors: BySeed) -> tuple[Errors, list[str]]:
+    """The mean errors in the settings that yield ranks, and notes on what is left out."""
+    ours = own_errors(errors)
+    holes = lacking(plan, ours)
+    skipped = {setting.name for setting in holes}
+    kept = {m: {s: e for s, e in row.items() if s not in skipped} for m, row in ours.items()}
+    return kept, [*left_out(plan, ours, holes), *fewer_seeds(plan, errors, skipped)]
 
 
 def own_errors(errors: BySeed) -> Errors:
@@ -207,17 +194,16 @@ def page(arguments: Namespace) -> Page:
     refuse_two_starts(results, store)
     count = f"{len(results)} of {len(cells)} cells done"
     if errors := by_seed(plan, results, arguments.score):
-        ours = own_errors(errors)
-        holes = lacking(plan, ours)
-        missing = left_out(plan, ours, holes)
-        skipped = {setting.name for setting in holes}
-        ranked = {m: {s: e for s, e in row.items() if s not in skipped} for m, row in ours.items()}
+        ranked, missing = ranked_errors(plan, errors)
         title = f"From our results of `bench {arguments.of}`, {SCORES[arguments.score]}"
         same = arguments.of == "usb" and plan.methods == PLANS["usb"].methods
         beside = same and not missing  # else it is another comparison
         if found := standings(ranked):
             grids.append(grid(f"{titled(title, scale)}: {count}", found, plan.rows, beside=beside))
-        notes += [*missing, *fewer_seeds(plan, errors, skipped), *about(plan, cells, results)]
+        if agree := agreements(plan, ranked):
+            grids.append(order_grid(agree))
+            notes.append(TAU_RULE)
+        notes += [*missing, *about(plan, cells, results)]
     else:
         notes.append(f"No results of our own yet in {arguments.results} ({count}).")
         notes += other_lengths(cells, store)
@@ -226,7 +212,8 @@ def page(arguments: Namespace) -> Page:
 
 def one_table(text: str) -> str:
     """`--of BENCH`: a bench with a table of methods."""
-    tables = tuple(name for name, plan in PLANS.items() if plan.settings and not plan.variants)
+    whole = {name: plan for name, plan in PLANS.items() if name != "race"}  # whose runs end early
+    tables = tuple(name for name, plan in whole.items() if plan.settings and not plan.variants)
     return one_name("--of", text, tables)
 
 

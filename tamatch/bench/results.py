@@ -96,6 +96,7 @@ class Result:
     p_model: Vectors | None = None
     p_target: Vectors | None = None
     abreast: int = 1  # runs that shared the device; `seconds` are those of all together
+    clock: Curve | None = None  # seconds of training until each test, without the tests
 
 
 FIELDS = {record: get_type_hints(record) for record in (Result, Curve, Vectors)}
@@ -202,6 +203,7 @@ def record(cell: Cell, folder: RunFolder) -> Result:
         config["weights"] = start(config["weights"])
     if cell.code:
         config["method"] = Path(cell.method).name
+    times = clock(rows)
     scores = ("error_last", "error_median20", "error_best", "best_step", "per_class_accuracy")
     return Result(
         bench=cell.bench, setting=cell.setting.name, method=cell.method_name, seed=cell.seed,
@@ -215,8 +217,27 @@ def record(cell: Cell, folder: RunFolder) -> Result:
         truth="pool" if shares else "uniform",
         seconds=found["seconds"], made=origin(run), config=config,
         variant=cell.variant.name if cell.variant else None,
+        clock=Curve.of(times) if times else None,
         **course(rows, len(classes), config["options"].get("eps", RATIO_EPS)),
     )  # fmt: skip
+
+
+def clock(rows: Sequence[dict[str, Any]]) -> list[tuple[int, float]]:
+    """The steps of the tests, and the seconds of training until then.
+
+    A test lasts from the line of the log before it, which waits for the device, to its own; where
+    no line is written at its step, it counts as training.
+    """
+    found: list[tuple[int, float]] = []
+    spent, step, before = 0.0, 0, 0.0
+    for row in (row for row in rows if "time" in row):
+        now = row["time"]["seconds"]
+        if row["kind"] != "train":
+            spent += now - before if row["step"] == step else 0.0
+            if row["kind"] == "test":
+                found.append((row["step"], now - spent))
+        step, before = row["step"], now
+    return found
 
 
 def thinned(points: Sequence[Point], most: int | None) -> Sequence[Point]:

@@ -6,21 +6,25 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from ..methods import CUSTOM
 from ..settings.options import read_seeds
-from .cells import MACHINE, Cell, explain
+from .cells import MACHINE, Cell, Plan, explain
 from .plans import OWN, PLANS, option_values, scale_of, selected_plan, share, with_options
 from .results import Store, start
-from .tables import FORMATS, fuller_lengths, table
+from .tables import FORMATS, Page, fuller_lengths, table
+
+if TYPE_CHECKING:
+    from .runner import Runner
 
 SMOKE_STEPS = 4
 SMOKE = {  # what takes long on a CPU: a large net and batch, and tests
     "net": ["wrn_10_1_clean"], "batch": ["8"], "unlabelled": ["8"], "test_every": ["4"],
     "test_images": ["200"],
 }  # fmt: skip
+SMOKE_PRETRAINED = {"net": ["vit_64x1_p8_32"], "size": ["32"]}  # of the same kind as the real one
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -69,12 +73,31 @@ def add_arguments(parser: ArgumentParser) -> None:
     how.add_argument("--format", choices=FORMATS, default="text", help="format of the table")
 
 
-def run(arguments: Namespace) -> int:
+class Sweep:
+    """What a bench that trains may do otherwise: other cells, another way to make and show them."""
+
+    def plan(self, plan: Plan) -> Plan:
+        return plan
+
+    def runner(self, *given: Any, **named: Any) -> Runner:
+        from .runner import Runner  # with torch
+
+        return Runner(*given, **named)
+
+    def page(self, plan: Plan, cells: Sequence[Cell], store: Store) -> Page:
+        page = table(plan, cells, store)
+        page.notes.extend(fuller_lengths(cells, store))
+        return page
+
+
+def run(arguments: Namespace, sweep: Sweep | None = None) -> int:
+    sweep = sweep or Sweep()
     values = option_values(arguments.extra, arguments.set)
     if arguments.smoke:
         arguments.steps, arguments.scale, arguments.seeds = SMOKE_STEPS, None, "0"
-        values = {**SMOKE, **values}
-    plan = with_options(selected_plan(arguments), values)
+        kind = SMOKE_PRETRAINED if PLANS[arguments.bench].pretrained else {}
+        values = {**SMOKE, **kind, **values}
+    plan = sweep.plan(with_options(selected_plan(arguments), values))
     scale = scale_of(plan, arguments.scale, arguments.steps)
     cells = plan.cells(arguments.bench, read_seeds(arguments.seeds), scale)
     mine = share(arguments.cell, cells)
@@ -88,10 +111,8 @@ def run(arguments: Namespace) -> int:
         print("\n".join(listing(mine, store, machine)))
         return 0
     with CUSTOM.held(plan.codes):  # an edit meanwhile would give one name to results of two methods
-        status = 0 if arguments.show else make(mine, store, machine, arguments)
-    page = table(plan, cells, store)
-    page.notes.extend(fuller_lengths(cells, store))
-    sys.stdout.write(FORMATS[arguments.format](page))
+        status = 0 if arguments.show else make(sweep, mine, store, machine, arguments)
+    sys.stdout.write(FORMATS[arguments.format](sweep.page(plan, cells, store)))
     return status
 
 
@@ -117,17 +138,21 @@ def listing(cells: Sequence[Cell], store: Store, machine: Mapping[str, Any]) -> 
     return [*lines, f"{len(cells)} runs, {done} of them done.", *explain(cells)]
 
 
-def make(cells: Sequence[Cell], store: Store, machine: dict[str, Any], arguments: Namespace) -> int:
+def make(
+    sweep: Sweep,
+    cells: Sequence[Cell],
+    store: Store,
+    machine: dict[str, Any],
+    arguments: Namespace,
+) -> int:
     if arguments.abreast < 1:
         raise UsageError(f"--abreast must be at least 1, got {arguments.abreast}.")
     if arguments.minutes is not None and not arguments.minutes > 0:  # nan neither
         raise UsageError(f"--minutes must be above 0, got {arguments.minutes:g}.")
     if all(store.has(cell) for cell in cells):
         return 0
-    from .runner import Runner
-
     print("\n".join(explain(cells)), file=sys.stderr)
-    runner = Runner(
+    runner = sweep.runner(
         store, arguments.runs, machine, keep=arguments.keep_runs, abreast=arguments.abreast
     )
     return runner.fill(cells, arguments.minutes)

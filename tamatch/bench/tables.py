@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -98,9 +98,14 @@ def about(plan: Plan, cells: Sequence[Cell], results: Mapping[Cell, Result]) -> 
         counts = Counter(start(result.config.get("weights")) for result in found)
         told = ", ".join(f"{name} ({count} runs)" for name, count in sorted(counts.items()))
         notes.append(f"Started from: {told}.")
-    code = sorted({short(r.made["commit"]) for r in found})
-    machines = sorted({r.made["gpu"] or r.made["device"] for r in found})
-    return [*notes, f"Made by {', '.join(code)} on {', '.join(machines)}."]
+    return [*notes, *makers(found)]
+
+
+def makers(results: Collection[Result]) -> list[str]:
+    """Which code and machines made the results, if there are any."""
+    code = sorted({short(r.made["commit"]) for r in results})
+    machines = sorted({r.made["gpu"] or r.made["device"] for r in results})
+    return [f"Made by {', '.join(code)} on {', '.join(machines)}."] if results else []
 
 
 def common_scale(cells: Sequence[Cell]) -> Fraction:

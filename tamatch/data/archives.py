@@ -99,9 +99,11 @@ MEDMNIST = {  # by name and side
     for side, md5 in zip((28, 64, 128, 224), md5s.split(), strict=True)
 }
 ARCHIVES: dict[str, tuple[Archive, ...]] = {
-    "cifar10": (CIFAR10,), "cifar10-lt": (CIFAR10,), "cifar100": (CIFAR100,),
-    "cifar100-classic": (CIFAR100,), "stl10": (STL10,), "stl10-classic": (STL10,),
-    "eurosat": (EUROSAT,), "svhn": (SVHN["train"], SVHN["test"]), "svhn-extra": (*SVHN.values(),),
+    "cifar10": (CIFAR10,), "cifar10-lt": (CIFAR10,), "cifar10-tuned": (CIFAR10,),
+    "cifar100": (CIFAR100,), "cifar100-classic": (CIFAR100,),
+    "stl10": (STL10,), "stl10-classic": (STL10,),
+    "eurosat": (EUROSAT,), "eurosat-tuned": (EUROSAT,),
+    "svhn": (SVHN["train"], SVHN["test"]), "svhn-extra": (*SVHN.values(),),
     "food101": (FOOD101,), **{name: (MEDMNIST[name, 28],) for name in MEDMNIST_MD5},
 }  # fmt: skip
 

@@ -2,7 +2,8 @@
 
 The benchmark's two protocols are recorded here once: (a) pre-trained ViTs on few labels, (b) wide
 residual nets from scratch. A method's signature holds its values for (a); its row in `METHODS`
-holds what (b), under the name of CIFAR-10, or one data set changes.
+holds what (b), under the name of CIFAR-10, or one data set changes. A name that ends in `-tuned`
+is for (a) with a ViT-Tiny of ImageNet and the settings that small photos get on a GPU.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..methods import entry
-from ..rules import choose, pace
+from ..rules import choose, finetune, pace
 
 Settings = dict[str, Any]
 
@@ -70,6 +71,21 @@ LARGE: Settings = {  # photos of 224 pixels: the benchmark's for Semi-Aves
     **USB, "net": "vit_small_p16_224", "lr": 1e-3, "layer_decay": 0.65,
 }  # fmt: skip
 
+TUNED_LABELS = 40  # in all, by which the batch is chosen: 8 of them, as in USB's protocol
+TUNED_BATCH = choose.batch(TUNED_LABELS, gpu=True).settings
+TUNED: Settings = {  # what `choose`, `finetune` and `pace` say of photos of 64 pixels on a GPU
+    **finetune.recipe().settings, "net": "vit_tiny_p8_112", "size": 112,
+    "labelled_in_pool": "yes", "flips": choose.FLIPS, "labels_per_class": 4, "weight_decay": 5e-4,
+    **TUNED_BATCH, **choose.pool_batch(TUNED_BATCH["batch"], gpu=True).settings,
+    "steps": pace.USUAL_STEPS, "warmup": finetune.warmup(pace.USUAL_STEPS),
+    "ema": pace.ema_momentum(pace.USUAL_STEPS),
+    "log_every": 100, "test_every": 500, "save_every": 2_500,
+}  # fmt: skip
+TUNED_SETS: dict[str, Settings] = {
+    "cifar10-tuned": TUNED,
+    "eurosat-tuned": {**TUNED, "labels_per_class": 2, "flips": "both"},
+}
+
 SVHN: Settings = {**CLASSIC, "labels_per_class": 4, "flips": "none"}  # as in FixMatch's paper
 CLASSIC_SETS: dict[str, Settings] = {
     "cifar100-classic": {
@@ -110,11 +126,15 @@ PROTOCOLS: dict[str, Settings] = {
         **USB, "net": "vit_small_p2_32", "lr": 5e-5, "layer_decay": 1.0, "labels_per_class": 2,
         "flips": "both",  # an aerial image has no up and down
     },
+    **TUNED_SETS,
     **CLASSIC_SETS,
     **OTHER_SETS,
 }  # fmt: skip
 
-LIKE = {**dict.fromkeys(CLASSIC_SETS, "cifar10"), **dict.fromkeys(OTHER_SETS, "eurosat")}
+LIKE = {
+    **dict.fromkeys(CLASSIC_SETS, "cifar10"),
+    **dict.fromkeys(("eurosat-tuned", *OTHER_SETS), "eurosat"),
+}
 BESIDES: dict[tuple[str, str], Settings] = {  # what such a set changes in one method
     ("cifar100-classic", "mixmatch"): {"lambda_u": 150.0},
     ("stl10-classic", "comatch"): {"lambda_contrast": 5.0},

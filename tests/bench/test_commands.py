@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -17,7 +18,7 @@ from tamatch.bench import BENCHES
 from tamatch.bench.plans import PLANS
 from tamatch.bench.results import Store
 from tamatch.cli import main
-from tamatch.data import load
+from tamatch.data import DataSet, load
 from tamatch.methods import METHODS
 from tamatch.nets import build
 from tests.bench.made import NET, noise, result, small_recipes
@@ -77,20 +78,38 @@ def test_rank_in_every_format(form: str, capsys: pytest.CaptureFixture[str]) -> 
     assert "10.33" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("data", ["eurosat-tuned-20", "cifar10-tuned-40"])
+def test_every_row_of_the_stand_in_can_be_tried_on_a_cpu(
+    data: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a transformer of one block: rotations, banks, prototypes, attacks, second heads."""
+
+    def images(name: str, root: object, size: int, *rest: object) -> DataSet:
+        draw = np.random.default_rng(0).integers(0, 256, (len(noise(name).labels), size, size, 3))
+        return dataclasses.replace(noise(name), images=draw.astype(np.uint8))
+
+    monkeypatch.setattr("tamatch.settings.inputs.load", images)
+    assert main(["bench", "stand-in", "--smoke", "--settings", data, "--device", "cpu"]) == 0
+    assert "20 of 20 cells done" in capsys.readouterr().out
+    configs = [json.loads(path.read_text())["config"] for path in Path("results").rglob("*.json")]
+    assert {config["method"] for config in configs} == {*PLANS["stand-in"].methods}
+    kept = {(c["net"], c["size"], c["head"], c["layer_decay"], c["steps"]) for c in configs}
+    assert kept == {("vit_64x1_p8_32", 32, "zero", 0.65, 4)}
+
+
 @pytest.mark.usefixtures("small")
 def test_the_weights_that_runs_start_from_are_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["bench", "stand-in", "--methods", "fixmatch", "--seeds", "0", "--steps", "2"]
-    for setting in PLANS["stand-in"].settings:
-        monkeypatch.setitem(setting.options, "net", NET)
     torch.manual_seed(0)
     save_file(build(NET, 10, 8).state_dict(), "tiny.safetensors")
-    assert main([*words, "--settings", "eurosat-20-tiny", "--weights", "tiny.safetensors"]) == 0
+    tuned = [*words, "--settings", "eurosat-tuned-20", "--weights", "tiny.safetensors"]
+    assert main(tuned) == 0
     assert "Started from: tiny.safetensors (1 runs)." in capsys.readouterr().out
-    assert main([*words, "--settings", "eurosat-40-tiny"]) == 0
+    assert main([*words, "--settings", "eurosat-tuned-40"]) == 0
     assert "Started from: random weights (1 runs)." in capsys.readouterr().out
-    config = json.loads(next(Path("results/eurosat-20-tiny").iterdir()).read_text())["config"]
+    config = json.loads(next(Path("results/eurosat-tuned-20").iterdir()).read_text())["config"]
     assert config["weights"] == "tiny.safetensors"
 
 
@@ -129,7 +148,8 @@ def test_rank_of_own_results(capsys: pytest.CaptureFixture[str]) -> None:
     ("words", "count"),
     [
         ("usb", 348), ("lt", 48), ("ablation-usb", 30), ("ablation-lt", 72),
-        ("digits", 3 * len(METHODS)), ("causes", 36), ("stand-in", 48), ("tails", 399),
+        ("digits", 3 * len(METHODS)), ("causes", 36), ("stand-in", 240), ("tails", 399),
+        ("race", 6), ("race --methods all --settings all --seeds 0", 12 * len(METHODS) - 3),
         ("lt --methods tamatch --seeds 0,1,2,3,4", 20),
         ("usb --settings eurosat-20", 60), ("usb --cell 2/100", 4),
     ],
@@ -184,7 +204,7 @@ def test_help_of_a_bench(capsys: pytest.CaptureFixture[str]) -> None:
     assert "lt-500-4000-150" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("words", ["usb --list --scale 1/8", "lt --show", "rank"])
+@pytest.mark.parametrize("words", ["usb --list --scale 1/8", "lt --show", "race --show", "rank"])
 def test_what_prints_does_not_import_torch(words: str, tmp_path: Path) -> None:
     code = (
         f"import sys; from tamatch.cli import main; assert main(['bench', *{words.split()}]) == 0\n"

@@ -37,7 +37,7 @@ BRIEF = dataclasses.replace(WHOLE, scale=Fraction(8, 1200))
 
 def same(result: Result) -> Result:
     """Without what differs between two equal runs."""
-    return dataclasses.replace(result, seconds=0.0, made={}, abreast=0)
+    return dataclasses.replace(result, seconds=0.0, made={}, abreast=0, clock=None)
 
 
 @pytest.fixture

@@ -337,8 +337,9 @@ COMMANDS = [
      "--data CIFAR-10 is neither a known data set nor a folder. Perhaps you meant cifar10."),
     ("train --data nowhere", 2,
      "--data nowhere is neither a known data set nor a folder. Known: digits, cifar10, "
-     "cifar10-lt, cifar100, cifar100-classic, stl10, stl10-classic, eurosat, svhn, svhn-extra, "
-     "food101, imagenet-1percent, imagenet-10percent, and MedMNIST's, such as pathmnist."),
+     "cifar10-lt, cifar10-tuned, cifar100, cifar100-classic, stl10, stl10-classic, eurosat, "
+     "eurosat-tuned, svhn, svhn-extra, food101, imagenet-1percent, imagenet-10percent, and "
+     "MedMNIST's, such as pathmnist."),
     ("train --data empty", 3,
      "empty contains no images in class folders. Expected: empty/<class>/*.jpg and "
      "empty/unlabelled/*.jpg, or a labels.csv with the columns file_name,label."),
@@ -429,8 +430,9 @@ COMMANDS = [
      "a folder that contains only images, or move the run elsewhere."),
     ("check nowhere", 2,
      "--data nowhere is neither a known data set nor a folder. Known: digits, cifar10, "
-     "cifar10-lt, cifar100, cifar100-classic, stl10, stl10-classic, eurosat, svhn, svhn-extra, "
-     "food101, imagenet-1percent, imagenet-10percent, and MedMNIST's, such as pathmnist."),
+     "cifar10-lt, cifar10-tuned, cifar100, cifar100-classic, stl10, stl10-classic, eurosat, "
+     "eurosat-tuned, svhn, svhn-extra, food101, imagenet-1percent, imagenet-10percent, and "
+     "MedMNIST's, such as pathmnist."),
     ("resume nowhere", 2, "nowhere is not a folder. Give a run folder, such as runs/demo."),
     ("resume runs/foto", 2, "runs/foto is not a folder. Perhaps you meant runs/photos."),
     ("predict runs/photos/report.html photos", 2,
@@ -565,6 +567,11 @@ COMMANDS = [
     ("bench digits --seeds a", 2,
      "--seeds takes comma-separated whole numbers, such as 0,1,2; got 'a'."),
     ("bench digits --seeds 0,1,0", 2, "--seeds lists 0 twice."),
+    ("bench race --targets 80,x", 2,
+     "--targets takes accuracies in percent such as 80,90, got '80,x'."),
+    ("bench race --limit 0", 2, "--limit must be above 0, got 0."),
+    ("bench race --abreast 2", 2,
+     "bench race measures time, so its runs cannot share a GPU: leave out --abreast."),
     ("bench digits --abreast 0", 2, "--abreast must be at least 1, got 0."),
     ("bench digits --minutes -1", 2, "--minutes must be above 0, got -1."),
     ("bench digits --minutes nan", 2, "--minutes must be above 0, got nan."),

@@ -12,10 +12,13 @@ from pathlib import Path
 import pytest
 from setuptools import find_packages
 
+from paper import race as race_page
 from paper.__main__ import COMMANDS, main
 from paper.figures import FIGURES
 from tamatch.bench.cells import FULL
-from tamatch.bench.results import Store, Vectors
+from tamatch.bench.plans import PLANS
+from tamatch.bench.race import Race
+from tamatch.bench.results import Curve, Store, Vectors
 from tamatch.errors import DataError
 from tests.bench.made import result
 
@@ -98,6 +101,29 @@ def test_classes_are_drawn_as_the_results_have_them() -> None:
     assert first.get_ydata()[-1] == 75.0
     with pytest.raises(DataError, match="no seed in common"):
         FIGURES["classes"].draw([replace(one, per_class=None) for one in ours])
+
+
+def test_the_picture_of_a_race(capsys: pytest.CaptureFixture[str]) -> None:
+    """Minutes to the right, a line for each run, whatever methods there are."""
+    assert main(["race"]) == 3
+    told = capsys.readouterr().err
+    assert told.startswith("paper: no run of these settings and targets is in results: `tamatch ")
+    store, race = Store(Path("results")), Race()
+    cells = race.plan(PLANS["race"]).cells("race", (0, 1))
+    for cell in cells:
+        if cell.setting.name == "race-cifar10-250-to-94" and cell.method in ("tamatch", "uda"):
+            made, times = result(cell), Curve([1, 2], [60.0, 180.0])
+            store.write(cell, replace(made, error=Curve([1, 2], [50.0, 20.0]), clock=times))
+    assert main(["race"]) == 0
+    assert {p.name for p in Path("figures").iterdir()} == {"race.svg", "race.png"}
+    found = list(store.results(cells).values())
+    [panel] = race_page.picture(race)(found).axes
+    assert panel.get_title() == "CIFAR-10, 250 labels"
+    runs = [line for line in panel.get_lines() if not line.get_label().startswith("_")]
+    assert [line.get_label() for line in runs] == ["UDA", "UDA", "TaMatch", "TaMatch"]
+    assert [*runs[0].get_xdata()] == [1.0, 3.0] and [*runs[0].get_ydata()] == [50.0, 20.0]
+    dotted = {line.get_ydata()[0] for line in panel.get_lines() if line.get_linestyle() == ":"}
+    assert dotted == {20.0, 10.0, 6.0}
 
 
 def test_toy(capsys: pytest.CaptureFixture[str]) -> None:

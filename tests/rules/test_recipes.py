@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tamatch.rules import choose, finetune
 from tamatch.settings.config import Run
 from tamatch.settings.configure import configure
 
@@ -128,3 +129,23 @@ def test_the_classic_protocol(data: str, net: str, weight_decay: float, method: 
     if method == "comatch":
         assert run.options["queue"] == 5
         assert run.options["lambda_contrast"] == (5 if data == "stl10-classic" else 1)
+
+
+@pytest.mark.parametrize("method", VIT)
+@pytest.mark.parametrize("data", ["eurosat-tuned", "cifar10-tuned"])
+def test_the_recipe_of_photos_on_a_gpu_under_the_name_of_a_data_set(data: str, method: str) -> None:
+    """What the rules say of photos of 64 pixels and the file of a ViT-Tiny at 224."""
+    run = recipe(data, method)
+    side = finetune.image_size(64, 16, 14, gpu=True)
+    patch = finetune.patch_for(side, 16, finetune.grid(14, gpu=True))
+    assert (run.size, run.net) == (side, f"vit_tiny_p{patch}_{side}") == (112, "vit_tiny_p8_112")
+    said = {"normalise": "half", "optimizer": "adamw", "lr": 1e-3, "layer_decay": 0.65}
+    assert {name: getattr(run, name) for name in said} == said and run.head == "zero"
+    batch = choose.batch(40, gpu=True).settings["batch"]
+    assert (run.batch, run.unlabelled) == (batch, 3 * batch) == (8, 24)
+    assert (run.steps, run.warmup, run.ema) == (10_000, 1_000, 0.999)
+    assert run.flips == ("both" if data == "eurosat-tuned" else "horizontal")
+    if method == "mixmatch":  # not 100, as from scratch
+        assert run.options["lambda_u"] == recipe("cifar100", method).options["lambda_u"]
+    if method == "simmatch":
+        assert run.options["temperature"] == (0.2 if data == "eurosat-tuned" else 0.1)

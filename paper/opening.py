@@ -1,0 +1,138 @@
+"""The first paragraph of the page of results: what the runs that are in say, to be quoted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from itertools import chain
+from statistics import mean
+
+from tamatch.bench.cells import FULL, Plan
+from tamatch.bench.order import Errors, agreements, column, standings
+from tamatch.bench.plans import PLANS
+from tamatch.bench.race import Race, reached_in_words
+from tamatch.bench.rank import by_seed, ranked_errors
+from tamatch.bench.results import Store
+from tamatch.bench.tables import length
+from tamatch.methods import METHODS
+
+from .evidence import Evidence
+from .judges import NOISE, SCORES, Score, decided
+from .race import begun
+
+RIVALS = ("fixmatch", "freematch")
+NEITHER = (
+    f"A difference within the noise of two runs of one seed ({NOISE} points, divided by √n) is "
+    "neither lower nor higher."
+)
+
+
+def opening(store: Store, shorter: Fraction, stand_in: Fraction) -> str:
+    """One paragraph; `shorter` and `stand_in` are the lengths that its runs may have."""
+    told = [
+        *long_tails(store, FULL), *long_tails(store, shorter), *tables_of_vits(store, stand_in),
+        *times(store),
+    ]  # fmt: skip
+    return f"**In short.** {' '.join(told)} {NEITHER}\n"
+
+
+def long_tails(store: Store, scale: Fraction) -> Iterator[str]:
+    """How TaMatch stands on long-tailed CIFAR-10."""
+    cells = PLANS["lt"].cells("lt", scale=scale)
+    runs = f"On long-tailed CIFAR-10 (Table 3), {len(store.results(cells))} of {len(cells)}"
+    evidence = Evidence(store, "lt", scale)
+    found = {m: [gaps(evidence, m, score) for score in SCORES.values()] for m in RIVALS}
+    told = [against(m, *both) for m, both in found.items() if all(both)]
+    yield f"{runs} {length(scale)} are done{': ' if told else ''}{'; '.join(told)}."
+    if told:
+        leads = [m for m, both in found.items() if all(holds for _, holds in chain(*both))]
+        others = [METHODS[m].title for m in RIVALS if m not in leads and all(found[m])]
+        ahead = " and ".join(METHODS[m].title for m in leads)
+        behind = f"{'but ' if leads else ''}does not lead {' or '.join(others)}"
+        yield f"So it {', '.join([f'leads {ahead}'] * bool(leads) + [behind] * bool(others))}."
+
+
+Gaps = list[tuple[float, bool | None]]  # by setting; whether ours is lower, None within the noise
+
+
+def gaps(evidence: Evidence, rival: str, score: Score) -> Gaps:
+    """TaMatch's mean error minus a rival's, of the seeds that both have."""
+    found: Gaps = []
+    for setting in evidence.settings:
+        if pairs := evidence.by_seed(("tamatch", rival), setting):
+            gap = mean(score(ours) - score(theirs) for ours, theirs in pairs)
+            found.append((gap, decided(gap < 0, gap, NOISE / math.sqrt(len(pairs)))))
+    return found
+
+
+def against(rival: str, last: Gaps, best: Gaps) -> str:
+    """How the errors stand to a rival's, at the last step and at the best test."""
+    (lower, lower_best), (higher, higher_best) = (
+        [sum(held is way for _, held in found) for found in (last, best)] for way in (True, False)
+    )
+    points = [gap for gap, _ in (*last, *best)]
+    settings = f"{len(last)} setting{'s' * (len(last) != 1)}"
+    return (
+        f"TaMatch's error is lower than {METHODS[rival].title}'s at the last step in {lower} and "
+        f"at the best test in {lower_best} of {settings}, higher in {higher} and {higher_best} "
+        f"({min(points):+.1f} to {max(points):+.1f} points)"
+    )
+
+
+def tables_of_vits(store: Store, scale: Fraction) -> Iterator[str]:
+    """How TaMatch stands in Table 1, with its own nets and with the one that stands in."""
+    own = PLANS["usb"].cells("usb")
+    done = len(store.results(own))
+    yield f"Table 1 with the paper's nets: {done} of {len(own)} runs are done."
+    plan = PLANS["stand-in"]
+    cells = plan.cells("stand-in", scale=scale)
+    found = store.results(cells)
+    told = f"With a pre-trained ViT-Tiny in their place: {len(found)} of {len(cells)}"
+    errors, _ = ranked_errors(plan, by_seed(plan, found, "error_best"))
+    places = standings(errors)
+    if "tamatch" not in places or len(places) < 2:
+        yield f"{told}, so nothing is said of the paper's order of methods."
+        return
+    place = 1 + sum(other.rank < places["tamatch"].rank for other in places.values())
+    first = next(iter(places))
+    who = "TaMatch leads" if place == 1 else f"TaMatch does not lead: {METHODS[first].title} does"
+    yield (
+        f"{told} ({length(scale)}): {who}, with a Friedman rank of {places[first].rank:.2f}"
+        + ("" if place == 1 else f" against {places['tamatch'].rank:.2f}")
+        + f" among {len(places)} methods, by the best tests."
+    )
+    yield from lowest(plan, errors)
+    for title, agree in [*agreements(plan, errors).items()][-1:]:
+        yield (
+            f"Kendall's τ with the printed order ({title}) is {agree.tau:.2f} (95 % interval "
+            f"{agree.low:.2f} to {agree.high:.2f}, {agree.methods} methods)."
+        )
+
+
+def lowest(plan: Plan, errors: Errors) -> Iterator[str]:
+    """Whose error is lowest in each setting."""
+    for setting in plan.settings:
+        if own := column(errors, setting.name):
+            best = min(own, key=own.__getitem__)
+            told = (
+                f"The lowest error on {setting.title} is {METHODS[best].title}'s {own[best]:.1f} %"
+            )
+            yield told + ("." if best == "tamatch" else f" (TaMatch {own['tamatch']:.1f} %).")
+
+
+def times(store: Store) -> Iterator[str]:
+    """The minutes to each target, where they have been measured."""
+    race = Race()
+    plan, results = begun(race, store)
+    for setting in plan.settings:
+        target = race.targets[0]
+        own = {
+            METHODS[m].title: [
+                r for c, r in results.items() if (c.setting, c.method) == (setting, m)
+            ]
+            for m in plan.methods
+        }
+        told = [f"{title} {reached_in_words(r, target)[1]}" for title, r in own.items() if r]
+        if told:
+            yield f"Minutes to {target:g} % on {setting.title}: {', '.join(told)}."
