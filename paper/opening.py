@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from fractions import Fraction
-from itertools import chain
 from statistics import mean
 
 from tamatch.bench.cells import FULL, Plan
@@ -40,17 +39,12 @@ def opening(store: Store, shorter: Fraction, stand_in: Fraction) -> str:
 def long_tails(store: Store, scale: Fraction) -> Iterator[str]:
     """How TaMatch stands on long-tailed CIFAR-10."""
     cells = PLANS["lt"].cells("lt", scale=scale)
-    runs = f"On long-tailed CIFAR-10 (Table 3), {len(store.results(cells))} of {len(cells)}"
+    done = f"{len(store.results(cells))} of {len(cells)} {length(scale)} are done"
     evidence = Evidence(store, "lt", scale)
     found = {m: [gaps(evidence, m, score) for score in SCORES.values()] for m in RIVALS}
     told = [against(m, *both) for m, both in found.items() if all(both)]
-    yield f"{runs} {length(scale)} are done{': ' if told else ''}{'; '.join(told)}."
-    if told:
-        leads = [m for m, both in found.items() if all(holds for _, holds in chain(*both))]
-        others = [METHODS[m].title for m in RIVALS if m not in leads and all(found[m])]
-        ahead = " and ".join(METHODS[m].title for m in leads)
-        behind = f"{'but ' if leads else ''}does not lead {' or '.join(others)}"
-        yield f"So it {', '.join([f'leads {ahead}'] * bool(leads) + [behind] * bool(others))}."
+    stands = f": TaMatch {', and '.join(told)}" if told else ""
+    yield f"On long-tailed CIFAR-10 (Table 3), {done}{stands}."
 
 
 Gaps = list[tuple[float, bool | None]]  # by setting; whether ours is lower, None within the noise
@@ -67,16 +61,18 @@ def gaps(evidence: Evidence, rival: str, score: Score) -> Gaps:
 
 
 def against(rival: str, last: Gaps, best: Gaps) -> str:
-    """How the errors stand to a rival's, at the last step and at the best test."""
+    """Whether it leads a rival: its error is lower at the last step and at the best test."""
+    points = [gap for gap, _ in (*last, *best)]
+    title, between = METHODS[rival].title, f"{min(points):+.1f} to {max(points):+.1f} points"
+    if all(holds for _, holds in (*last, *best)):
+        return f"leads {title} in {len(last)} of {len(last)} settings ({between})"
     (lower, lower_best), (higher, higher_best) = (
         [sum(held is way for _, held in found) for found in (last, best)] for way in (True, False)
     )
-    points = [gap for gap, _ in (*last, *best)]
-    settings = f"{len(last)} setting{'s' * (len(last) != 1)}"
+    also = f", higher in {higher} and {higher_best}" if higher or higher_best else ""
     return (
-        f"TaMatch's error is lower than {METHODS[rival].title}'s at the last step in {lower} and "
-        f"at the best test in {lower_best} of {settings}, higher in {higher} and {higher_best} "
-        f"({min(points):+.1f} to {max(points):+.1f} points)"
+        f"does not lead {title} (its error is lower in {lower} of {len(last)} at the last step, in "
+        f"{lower_best} at the best test{also}; {between})"
     )
 
 
