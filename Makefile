@@ -53,7 +53,7 @@ fuzz: $(READY)  ## random configuration, command lines, tables, images, run fold
 paper: $(READY)  ## docs/reproduction.md and its figures, from results/
 	$(BIN)/python -m paper report --figures
 
-rows: $(READY)  ## rows, reference and golden files of methods that have none yet
+rows: $(READY)  ## table, docs and golden files of methods that are not there yet
 	$(BIN)/python -m tests.rows
 
 fmt: $(READY)

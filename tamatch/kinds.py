@@ -41,7 +41,6 @@ POSITIVE = Between(0, open_low=True)
 Inherited = Any  # options that a method hands through to its parent class
 
 Tau = Annotated[float, FRACTION, "confidence threshold"]
-SureTau = Annotated[float, FRACTION, "confidence from which a mixed image has a hard label"]
 LambdaU = Annotated[float, AT_LEAST_ZERO, "weight of the unlabelled loss"]
 ContrastWeight = Annotated[float, AT_LEAST_ZERO, "weight of the contrastive loss"]
 DistanceWeight = Annotated[float, AT_LEAST_ZERO, "weight of the loss on feature distances"]
@@ -51,9 +50,6 @@ AgreementWeight = Annotated[
 ]
 FairnessWeight = Annotated[float, AT_LEAST_ZERO, "weight of the fairness loss"]
 MixWeight = Annotated[float, AT_LEAST_ZERO, "weight of the loss on mixed images"]
-ClassAwareWeight = Annotated[
-    float, AT_LEAST_ZERO, "weight of the loss on mixed images that are not sure"
-]
 InstanceWeight = Annotated[
     float, AT_LEAST_ZERO, "weight of the loss on similarities between images"
 ]

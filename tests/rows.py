@@ -1,26 +1,71 @@
 """Writes what the repository says about each method: `make rows`.
 
-Rows of README.md and docs/methods.md, a first section there, docs/reference.md, and a golden file
-for a method that has none. What people wrote stays; rows follow the order of the table of methods.
+A row of the table of methods for a file that has none; rows of README.md and docs/methods.md, a
+first section there, docs/reference.md, and a golden file for a method that has none. What people
+wrote stays; rows follow the order of the table of methods.
 """
 
 from __future__ import annotations
 
 import inspect
+import json
+import os
 import re
 import sys
+import textwrap
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 from tamatch.methods import METHODS, get
+from tamatch.methods.base import Method
 from tamatch.settings.config import method_options
 from tamatch.settings.options import as_text
 from tests import reference_page
 from tests.golden import test_golden as golden
+from tests.test_layers import SHARED
 
 ROOT = Path(__file__).parents[1]
+TABLE = ROOT / "tamatch" / "methods" / "__init__.py"
+PLACE = "    # New rows are put here"
 README, PAGE = ROOT / "README.md", ROOT / "docs" / "methods.md"
 ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
+
+
+def with_entries(text: str) -> str:
+    """The table of methods, with a row for each file that has none."""
+    known = SHARED | {row.path.partition(":")[0] for row in METHODS.values()}
+    new = sorted({path.stem for path in TABLE.parent.glob("*.py")} - known)
+    return text.replace(PLACE, "".join(map(entry_of, new)) + PLACE)
+
+
+def entry_of(file: str) -> str:
+    """The row of a file's method; which options differ on a data set is for people to add."""
+    module = import_module(f"tamatch.methods.{file}")
+    classes = [c for name, c in vars(module).items() if isinstance(c, type) and name[0] != "_"]
+    found = [c for c in classes if issubclass(c, Method) and c.__module__ == module.__name__]
+    if len(found) != 1:
+        names = " and ".join(c.__name__ for c in found) or "no method"
+        sys.exit(
+            f"tamatch/methods/{file}.py defines {names}, not one method. Write its rows in "
+            "tamatch/methods/__init__.py, or name it in SHARED of tests/test_layers.py."
+        )
+    title = found[0].__name__
+    cells = [json.dumps(x, ensure_ascii=False) for x in (title, f"{file}:{title}", told(found[0]))]
+    line = ", ".join(cells)
+    if len(line) > 92:  # beside an indent of eight
+        line = ",\n        ".join(cells) + ","
+    return f'    "{file}": MethodEntry(\n        {line}\n    ),\n'
+
+
+def told(cls: type[Method]) -> str:
+    """The first sentence about a class, as a summary that fits in a line of the table."""
+    first = inspect.cleandoc(cls.__doc__ or "").partition("\n\n")[0]
+    sentence = re.split(r"[.?!](?:\s|$)", " ".join(first.split()))[0]
+    word = re.match(r"(A|[A-Z][a-z]+)\b", sentence)  # neither FixMatch nor VAT
+    if word and word[0] not in {row.title for row in METHODS.values()}:
+        sentence = sentence[0].lower() + sentence[1:]
+    return textwrap.shorten(sentence, 89, placeholder=" …")
 
 
 def with_rows(text: str, row: Callable[[str, list[str]], list[str]]) -> str:
@@ -76,6 +121,10 @@ def methods_page(text: str) -> str:
 
 
 def main() -> None:
+    old = TABLE.read_text()
+    if (table := with_entries(old)) != old:
+        TABLE.write_text(table)
+        os.execv(sys.executable, [sys.executable, "-m", "tests.rows"])  # which reads the new table
     README.write_text(with_rows(README.read_text(), row_of_readme))
     PAGE.write_text(methods_page(PAGE.read_text()))
     reference_page.PAGE.write_text(reference_page.page())

@@ -86,12 +86,6 @@ class Box:
         mixed = torch.where(chosen, images.reshape(shape), over.reshape(shape))
         return mixed.reshape(over.shape), 1 - inside.to(over.dtype).mean((-2, -1))
 
-    def shrunk(self, images: Tensor, crop: float) -> Tensor:
-        """The middle of the images, `crop` of each side, as small as this box and at its place."""
-        rows, columns = (span.sources(crop) for span in self.spans)
-        maps = images.reshape(len(images), -1, len(rows), len(columns))
-        return maps[:, :, rows[:, None], columns].reshape(images.shape)
-
 
 class Span:
     """One side of a box: `first` ≤ i < `end`, of i in 0 … size−1."""
@@ -106,9 +100,3 @@ class Span:
     @property
     def inside(self) -> Tensor:
         return (self.cells >= self.first[..., None]) & (self.cells < self.end[..., None])
-
-    def sources(self, crop: float) -> Tensor:
-        """For each i the nearest of the `crop` in the middle, if these fill the span."""
-        kept = max(int(self.size * crop), 1)
-        place = (self.cells - self.first) * kept // (self.end - self.first).clamp(min=1)
-        return place.clamp(0, kept - 1) + (self.size - kept) // 2

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from .. import dist
-from ..kinds import Alpha, ClassAwareWeight, FairnessWeight, Inherited, MixWeight, SureTau
+from ..kinds import AT_LEAST_ZERO, FRACTION, Alpha, FairnessWeight, Inherited, MixWeight
 from ..losses import each_ce, each_mse, one_hot
 from ..pseudo import Pseudo
 from ..types import Batch, Loss, Task
 from .freematch import FreeMatch
-from .mixing import Box, Mixed, beta_logit
+from .mixing import Box, Mixed, Span, beta_logit
 
+SureTau = Annotated[float, FRACTION, "confidence from which a mixed image has a hard label"]
+ClassAwareWeight = Annotated[
+    float, AT_LEAST_ZERO, "weight of the loss on mixed images that are not sure"
+]
 CROP, SMALLEST, LARGEST = 0.9, 0.1, 0.8  # ResizeMix: the part that is pasted, and its size
 
 
@@ -86,10 +90,24 @@ class RegMixMatch(FreeMatch):
         target = one_hot(their[partner], pseudo.p.shape[-1])
         for chosen, box in ((mask > 0, 0), ((mask == 0) & there, 1)):
             place = Box(images, draw.side[box], draw.centre[box])
-            pasted, lam = place.paste(images, place.shrunk(donors[partner], CROP))
+            pasted, lam = place.paste(images, shrunk(donors[partner], place))
             images = torch.where(chosen.view(-1, *[1] * (images.dim() - 1)), pasted, images)
             q = torch.where(chosen[:, None], lam * q + (1 - lam) * target, q)
         return Mixed(images, q, mask)
+
+
+def shrunk(images: Tensor, box: Box) -> Tensor:
+    """The middle of the images, as small as the box and at its place."""
+    rows, columns = map(sources, box.spans)
+    maps = images.reshape(len(images), -1, len(rows), len(columns))
+    return maps[:, :, rows[:, None], columns].reshape(images.shape)
+
+
+def sources(span: Span) -> Tensor:
+    """For each i the nearest of those in the middle, if these fill the span."""
+    kept = max(int(span.size * CROP), 1)
+    place = (span.cells - span.first) * kept // (span.end - span.first).clamp(min=1)
+    return place.clamp(0, kept - 1) + (span.size - kept) // 2
 
 
 class Draw(NamedTuple):

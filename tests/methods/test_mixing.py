@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 from scipy.stats import beta, kstest
 from torch import Tensor
 
-from tamatch.methods import infomatch, mixing, mixmatch, regmixmatch, remixmatch
+from tamatch.methods import infomatch, mixing, mixmatch, remixmatch
 from tamatch.methods.base import Method
 from tamatch.methods.efficientmatch import EfficientMatch
 from tamatch.methods.infomatch import InfoMatch
 from tamatch.methods.mixmatch import MixMatch
-from tamatch.methods.regmixmatch import RegMixMatch
 from tamatch.methods.remixmatch import ReMixMatch, turned_by
 from tamatch.pseudo import Pseudo
 from tests.methods.miniature import (
@@ -48,12 +47,12 @@ def sharpened(p: Tensor) -> Tensor:
     return p.square() / p.square().sum(-1, keepdim=True)  # T = 1/2
 
 
-@pytest.mark.parametrize("cls", [*ALL, EfficientMatch, RegMixMatch, InfoMatch])
+@pytest.mark.parametrize("cls", [*ALL, EfficientMatch, InfoMatch])
 def test_contract(cls: type[Method]) -> None:
     check_contract(build(cls))
 
 
-@pytest.mark.parametrize("cls", [*ALL, EfficientMatch, RegMixMatch, InfoMatch])
+@pytest.mark.parametrize("cls", [*ALL, EfficientMatch, InfoMatch])
 @settings(max_examples=12, deadline=None)
 @given(classes=st.integers(2, 1000), reach=st.floats(0.01, 50))
 def test_finite(cls: type[Method], classes: int, reach: float) -> None:
@@ -147,46 +146,6 @@ def test_a_box_in_rows_of_numbers_is_a_part_of_the_row() -> None:
     pasted, left = box.paste(torch.zeros(2, 10), torch.ones(2, 10))
     assert pasted.tolist() == [[0, 0, 0, 1, 1, 1, 1, 0, 0, 0]] * 2
     assert left.item() == pytest.approx(0.6)
-    assert box.shrunk(torch.arange(10.0).repeat(2, 1), 0.9)[0, 3:7].tolist() == [0, 2, 4, 6]
-
-
-def test_what_regmixmatch_pastes_is_the_nearest_pixel_as_torch_finds_it() -> None:
-    images = torch.randn(2, 3, 32, 32)
-    for side, y, x in ((0.3, 0.5, 0.5), (0.8, 0.1, 0.9), (0.11, 0.4, 0.99), (0.62, 0.0, 0.31)):
-        box = mixing.Box(images, torch.tensor(side), (torch.tensor(y), torch.tensor(x)))
-        rows, columns = ([span.first.item(), span.end.item()] for span in box.spans)
-        size = (rows[1] - rows[0], columns[1] - columns[0])
-        theirs = F.interpolate(images[:, :, 2:30, 2:30], size, mode="nearest")
-        ours = box.shrunk(images, 0.9)[:, :, slice(*rows), slice(*columns)]
-        assert torch.equal(ours, theirs)
-
-
-def test_who_is_mixed_with_whom_in_regmixmatch() -> None:
-    torch.manual_seed(0)
-    labels = torch.tensor([0, 1, 2, 0, 1, 0, 2, 3, 1])
-    sure = torch.tensor([1.0, 1, 1, 0, 1, 1, 0, 0, 0])
-    seen: dict[int, set[int]] = {row: set() for row in range(9)}
-    for _ in range(200):
-        draw = regmixmatch.mix_draw(3, 6, (1.0, 16.0), torch.device("cpu"))
-        partner, there = regmixmatch.partners(labels, sure, 3, draw)
-        assert sorted(partner[sure > 0].tolist()) == [0, 1, 2, 4, 5]  # a permutation
-        assert sure[partner[there]].all()
-        if not draw.any_class:
-            assert there.tolist() == [True] * 7 + [False, True]  # nobody is of class 3
-            assert torch.equal(labels[partner][there & (sure == 0)], torch.tensor([0, 2, 1]))
-        for row, other in enumerate(partner.tolist()):
-            seen[row].add(other)
-    assert all(len(others) == 5 for row, others in seen.items() if row != 7)
-
-
-def test_regmixmatch_draws_its_boxes_from_a_tenth_to_eight_tenths() -> None:
-    torch.manual_seed(0)
-    draws = [regmixmatch.mix_draw(2, 2, (1.0, 16.0), torch.device("cpu")) for _ in range(2000)]
-    sides = torch.stack([draw.side for draw in draws])
-    share = ((sides - 0.1) / 0.7).square()
-    for alpha, column in zip((1.0, 16.0), share.T, strict=True):
-        assert kstest(column, beta(alpha, alpha).cdf).statistic < 0.0365  # p = 0.01
-    assert 900 < sum(bool(draw.any_class) for draw in draws) < 1100
 
 
 def test_chunks_are_normalised_apart_and_only_the_first_is_remembered() -> None:

@@ -17,7 +17,7 @@ from tamatch.methods import METHODS, get
 from tamatch.methods.base import Method
 from tamatch.types import Batch
 from tests.dist.pair import in_both
-from tests.reference.cases import Case
+from tests.reference.cases import OWN, Case
 from tests.reference.data import realistic_batch, realistic_facts
 from tests.reference.link import task_of, torch_batch
 from tests.toynet import ToyNet
@@ -33,10 +33,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "simmatch": MEMORY,
     "freematch": {"init_threshold": 0.95, "momentum": 0.9, "lambda_f": 0.5},
     "softmatch": {"momentum": 0.6},
-    "regmixmatch": {"tau_mix": 0.98, "init_threshold": 0.95},
     "tamatch": {"lambda_model": 0.6, "lambda_target": 0.7},
 }
-SETTINGS = {name: (name, OPTIONS.get(name, {})) for name in METHODS} | {
+SETTINGS = {name: (name, OPTIONS.get(name, {})) for name in METHODS}
+SETTINGS |= {case.id: (case.name, case.options) for case in OWN if case.options}
+SETTINGS |= {
     "freematch, parity": ("freematch", {"lambda_f": 0.5, "parity": "usb"}),
     "uda, parity": ("uda", {"parity": "usb"}),
     "simmatch, parity": ("simmatch", MEMORY | {"parity": "usb"}),

@@ -28,7 +28,7 @@ class SlowMethod(ABC):
     settings: ClassVar[dict[str, dict[str, Any]]] = {}
     """Further cases: options by title, under names that the method has, too."""
     starts: ClassVar[dict[str, Callable[..., None]]] = {}
-    """What gives the reference the state with which such a case begins."""
+    """What gives the reference the state with which such a case, or `default`, begins."""
     stored: ClassVar[dict[str, str]] = {}
     """Where the method keeps what `state` has: names of the one, attributes of the other."""
 

@@ -265,14 +265,6 @@ CASES = [
         {"tau": 0.7, "lambda_u": 2.0, "lambda_mix": 0.5, "mix_target": "dominant"},
         {"threshold": 0.7, "unlabelled_weight": 2.0, "mixed_weight": 0.5, "dominant": True},
     ),
-    Case("regmixmatch", start=well_on),
-    Case("regmixmatch", "parity", {"parity": "usb"}, {"parity": "usb"}, well_on),
-    Case(
-        "regmixmatch", "other values",
-        {"tau_mix": 0.98, "lambda_mix": 0.5, "lambda_cam": 3.0, "lambda_u": 2.0, "lambda_f": 0.5},
-        {"sure_threshold": 0.98, "mixed_weight": 0.5, "class_aware_weight": 3.0,
-         "unlabelled_weight": 2.0, "fairness_weight": 0.5}, well_on,
-    ),
     Case("saw"),
     Case(
         "saw", "other values", {"momentum": 0.6, "tau": 0.8, "lambda_u": 2.0},
@@ -329,9 +321,14 @@ CASES = [
         for row, hyper in ABLATIONS.items()
     ),
 ]  # fmt: skip
-CASES += [Case(name) for name in REFERENCES if name not in {case.reference for case in CASES}]
 CASES += [
+    Case(name, start=reference.starts.get("default"))
+    for name, reference in REFERENCES.items()
+    if name not in {case.reference for case in CASES}
+]
+OWN = [
     Case(name, title, options, options, reference.starts.get(title))
     for name, reference in REFERENCES.items()
     for title, options in vars(reference).get("settings", {}).items()
 ]
+CASES += OWN

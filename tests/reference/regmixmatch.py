@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from . import freematch
 from .net import NumpyNet
 from .primitives import mse, one_hot, soft_ce
 from .records import Array, Calls, Draws, Facts, NumpyBatch, Params, Values
+from .starts import well_on
 
 
 def rectangle(size: int, side: float, centre: float) -> tuple[int, int]:
@@ -48,20 +49,30 @@ class Reference(freematch.Reference):
     largest wins; `any_class`.
     """
 
+    settings: ClassVar = {
+        "parity": {"parity": "usb"},
+        "other values": {
+            "tau_mix": 0.98, "lambda_mix": 0.5, "lambda_cam": 3.0, "lambda_u": 2.0, "lambda_f": 0.5,
+            "init_threshold": 0.95,
+        },
+    }  # fmt: skip
+    starts: ClassVar = dict.fromkeys(("default", *settings), well_on)
+
     def __init__(
         self,
         params: Params,
         facts: Facts,
         *,
-        sure_threshold: float = 0.999,
-        mixed_weight: float = 1.0,
-        class_aware_weight: float = 1.0,
-        fairness_weight: float = 0.01,
+        tau_mix: float = 0.999,
+        lambda_mix: float = 1.0,
+        lambda_cam: float = 1.0,
+        lambda_u: float = 1.0,
+        lambda_f: float = 0.01,
         **free: Any,
     ) -> None:
-        super().__init__(params, facts, fairness_weight=fairness_weight, **free)
-        self.sure_threshold, self.mixed_weight = sure_threshold, mixed_weight
-        self.class_aware_weight = class_aware_weight
+        weights = {"unlabelled_weight": lambda_u, "fairness_weight": lambda_f}
+        super().__init__(params, facts, **weights, **free)
+        self.tau_mix, self.lambda_mix, self.lambda_cam = tau_mix, lambda_mix, lambda_cam
 
     @classmethod
     def drawn(cls, rng: np.random.Generator, facts: Facts) -> Values:
@@ -90,7 +101,7 @@ class Reference(freematch.Reference):
         size, p, draws = len(batch.y), values["p"], batch.draws
         images = np.concatenate([batch.x[0], batch.u[1]])
         labels = np.concatenate([batch.y, p.argmax(axis=1)])
-        sure = [True] * size + [bool(row.max() >= self.sure_threshold) for row in p]
+        sure = [True] * size + [bool(row.max() >= self.tau_mix) for row in p]
         known = one_hot(labels, self.facts.classes)
         trusted = [i for i in range(len(images)) if sure[i]]
         permuted = sorted(trusted, key=lambda i: float(draws["order"][i]))
@@ -129,5 +140,5 @@ class Reference(freematch.Reference):
         }
 
     def factors(self, batch: NumpyBatch) -> dict[str, float]:
-        own = {"mixed": self.mixed_weight, "class_aware": self.class_aware_weight}
+        own = {"mixed": self.lambda_mix, "class_aware": self.lambda_cam}
         return super().factors(batch) | own
