@@ -14,13 +14,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from types import UnionType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar
 
 from ..errors import DataError
 from ..judge.differences import kl
 from ..storage.files import read_json, timestamp, write_bytes
 from ..storage.folder import RunFolder
+from ..storage.typed import UnknownField, typed
 from .cells import RECIPE, Cell, named_length
 
 PACKAGE = Path(__file__).parents[1]
@@ -99,13 +99,6 @@ class Result:
     clock: Curve | None = None  # seconds of training until each test, without the tests
 
 
-FIELDS = {record: get_type_hints(record) for record in (Result, Curve, Vectors)}
-
-
-class UnknownField(Exception):
-    """A file says more than this version understands."""
-
-
 class Store:
     """Results by cell. A file appears whole or not at all, and its name is the cell's."""
 
@@ -150,7 +143,7 @@ class Store:
         there = path.stat()
         version = (there.st_ino, there.st_mtime_ns, there.st_size)
         if path not in self._known or self._known[path][0] != version:
-            self._known[path] = version, parsed(read_json(path), Result)
+            self._known[path] = version, typed(read_json(path), Result, closed=True)
         return self._known[path][1]
 
     def results(self, cells: Iterable[Cell]) -> dict[Cell, Result]:
@@ -173,23 +166,6 @@ class Store:
         scales = sorted({s for s in lengths if s} - {cell.scale for cell in cells})
         found = {s: sum(self.has(replace(cell, scale=s)) for cell in cells) for s in scales}
         return {scale: count for scale, count in found.items() if count}
-
-
-def parsed(value: Any, kind: Any) -> Any:
-    """A value of JSON as what an annotation says; TypeError if it is anything else."""
-    outer, inner = get_origin(kind), get_args(kind)
-    if outer is UnionType:  # with None, as no field is of two kinds
-        return None if value is None else parsed(value, inner[0])
-    plain: Any = dict if kind in FIELDS else int | float if kind is float else outer or kind
-    if not isinstance(value, plain):
-        raise TypeError(f"{value!r} is no {kind}")
-    if outer is list:
-        return [parsed(item, inner[0]) for item in value]
-    if kind in FIELDS:
-        if unknown := sorted(value.keys() - FIELDS[kind].keys()):
-            raise UnknownField(", ".join(unknown))
-        return kind(**{name: parsed(inside, FIELDS[kind][name]) for name, inside in value.items()})
-    return value
 
 
 def record(cell: Cell, folder: RunFolder) -> Result:

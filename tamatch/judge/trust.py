@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import DataError
+from .figures import LEVEL, Bin, Calibration, ClassCounts, Level, Reliability, Trust
 
 Floats = npt.NDArray[np.floating[Any]]
 Labels = npt.NDArray[np.integer[Any]]
 Flags = npt.NDArray[np.bool_]
 
-LEVEL = 0.95  # of the confidence interval
 TAUS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99)  # of a sweep
 NOT_FITTED = "there are no validation images; --validation-per-class N holds some out"
 BINS = 10  # of the reliability curve
@@ -32,35 +32,6 @@ HOTTEST = 20.0  # temperatures are sought in [1/20, 20]
 TINY = 1e-30  # instead of a probability that has underflowed
 RISK = 0.05  # chance that a guaranteed precision does not hold
 SHARES = (1.0, 0.8, 0.6, 0.4, 0.2)  # candidate thresholds: those that keep this share of the images
-
-
-@dataclass(frozen=True)
-class Bin:
-    """The images whose confidence falls between two tenths."""
-
-    images: int
-    confidence: float  # the mean
-    accuracy: float
-
-
-@dataclass(frozen=True)
-class Reliability:
-    """Does a confidence of 80 % mean that 80 % are right?"""
-
-    confidence: float  # the mean over all images
-    ece: float  # expected calibration error
-    bins: tuple[Bin, ...]  # those that are not empty, by rising confidence
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """Confidence against accuracy, before and after the temperature where one was fitted."""
-
-    before: Reliability
-    after: Reliability | None
-    temperature: float | None
-    fitted_on: int  # validation images
-    reason: str  # why no temperature was fitted, or how `after` was measured
 
 
 def reliability(p: Floats, labels: Labels) -> Reliability:
@@ -132,66 +103,6 @@ def calibration_of(p: Mapping[str, Floats], labels: Mapping[str, Labels]) -> Cal
             crossed[here] = tempered(p_val[here], fit_temperature(p_val[~here], y_val[~here]))
         after, how = reliability(crossed, y_val), f"measured by {FOLDS}-fold cross-validation"
     return Calibration(reliability(p[part], labels[part]), after, t, len(y_val), how)
-
-
-@dataclass(frozen=True)
-class ClassCounts:
-    """One class: images of it, images predicted as it, and those that are both."""
-
-    images: int
-    predicted: int
-    right: int
-
-    @property
-    def precision(self) -> float | None:
-        """Of the images predicted as this class, the share that is right."""
-        return self.right / self.predicted if self.predicted else None
-
-    @property
-    def recall(self) -> float | None:
-        """Of the images of this class, the share that was found."""
-        return self.right / self.images if self.images else None
-
-
-@dataclass(frozen=True)
-class Trust:
-    """What held-out images say about a model."""
-
-    images: int
-    right: int
-    interval: tuple[float, float]  # of the accuracy, Wilson's, at LEVEL
-    classes: tuple[ClassCounts, ...]
-    confusion: tuple[tuple[int, int, int], ...]  # (true, predicted, images), no zeros
-    calibration: Calibration
-
-    @property
-    def accuracy(self) -> float:
-        return self.right / self.images
-
-    @property
-    def balanced_accuracy(self) -> float:
-        """The mean recall of the classes that occur."""
-        recalls = [c.recall for c in self.classes if c.recall is not None]
-        return math.fsum(recalls) / len(recalls)
-
-    def figures(self) -> dict[str, Any]:
-        """As trust.json has them: shares of one, None where there is nothing to divide."""
-        classes = [
-            {**asdict(one), "precision": one.precision, "recall": one.recall}
-            for one in self.classes
-        ]
-        own = {"accuracy": self.accuracy, "balanced_accuracy": self.balanced_accuracy}
-        return {**asdict(self), **own, "level": LEVEL, "classes": classes}
-
-
-@dataclass(frozen=True)
-class Level:
-    """What a threshold τ would accept: the share of the pool, and how much of that is right."""
-
-    tau: float
-    images: int
-    used: float
-    precision: float | None  # None where no true label is known, or nothing is accepted
 
 
 def measure(p: Floats, labels: Labels, calibration: Calibration | None = None) -> Trust:

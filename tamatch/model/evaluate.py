@@ -13,7 +13,8 @@ from ..data import UNKNOWN, DataSet
 from ..data import load as load_data
 from ..data.splitfile import still_there
 from ..errors import DataError
-from ..judge.trust import LEVEL, Trust, measure
+from ..judge.figures import LEVEL, Trust
+from ..judge.trust import measure
 from ..settings.configure import stored_config
 from ..settings.inputs import learnt_by, lineage
 from ..step.source import Subset

@@ -118,7 +118,7 @@ def bias_table(
     columns = ["kind", "p_model"]
     columns += ["target"] * any(bias.target is not None for bias in known)
     columns += ["truth"] * any(bias.truth is not None for bias in known)
-    answers = {} if pool is None else {"factor": pool.factors, "weight": pool.weights}
+    answers = {} if pool is None else {"factor": pool.factors or [], "weight": pool.weights or []}
     answers = {name: values for name, values in answers.items() if 0 < len(values) == classes}
     digits = len(str(max(classes - 1, 1)))  # more classes, smaller shares
     rows = []
@@ -262,15 +262,17 @@ def _sweep(pool: PoolScores) -> list[tuple[str, ...]]:
     rows = [("threshold τ", "used", "images", *["correct"] * known)]
     for level in pool.sweep:
         own = " (this run)" if level.tau == pool.tau else ""
-        right = [percent(level.precision)] * known
-        rows.append((f"{level.tau:g}{own}", percent(level.used), count(level.images), *right))
+        right = [share(level.precision)] * known
+        rows.append((f"{level.tau:g}{own}", share(level.used), count(level.images), *right))
     return rows
 
 
 def _sweep_chart(pool: PoolScores) -> Markup:
-    right = [(one.tau, math.nan if (p := one.precision) is None else p) for one in pool.sweep]
+    right = [
+        (one.tau, math.nan if one.precision is None else 100 * one.precision) for one in pool.sweep
+    ]
     lines = [
-        Line("used", [(level.tau, level.used) for level in pool.sweep]),
+        Line("used", [(level.tau, 100 * level.used) for level in pool.sweep]),
         Line("of these, correct", right, 3, "dashed"),
     ]
     return line_chart(

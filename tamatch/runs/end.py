@@ -14,7 +14,8 @@ import numpy.typing as npt
 import torch
 
 from ..data.dataset import DataSet, Indices
-from ..judge.trust import Floats, Trust, calibration_of, measure, sweep, tempered
+from ..judge.figures import Trust
+from ..judge.trust import Floats, calibration_of, measure, sweep, tempered
 from ..methods.base import Method
 from ..model.model import BELONGS
 from ..pseudo.account import accepted, class_shares, generated, threshold
