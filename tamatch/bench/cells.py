@@ -11,6 +11,7 @@ from typing import Any
 from ..methods import METHODS, entry
 from ..rules import pace
 from ..settings import recipes
+from ..settings.config import as_words
 from . import published
 
 RECIPE = 1  # raised by every change to the package that alters results; no table mixes two
@@ -86,7 +87,8 @@ class Cell:
     def command(self, machine: Mapping[str, Any]) -> str:
         """What makes this run, with the options of MACHINE that were given."""
         options = {**self.options, **machine}
-        return " ".join(["tamatch train", *(flag(k, v) for k, v in options.items())])
+        words = (word for name, value in options.items() for word in as_words(name, value))
+        return shlex.join(["tamatch", "train", *words])
 
 
 def named_length(text: str) -> Fraction | None:
@@ -95,14 +97,6 @@ def named_length(text: str) -> Fraction | None:
         return FULL if text == "full" else Fraction(text.replace("of", "/"))
     except (ValueError, ZeroDivisionError):
         return None
-
-
-def flag(name: str, value: Any) -> str:
-    """An option on the command line; those that are on or off have no value."""
-    words = name.replace("_", "-")
-    if isinstance(value, bool):
-        return f"--{words}" if value else f"--no-{words}"
-    return f"--{words} {shlex.quote(str(value))}"
 
 
 @dataclass(frozen=True)

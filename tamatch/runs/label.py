@@ -35,7 +35,7 @@ from ..storage.files import path_of, refuse_existing
 from ..storage.folder import RunFolder, refuse_links
 from ..storage.spreadsheet import read_rows, write_table
 from .end import ODD
-from .jobs import train_one
+from .jobs import train_all
 from .record import begin
 from .start import Job
 
@@ -138,7 +138,7 @@ def trained_without(
             if not place.split.exists():
                 write_split(place.split, data, parted)
             progress.say(f"Fold {k} of {folds}: the same run, trained without part of its labels")
-            train_one(Job(part, place, progress), stop)
+            train_all([Job(part, place, progress)], stop)
         without = parted.validation
         yield Model.load(place.model, run.net), without[np.isin(without, split.labelled)]
 

@@ -13,6 +13,8 @@ from ..errors import NumericError, Stopped, UsageError
 from ..machine import launch
 from ..own import usercode
 from ..progress import Progress, Screen
+from ..report.comparison import mean_and_spread
+from ..report.words import percent
 from ..settings.config import RUN_OPTIONS, Run
 from ..settings.configure import ask, stored_config, user_settings
 from ..settings.options import read_seeds
@@ -197,13 +199,18 @@ class SeedGroup:
         """The same for people, header first; what no run has is left out."""
         found = self.summary()
         names = [name for name in FIGURES if found[name] is not None]
-        scale = {name: 100.0 if name == "utilization" else 1.0 for name in names}  # to percent
         rows = [("", *(FIGURES[name] for name in names))]
-        for job, run in zip(self.jobs, found["runs"], strict=True):
-            cells = (as_percent(run.get(name), scale[name]) for name in names)
-            rows.append((job.progress.name, *(("failed",) if "failed" in run else cells)))
-        over = (as_percent(**found[name], scale=scale[name]) for name in names)
+        columns = [[in_percent(name, run.get(name)) for run in found["runs"]] for name in names]
+        for job, run, *cells in zip(self.jobs, found["runs"], *columns, strict=True):
+            shown = ("failed",) if "failed" in run else (percent(cell, 2) for cell in cells)
+            rows.append((job.progress.name, *shown))
+        over = (mean_and_spread([v for v in column if v is not None]) for column in columns)
         return [*rows, ("mean ± std (n − 1)", *over)]
+
+
+def in_percent(name: str, value: float | None) -> float | None:
+    """A figure of a run in percent: errors are, shares of images are shares of one."""
+    return 100 * value if name == "utilization" and value is not None else value
 
 
 def figures(job: Job, end: Finished | NumericError) -> dict[str, Any]:
@@ -222,10 +229,3 @@ def spread(values: Sequence[float | None]) -> dict[str, float | None] | None:
     if not known:
         return None
     return {"mean": mean(known), "std": stdev(known) if len(known) > 1 else None}
-
-
-def as_percent(mean: float | None, scale: float, std: float | None = None) -> str:
-    """A percentage, with its spread where there is one."""
-    if mean is None:
-        return "–"
-    return f"{scale * mean:.2f}{'' if std is None else f' ± {scale * std:.2f}'} %"

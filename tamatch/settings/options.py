@@ -23,6 +23,10 @@ OTHER_NAMES = {  # what other programs call it
     "model": "net", "gpu": "device", "image_size": "size", "threshold": "tau",
     "pretrained": "weights",
 }  # fmt: skip
+TAKES = {
+    int: "a whole number", float: "a number", tuple: "comma-separated numbers", bool: "yes or no",
+}  # fmt: skip
+BOOLEANS = {"yes": True, "true": True, "no": False, "false": False}
 KINDS = (int, float, bool, str, tuple[float, ...])  # of values that `parse` can read
 
 
@@ -51,15 +55,13 @@ class Option:
             return None
         if value is None or text == "":  # an empty path would be this folder
             raise UsageError(f"{self.flag} needs a value.")
-        if self.choices:
-            return self._chosen(str(value))
-        if self.type is bool:
-            return self._boolean(value)
+        if self.choices and (chosen := str(value)) not in self.choices:
+            hint = perhaps(chosen, self.choices, most=1)
+            raise UsageError(f"{self.flag} takes {', '.join(self.choices)}; got {chosen!r}.{hint}")
         try:
             number = self._convert(value)
-        except (ValueError, TypeError, OverflowError):
-            kinds = {int: "a whole number", float: "a number", tuple: "comma-separated numbers"}
-            wanted = kinds.get(self.type, self.type.__name__)
+        except (KeyError, ValueError, TypeError, OverflowError):
+            wanted = TAKES.get(self.type, self.type.__name__)
             raise UsageError(f"{self.flag} takes {wanted}, got {value!r}.") from None
         if self.bounds is not None and number not in self.bounds:
             raise UsageError(f"{self.flag} must {self.bounds}, got {value}.")
@@ -68,6 +70,8 @@ class Option:
         return number
 
     def _convert(self, value: Any) -> Any:
+        if self.type is bool:
+            return value if isinstance(value, bool) else BOOLEANS[str(value).lower()]
         if isinstance(value, bool):
             raise TypeError
         if self.type is int:
@@ -83,20 +87,6 @@ class Option:
         if self.type is tuple:
             return parse_numbers(value, named=self.named)
         return self.type(value)
-
-    def _boolean(self, value: Any) -> bool:
-        words = {"yes": True, "true": True, "no": False, "false": False}
-        if isinstance(value, bool):
-            return value
-        if str(value).lower() in words:
-            return words[str(value).lower()]
-        raise UsageError(f"{self.flag} takes yes or no, got {value!r}.")
-
-    def _chosen(self, value: str) -> str:
-        if value in self.choices:
-            return value
-        hint = perhaps(value, self.choices, most=1)
-        raise UsageError(f"{self.flag} takes {', '.join(self.choices)}; got {value!r}.{hint}")
 
 
 def flag_of(name: str) -> str:

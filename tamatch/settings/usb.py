@@ -11,9 +11,8 @@ from typing import Any
 from ..data import known_sets
 from ..errors import UsageError, perhaps
 from ..methods import METHODS
-from .config import RUN_OPTIONS, method_options, read_mapping
+from .config import RUN_OPTIONS, as_words, method_options, read_mapping
 from .configure import resolve
-from .options import as_text, flag_of
 from .recipes import PROTOCOLS
 
 METHOD_NAMES = {
@@ -107,7 +106,7 @@ def translate(path: Path) -> Translated:
     usual = resolve({"data": wanted["data"], "method": method}).flat()
     kept = {k: v for k, v in wanted.items() if k in ("data", "root") or usual.get(k) != v}
     resolve({**kept, "method": method})  # an error, if the values do not fit together
-    words = ["--method", method, *(w for k, v in kept.items() for w in (flag_of(k), as_text(v)))]
+    words = ["--method", method, *(w for k, v in kept.items() for w in as_words(k, v))]
     return Translated(f"tamatch train {shlex.join(words)}", [*remarks, *ALWAYS])
 
 
