@@ -56,7 +56,7 @@ def run_check(arguments: Namespace) -> int:
     if arguments.download:
         with counting("downloading") as progress:
             download(arguments.data, root, progress)
-    plan = plan_of(arguments.data, given)
+    plan = drawn_plan(arguments.data, given)
     with counting("reading images") as progress:
         found = check(arguments.data, root, plan, given.get("size"), progress, labels)
     if arguments.weights is not None:
@@ -70,18 +70,12 @@ def run_check(arguments: Namespace) -> int:
     return 0
 
 
-def plan_of(data: str, given: dict[str, Any]) -> SplitPlan | None:
+def drawn_plan(data: str, given: dict[str, Any]) -> SplitPlan | None:
     """The split that training draws with these options; None if nothing says how."""
-    from ..data import SplitPlan
-    from ..data.splits import read_fold
+    from ..settings.inputs import plan_of
 
     options = filled_in(given, PROTOCOLS.get(data, {}))
-    split = {name: options[name] for name in SPLIT_OPTIONS if name in options}
-    if "labelled_in_pool" in split:
-        split["labelled_in_pool"] = split["labelled_in_pool"] == "yes"
-    if "fold" in split:
-        split["fold"] = read_fold(split["fold"])
-    return SplitPlan(**split) if split else None
+    return plan_of(options) if options.keys() & {*SPLIT_OPTIONS} else None
 
 
 def add_from_usb(sub: ArgumentParser) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,11 @@ from ..nets.pretrained import is_published
 from ..rules.finetune import COLOURS
 from ..storage.folder import RunFolder
 from .config import Run
+
+HIDING = (  # options that hide labels, or images with them
+    "labels_per_class", "head_labelled", "head_unlabelled", "gamma", "gamma_unlabelled",
+    "pool_shape",
+)  # fmt: skip
 
 
 def data_of(
@@ -44,21 +50,18 @@ def normalised(data: DataSet, normalise: str) -> DataSet:
     return dataclasses.replace(data, mean=colours.mean, std=colours.std)
 
 
+def plan_of(settings: Mapping[str, Any]) -> SplitPlan:
+    """What these settings draw from the data, by the names that a run has for them."""
+    plan = {f.name: settings[f.name] for f in dataclasses.fields(SplitPlan) if f.name in settings}
+    if "labelled_in_pool" in plan:
+        plan["labelled_in_pool"] = plan["labelled_in_pool"] == "yes"
+    return SplitPlan(**plan | {"fold": read_fold(settings.get("fold"))})
+
+
 def split_plan(run: Run) -> SplitPlan:
-    """What to draw from the data; a fully supervised run draws every label."""
-    everything = methods.entry(run.method).all_labels
-    return SplitPlan(
-        labels_per_class=None if everything else run.labels_per_class,
-        head_labelled=None if everything else run.head_labelled,
-        head_unlabelled=None if everything else run.head_unlabelled,
-        gamma=1.0 if everything else run.gamma,
-        gamma_unlabelled=None if everything else run.gamma_unlabelled,
-        pool_shape="tail" if everything else run.pool_shape,
-        validation_per_class=run.validation_per_class,
-        labelled_in_pool=run.labelled_in_pool == "yes",
-        seed=run.seed,
-        fold=read_fold(run.fold),
-    )
+    """What a run draws from the data; a fully supervised one draws every label."""
+    every = HIDING if methods.entry(run.method).all_labels else ()
+    return plan_of({name: value for name, value in vars(run).items() if name not in every})
 
 
 def lineage(start: str | None) -> list[RunFolder]:
