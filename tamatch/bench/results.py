@@ -201,8 +201,7 @@ def record(cell: Cell, folder: RunFolder) -> Result:
 def clock(rows: Sequence[dict[str, Any]]) -> list[tuple[int, float]]:
     """The steps of the tests, and the seconds of training until then.
 
-    A test lasts from the line of the log before it, which waits for the device, to its own; where
-    no line is written at its step, it counts as training.
+    A test lasts from the line of the log before it, if that is of the same step, to its own.
     """
     found: list[tuple[int, float]] = []
     spent, step, before = 0.0, 0, 0.0
@@ -279,12 +278,9 @@ def origin(run: dict[str, Any]) -> dict[str, Any]:
 
 
 def commit() -> str | None:
-    """The commit of the source tree, `+` if the package was changed since; None without git.
-
-    A copy without its history is told the commit by the variable TAMATCH_COMMIT. It may lie in the
-    ignored folder of a repository that it is no part of.
-    """
+    """The commit, `+` if the package was changed since; without git, that in TAMATCH_COMMIT."""
     head = git("rev-parse", "HEAD")
+    # the package may lie in the ignored folder of another repository
     if head is None or git("ls-files", "--error-unmatch", "__init__.py") is None:
         return os.environ.get("TAMATCH_COMMIT")
     return head + ("+" if git("status", "--porcelain", "--", ".") else "")

@@ -1,7 +1,7 @@
 """Warnings that a run does not learn as it should: what is seen, the likely cause, the cure.
 
-Each rule is a function of a few numbers; None means that all is well. One of them is a classifier
-two-sample test: can a linear classifier tell the labelled from the unlabelled images?
+Each rule is a function of a few numbers; None means that all is well. One of them tests whether a
+linear classifier can tell the labelled from the unlabelled images.
 """
 
 from __future__ import annotations
@@ -106,8 +106,7 @@ def never_predicted(
 ) -> Symptom | None:
     """Warn of classes that are never predicted although many images should show them.
 
-    `predicted` are the shares of the classes among `images` unlabelled images, `shares` those
-    among the labelled ones.
+    `predicted` are shares among `images` unlabelled images, `shares` those among the labelled ones.
     """
     likely = [images * min(share, 1 / len(names)) for share in shares]
     missing = [

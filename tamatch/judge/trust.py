@@ -1,8 +1,7 @@
 """How far a model can be trusted, from its probabilities on images with known labels.
 
 The accuracy with its interval, the calibration of the confidences, and the confidence threshold
-that guarantees a precision. Pure functions of arrays; shares are shares of one; what cannot be
-said is None.
+that guarantees a precision.
 """
 
 from __future__ import annotations
@@ -79,10 +78,7 @@ def uncalibrated(p: Floats, labels: Labels, reason: str, fitted_on: int = 0) -> 
 
 
 def calibration_of(p: Mapping[str, Floats], labels: Mapping[str, Labels]) -> Calibration:
-    """The temperature by the validation images, judged by the test images where there are any.
-
-    Without test images it is judged by cross-validation.
-    """
+    """The temperature by the validation images, judged by test images or else cross-validation."""
     part = "test" if "test" in p else "validation"
     if "validation" not in p:
         return uncalibrated(p[part], labels[part], NOT_FITTED)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def load(path: str | Path, net: AnyNet | None = None) -> Model:
     """The model of a finished run, or of a model folder by itself.
 
-    Where its net is code of your own, `net` is that: FILE.py:NAME, a module, or what makes one.
+    `net` is its net, if that is code of your own: FILE.py:NAME, a module, or what makes one.
     """
     folder = path_of(path, "load takes a run or model folder")
     RunFolder(folder).check_one_run()
@@ -46,10 +46,7 @@ def own_data(
     root: str | Path | None = None,
     progress: OnProgress | None = None,
 ) -> tuple[Run, DataSet]:
-    """The data of a run, and its settings with the paths where the data are now.
-
-    `data` and `root` say where, if it is neither where it was nor below where the run was started.
-    """
+    """The data of a run, at `data` and `root` if moved, and its settings with today's paths."""
     run = stored_config(folder)
     own = data or (
         run.data if run.data in DATASETS else found_again(

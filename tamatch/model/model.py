@@ -138,8 +138,7 @@ class Model:
     def load(cls, folder: Path, net: AnyNet | None = None) -> Model:
         """Read a model folder; nothing in it can run code.
 
-        A net of one's own is code, so the user must give it: as FILE.py:NAME, as a module, or as
-        the class or function that makes one.
+        A net of one's own is code, so it must be given: FILE.py:NAME, a module, or what makes one.
         """
         if not (folder / "model.json").exists():
             raise UsageError(
@@ -226,10 +225,9 @@ class Model:
     def stream(
         self, images: Images, *, skip: Callable[[Any, str], None] | None = None
     ) -> Iterator[tuple[list[Any], Predictions]]:
-        """Images and what they are predicted as, batch by batch, so that any number fits in memory.
+        """Images and their predictions in order, batch by batch, so that any number fits in memory.
 
-        The order is kept. An image that cannot be read is an error, or is handed to `skip` with
-        the reason and left out.
+        An image that cannot be read is an error, or is handed to `skip` with the reason.
         """
         for kept, pixels in self._batches(images, skip):
             yield kept, self.predictions(pixels)

@@ -41,8 +41,7 @@ def predict(
 ) -> int:
     """Write what a run's model predicts for the images that the words name; return how many.
 
-    It is written to the screen or to a file. Images that cannot be read are named on stderr, and
-    are an error in the end, after all others were written.
+    Images that cannot be read are named on stderr, and are an error after all others are written.
     """
     if top is not None and top < 1:
         raise UsageError(f"--top must be at least 1, got {top}.")
@@ -98,8 +97,7 @@ def unreadable(count: int, total: int) -> DataError:
 def images_of(words: Sequence[str], stdin: BufferedIOBase, *, null: bool = False) -> Iterator[str]:
     """The image files that the words name, in order: files, all images of folders, `-` for stdin.
 
-    Folders are walked in the order of their names. stdin has one name per line, or names that end
-    with a NUL byte.
+    stdin has one name per line, or names that end with a NUL byte.
     """
     for word in words:
         if word == STDIN:
@@ -124,7 +122,7 @@ def names_in(stdin: BufferedIOBase, end: bytes) -> Iterator[str]:
 def images_below(folder: str) -> Iterator[str]:
     """Every image in a folder and its folders; hidden ones are left out, links are followed.
 
-    Those in formats that are not read are among them: they must be told, not passed over.
+    Those in formats that cannot be read are among them, so that they are told.
     """
     seen = identities_above(folder)
     for here, folders, files in os.walk(folder, followlinks=True):

@@ -27,10 +27,7 @@ Pairs = list[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Figures:
-    """The figures of one run that headline, comparison, card and terminal share.
-
-    Errors and accuracies are percentages, utilization is a share of one; None: not measured.
-    """
+    """The figures of one run: errors and accuracies in percent, utilization as a share of one."""
 
     method: str
     data: str

@@ -69,10 +69,7 @@ def write_report(run: Path, out: Path | None = None) -> Path:
 
 
 def model_card(run: Path) -> str:
-    """What a stranger must know before using the model of a finished run, as Markdown.
-
-    Names come from files and folders of anybody, so the template shows them as code spans.
-    """
+    """What a stranger must know before using the model of a finished run, as Markdown."""
     folder = read_folder(run).shown
     facts, held = folder.figures, folder.trust.held
     model = [("Net", folder.net or UNKNOWN), ("Classes", count(len(facts.classes)))]

@@ -1,8 +1,7 @@
 """The sections on the unlabelled images: class balance, and how many are used.
 
-Balance compares p_model with the target and the truth. A class is strong where its share p_model(c)
-of what the model predicts lies above its true share of the unlabelled images, and weak where it
-lies below: the paper's confirmation bias.
+A class is strong where its share p_model(c) of the predictions is above its true share of the
+unlabelled images, and weak where it is below: the paper's confirmation bias.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Chooses what the user left open, in one pass: asks the data and the machine, by `rules`.
+"""Chooses the settings that the user left open, with the rules in `rules`.
 
-What the user asks for (`Asked`) comes in. The size and the net are chosen by the images and the
-weights, the batches by the split, the length by a measured speed and the time; what depends on the
-length comes last. One valid `Run` goes out, with a reason for each choice.
+The images and the weights decide the size and the net, the split the batches, a measured speed and
+the time limit the number of steps, and that number the rest. Each choice has a reason.
 """
 
 from __future__ import annotations
@@ -130,11 +129,10 @@ class Draft:
 
 @restoring_threads()
 def decide(asked: Asked, limit: str | None = None, runs: int = 1) -> Decided:
-    """The run that the user asks for, with what is left open chosen; options always win.
+    """The run that the user asks for, with the rest chosen; what the user says is never changed.
 
-    The settings of a person's own images are chosen from these and from the device; with a time
-    limit, so are the steps of any run. Where the time matters, the speed is measured. So many
-    `runs` share the time, at worst one after the other.
+    Settings for a person's own images depend on these and on the device. Within a time limit, the
+    speed is measured; so many `runs` share the time, at worst one after the other.
     """
     if limit is not None and "steps" in asked.user:
         raise UsageError("--steps and --time both set the length of a run: give only one.")
@@ -219,10 +217,7 @@ def decide_tuned(draft: Draft, weights: str) -> Decided:
 
 
 def choose_form(draft: Draft, data: DataSet, split: Split, look: Look | None = None) -> None:
-    """The plain or the long-tailed form of TaMatch, unless the user says anything of the method.
-
-    The shares of the pool are known where there is a way to look at it: the first answer's.
-    """
+    """The plain or the long-tailed form of TaMatch, unless the user says anything of the method."""
     said = {name for name, value in draft.asked.said.items() if value is not None}
     if {"method", "prior"} & said or said - RUN_OPTIONS.keys():
         return
@@ -265,10 +260,7 @@ def tuned_in_time(draft: Draft, speeds: Speeds, limit: str, before: float) -> bo
 
 
 def first_seconds(look: Look, split: Split, *, gpu: bool) -> float:
-    """What the first answer takes, and the last: features not known yet, or not any more.
-
-    Those of the pool at the end are in the measured speed.
-    """
+    """Seconds to compute features before tuning and again after it, and to solve."""
     images = look.left + len(look.data.images) - len(split.unlabelled)
     each = 1 / GPU_IMAGES if gpu else look.seconds_each
     return images * each + len(split.unlabelled) / SOLVED_IMAGES
@@ -277,7 +269,7 @@ def first_seconds(look: Look, split: Split, *, gpu: bool) -> float:
 def fixed_by(asked: Asked, limit: str | None) -> set[str]:
     """What is not to be chosen: what the user says, or the run that this one starts from.
 
-    What the latter says about its length gives way to a time limit.
+    Within a time limit, the steps of the earlier run and what follows from them are chosen anew.
     """
     said = {k for k, v in asked.said.items() if v is not None}
     return {k for k in said if limit is None or k in asked.user or k not in PACE_SETTINGS}
@@ -286,10 +278,9 @@ def fixed_by(asked: Asked, limit: str | None) -> set[str]:
 def start_of(
     run: Run, fixed: Container[str], side: float | None, *, arrays: bool, gpu: bool
 ) -> Chosen:
-    """The size of the images; from pre-trained weights, also their net and how it is trained.
+    """The size of the images and, for pre-trained weights, the net and how it is trained.
 
-    What is `fixed` is the user's, and the rest is fitted to it. `side` is that of most images, in
-    pixels, and `arrays` whether they are no files, but arrays of that size already.
+    `fixed` settings are not changed. `side` is that of most images in pixels, and that of `arrays`.
     """
     if run.weights is not None and "net" in fixed and nets.is_timm(run.net):
         return timm_start(run, fixed, gpu=gpu)

@@ -69,10 +69,7 @@ def complete(
 def complete_all(
     jobs: Sequence[Job], stop: StopSignals | None = None
 ) -> list[Finished | NumericError]:
-    """The same for several runs in parallel; for a run that failed, its error.
-
-    A signal that arrives after their last step stays in `stop`, for runs that follow.
-    """
+    """The same for several runs; for one that failed, its error. A late signal stays in `stop`."""
     stop = stop or StopSignals()
     with resumable_after_ctrl_c([job.folder for job in jobs]):
         with dist.joined():
@@ -126,10 +123,7 @@ def begin_baseline(job: Job, held: ExitStack) -> Job:
 
 @restoring_threads()
 def train_all(jobs: Sequence[Job], stop: StopSignals) -> list[Outcome]:
-    """Train what is left of these runs; the result of a finished one is read.
-
-    A signal that came while the runs before them were writing their results counts here.
-    """
+    """Train what is left of these runs and read the results of finished ones; heed `stop`."""
     results = [result_in(job.folder) for job in jobs]
     left = [job for job, result in zip(jobs, results, strict=True) if result is None]
     refuse_mixed(left)

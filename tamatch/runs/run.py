@@ -66,8 +66,7 @@ def resume(
 ) -> Finished:  # fmt: skip
     """Go on exactly where a run stopped; a finished one only gets a fresh report.
 
-    `method` and `net` are those of the run, if they are your own code and cannot be found through
-    a file.
+    `method` and `net` are those of the run, if they are your own code and in no file.
     """
     usercode.refuse_runs_on_import()
     if not launch.leads():

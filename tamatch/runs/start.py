@@ -55,10 +55,7 @@ class Job:
 
 
 class SharedData:
-    """The data sets, and the held-out images on the device.
-
-    Training images are not shared: each seed draws its own, in its own order.
-    """
+    """The data sets and held-out images of several runs; each seed has its own training images."""
 
     def __init__(self) -> None:
         self.sets: dict[tuple[str | int | None, ...], DataSet] = {}

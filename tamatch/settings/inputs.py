@@ -33,10 +33,7 @@ def data_of(
     size: int | None = None,
     normalise: str | None = None,
 ) -> DataSet:
-    """The data of a run, with the labels that were given to it.
-
-    `size` and `normalise` replace the run's own, where they are still to be chosen.
-    """
+    """The data of a run with their labels; `size` and `normalise` replace the run's own."""
     root, labels = (Path(p) if p else None for p in (run.root, run.labels))
     data = load(run.data, root, size or run.size, progress, labels)
     return normalised(data, normalise or run.normalise)
@@ -124,7 +121,7 @@ def learnt_by(runs: Sequence[RunFolder], data: DataSet, size: int | None) -> Mas
 def split_of(run: Run, data: DataSet, size: int | None, before: Path | None = None) -> Split:
     """The split of a run on images of this `--size`.
 
-    With its split.csv of `before`, it holds out what was held out there, and no more.
+    Where `before` is the split.csv of the run, the same images are held out again.
     """
     plan = split_plan(run)
     held_out: set[str] | None = None

@@ -210,11 +210,10 @@ def options_of_dataclass(cls: Any) -> dict[str, Option]:
 
 
 def keyword_options(cls: type) -> dict[str, Option | None]:
-    """The keyword parameters of a class, then those its `**` hands to parents; None if no option.
+    """The keyword parameters of a class and its parents as options; None for one that is no option.
 
-    The class that names a keyword first decides what it is: one that fixes what its parent leaves
-    open names it, too, without an `Annotated` type. In a class of the user's own, a keyword that no
-    parent has needs none: its type, or that of its default, is enough.
+    The first class that names a keyword decides. Without an `Annotated` type, it fixes an option of
+    its parent; in a class of the user's own, the type of a new keyword or its default is enough.
     """
     found: dict[str, Option | None] = {}
     plain: dict[str, Option] = {}
