@@ -5,20 +5,17 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..data import DATASETS, DataSet, OnProgress
 from ..data.splitfile import CurrentSplit, current_split
 from ..errors import DataError, UsageError
+from ..nets import AnyNet
 from ..settings.config import Run
 from ..settings.configure import stored_config
 from ..settings.inputs import data_of, split_plan
 from ..storage.files import path_of
 from ..storage.folder import RunFolder, folder_advice
 from .model import Model
-
-if TYPE_CHECKING:
-    from ..nets import AnyNet
 
 
 def load(path: str | Path, net: AnyNet | None = None) -> Model:

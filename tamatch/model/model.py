@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,11 +23,9 @@ from ..errors import DataError, UsageError, one_line
 from ..frozen.likeness import Likeness
 from ..machine.memory import Rows
 from ..modules import KEY, tensors_of, with_tensors
+from ..nets import AnyNet
 from ..storage.files import read_bytes, write_bytes
 from ..storage.record import MODEL, read_sealed, write_sealed
-
-if TYPE_CHECKING:
-    from ..nets import AnyNet
 
 BATCH_PIXELS = 2**18  # of images decoded and predicted together: 256 of 32 × 32
 BATCH_LIMITS = 16, 256  # least and most of them

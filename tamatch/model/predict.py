@@ -29,8 +29,8 @@ DIGITS = 6  # of a probability
 
 
 def predict(
-    run: str | Path,
-    words: Sequence[str],
+    path: str | Path,
+    images: Sequence[str],
     out: Path | None = None,
     *,
     null: bool = False,
@@ -39,28 +39,28 @@ def predict(
     overwrite: bool = False,
     net: str | None = None,
 ) -> int:
-    """Write what a run's model predicts for the images that the words name; return how many.
+    """Write what a run's model predicts for files and folders of images; return how many.
 
     Images that cannot be read are named on stderr, and are an error after all others are written.
     """
     if top is not None and top < 1:
         raise UsageError(f"--top must be at least 1, got {top}.")
-    for word in words:
+    for word in images:
         if word != STDIN and not os.path.exists(word):
             raise UsageError(f"{word} does not exist. Give image files, folders, or - for stdin.")
-    if null and STDIN not in words:
+    if null and STDIN not in images:
         raise UsageError(
             "-0 applies only to file names read from stdin: give - instead of the images."
         )
-    for word in words:
+    for word in images:
         if RunFolder(Path(word)).holds_run():
             raise UsageError(f"{word} is a run, not an image. Give the run first, then the images.")
-    model = load(run, net)
-    images: Iterable[str] = images_of(words, cast(BufferedIOBase, sys.stdin.buffer), null=null)
+    model = load(path, net)
+    files: Iterable[str] = images_of(images, cast(BufferedIOBase, sys.stdin.buffer), null=null)
     total = 0  # unknown, where names come from stdin
-    if STDIN not in words:
-        images = list(images)
-        total = len(images)
+    if STDIN not in images:
+        files = list(files)
+        total = len(files)
     unread = 0
 
     def skip(image: str, reason: str) -> None:
@@ -75,13 +75,13 @@ def predict(
             write = csv_rows(file, classes, top, belonging)
         else:
             write = json_rows(file, classes, top)
-        for names, found in model.stream(images, skip=skip):
+        for names, found in model.stream(files, skip=skip):
             write(names, found)
             file.flush()
             done += len(names)
             count(done + unread, total)
         if not (done or unread):
-            raise DataError(f"no images found in {', '.join(map(printable, words))}.")
+            raise DataError(f"no images found in {', '.join(map(printable, images))}.")
         if not done:  # in here, so that no empty table is left behind
             raise unreadable(unread, unread)
     if unread:

@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from ..kinds import FRACTION, SHARE
 from ..machine.launch import StopSignals
 from ..model.load import load, own_data, own_split
 from ..model.model import BELONGS, Model, Predictions
+from ..nets import AnyNet
 from ..progress import Progress
 from ..settings.config import Run
 from ..settings.configure import stored_config
@@ -37,9 +37,6 @@ from .end import ODD
 from .jobs import train_all
 from .record import begin
 from .start import Job
-
-if TYPE_CHECKING:
-    from ..nets import AnyNet
 
 COLUMNS = ("file_name", "label", "confidence", "second", "accepted")
 GIVEN = "given"  # in the last column: by a person

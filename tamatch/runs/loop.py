@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -16,6 +16,8 @@ from ..data.splitfile import ROLES
 from ..errors import DataError, NumericError, Stopped
 from ..machine.launch import StopSignals
 from ..machine.memory import OutOfMemory, free_memory
+from ..methods import AnyMethod
+from ..nets import AnyNet
 from ..settings.config import Run
 from ..settings.configure import without_start
 from ..settings.inputs import data_of
@@ -26,10 +28,6 @@ from .build import engine_of
 from .end import Finished
 from .place import resume_command
 from .training import Training
-
-if TYPE_CHECKING:
-    from ..methods import AnyMethod
-    from ..nets import AnyNet
 
 Outcome = dict[str, Any] | NumericError  # a run's result, or why it has none
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..machine import launch
+from ..methods import AnyMethod
+from ..nets import AnyNet
 from ..own import usercode
 from ..settings.configure import ask, stored_config
 from ..storage.events import Callback, Callbacks
@@ -23,10 +25,6 @@ from .place import (
     refuse_replacing_start,
 )
 from .record import began_here, begin
-
-if TYPE_CHECKING:
-    from ..methods import AnyMethod
-    from ..nets import AnyNet
 
 
 def train(

@@ -7,10 +7,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean, stdev
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import NumericError, Stopped, UsageError
 from ..machine import launch
+from ..methods import AnyMethod
+from ..nets import AnyNet
 from ..own import usercode
 from ..progress import Progress, Screen
 from ..report.comparison import mean_and_spread
@@ -34,10 +36,6 @@ from .place import (
 )
 from .record import begin
 from .start import Job
-
-if TYPE_CHECKING:
-    from ..methods import AnyMethod
-    from ..nets import AnyNet
 
 FIGURES = {"error": "test error", "baseline_error": "supervised", "utilization": "unlabelled used"}
 

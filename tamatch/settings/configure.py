@@ -9,12 +9,13 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import methods, nets
 from ..errors import UsageError
 from ..machine import launch
-from ..methods import METHODS, entry, get
+from ..methods import METHODS, AnyMethod, entry, get
+from ..nets import AnyNet
 from ..storage.events import check_installed
 from ..storage.folder import RunFolder
 from . import recipes
@@ -29,10 +30,6 @@ from .config import (
     read_target,
 )
 from .options import as_text, flag_of, undescribed_option, unknown_option
-
-if TYPE_CHECKING:
-    from ..methods import AnyMethod
-    from ..nets import AnyNet
 
 TARGET = {"target", "prior", "lambda_target"}  # what says where TaMatch steers to
 
