@@ -171,7 +171,6 @@ class Store:
 def record(cell: Cell, folder: RunFolder) -> Result:
     """The result of a finished run in its folder."""
     run, found, rows = folder.read(), folder.read_result(), folder.rows()
-    trained = [row for row in rows if row["kind"] == "train"]
     classes, shares = run["classes"], run["data"]["true_shares"]
     truth = shares or [1 / len(classes)] * len(classes)
     config = {k: v for k, v in run["config"].items() if k != "root"}  # a path of that machine
@@ -185,10 +184,10 @@ def record(cell: Cell, folder: RunFolder) -> Result:
         bench=cell.bench, setting=cell.setting.name, method=cell.method_name, seed=cell.seed,
         scale=str(cell.scale), recipe=RECIPE, classes=classes,
         **{name: found[name] for name in scores},
-        error=Curve.of([(row["step"], row["error"]) for row in rows if row["kind"] == "test"]),
-        utilization=Curve.of([(r["step"], r["used"]) for r in trained if "used" in r], POINTS),
+        error=Curve.of(logged(rows, "test", "error")),
+        utilization=Curve.of(logged(rows, "train", "used"), POINTS),
         kl_truth=Curve.of(
-            [(r["step"], kl(r["p_model"], truth)) for r in trained if "p_model" in r], POINTS
+            [(step, kl(p, truth)) for step, p in logged(rows, "train", "p_model")], POINTS
         ),
         truth="pool" if shares else "uniform",
         seconds=found["seconds"], made=origin(run), config=config,
@@ -223,26 +222,24 @@ def thinned(points: Sequence[Point], most: int | None) -> Sequence[Point]:
     return [points[round(i * gap)] for i in range(most)]
 
 
+def logged(rows: Sequence[dict[str, Any]], kind: str, *names: str) -> list[tuple[Any, ...]]:
+    """The step and these values of each line of a kind that has them."""
+    found = (row for row in rows if row["kind"] == kind and all(name in row for name in names))
+    return [(row["step"], *(row[name] for name in names)) for row in found]
+
+
 def course(rows: Sequence[dict[str, Any]], classes: int, eps: float = RATIO_EPS) -> dict[str, Any]:
     """The curves of the learning status, the weights and each class's accuracy, where logged."""
-    trained = [row for row in rows if row["kind"] == "train"]
-    tests = [(row["step"], row["per_class"]) for row in rows if row["kind"] == "test"]
-    pairs = [
-        (row["step"], row["p_model"], row["p_target"])
-        for row in trained
-        if "p_model" in row and "p_target" in row
-    ]
+    pairs = logged(rows, "train", "p_model", "p_target")
+    tests = logged(rows, "test", "per_class")
     curves = {
         "kl_target": [(step, kl(p, q)) for step, p, q in pairs],
         "r_max": [(step, bound(p, q)) for step, p, q in pairs],
         "largest_ratio": [(step, largest_ratio(p, q, eps)) for step, p, q in pairs],
-        **{
-            name: [(row["step"], row[name]) for row in trained if name in row]
-            for name in ("weight", "max_weight")
-        },
+        **{name: logged(rows, "train", name) for name in ("weight", "max_weight")},
     }
     vectors = {
-        "p_model": [(row["step"], row["p_model"]) for row in trained if "p_model" in row],
+        "p_model": logged(rows, "train", "p_model"),
         "p_target": [(step, q) for step, _, q in pairs],
     }
     return {

@@ -80,20 +80,21 @@ def unused(used: float, step: int, ask: Callable[[], Reached]) -> Symptom | None
         bar = f"reaches τ = {reached.tau:g}"
         if reached.lower is not None and reached.lower < reached.tau:
             lower = f"--tau {reached.lower:g}, "
-    # what is learnt in so few steps is rarely sure of anything, whatever the learning rate
-    early = step < PATIENCE
+    cause = "The learning rate is probably too high, or there are too few labels or steps."
+    cure = f"Try {lower}a smaller --lr, more --steps or more labels."
+    if step < PATIENCE:  # what is learnt in so few steps is rarely sure of anything
+        cause = (
+            "There are probably too few steps; there may also be too few labels, or the learning "
+            "rate is too high."
+        )
+        cure = f"Try more --steps, {lower}a smaller --lr or more labels."
     return Symptom(
         "unlabelled images not used",
         f"after {step:,} step{'s' * (step != 1)}, {100 * used:.1f} % of the unlabelled images are "
         f"used: hardly any {bar} (highest confidence {reached.best:.2f}). So far this equals "
         "supervised training.",
-        "There are probably too few steps; there may also be too few labels, or the learning rate "
-        "is too high."
-        if early
-        else "The learning rate is probably too high, or there are too few labels or steps.",
-        f"Try more --steps, {lower}a smaller --lr or more labels."
-        if early
-        else f"Try {lower}a smaller --lr, more --steps or more labels.",
+        cause,
+        cure,
     )
 
 

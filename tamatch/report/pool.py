@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -95,17 +96,10 @@ def biases(
     reference = truth if len(truth) == len(model) else target
     if not model or len(reference) != len(model) or len(names) < len(model):
         return []
-    return [
-        Bias(
-            index=index,
-            name=names[index],
-            model=share,
-            target=target[index] if index < len(target) else None,
-            truth=truth[index] if index < len(truth) else None,
-            reference=reference[index],
-        )
-        for index, share in enumerate(model)
-    ]
+    rows = zip_longest(
+        names[: len(model)], model, target[: len(model)], truth[: len(model)], reference
+    )
+    return [Bias(index, *row) for index, row in enumerate(rows)]
 
 
 def bias_table(
