@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .. import __version__, bench
-from . import listing, train, use
+from . import train, use
 from .parser import Parser
 
 COMMANDS = {  # the module of its `add_NAME` and `run_NAME`, and what it does
@@ -21,8 +21,8 @@ COMMANDS = {  # the module of its `add_NAME` and `run_NAME`, and what it does
     "history": (use, "write the curves of a run as CSV"),
     "bench": (bench, "make the runs of a table, rank methods, measure speed"),
     "from-usb": (train, "turn a configuration of USB into a command"),
-    "methods": (listing, "list the methods, or the options of one"),
-    "nets": (listing, "list the nets"),
+    "methods": (train, "list the methods, or the options of one"),
+    "nets": (train, "list the nets"),
 }
 
 
