@@ -80,14 +80,15 @@ def uncalibrated(p: Floats, labels: Labels, reason: str, fitted_on: int = 0) -> 
 def calibration_of(p: Mapping[str, Floats], labels: Mapping[str, Labels]) -> Calibration:
     """The temperature by the validation images, judged by test images or else cross-validation."""
     part = "test" if "test" in p else "validation"
+    p_val, y_val = p.get("validation", np.empty((0, 1))), labels.get("validation", np.empty(0, int))
+    why = ""
     if "validation" not in p:
-        return uncalibrated(p[part], labels[part], NOT_FITTED)
-    p_val, y_val = p["validation"], labels["validation"]
-    if len(y_val) < FEWEST_TO_FIT:
+        why = NOT_FITTED
+    elif len(y_val) < FEWEST_TO_FIT:
         why = f"{len(y_val)} validation images are fewer than the {FEWEST_TO_FIT} required"
-        return uncalibrated(p[part], labels[part], why, len(y_val))
-    if (p_val.argmax(-1) == y_val).all():
+    elif (p_val.argmax(-1) == y_val).all():
         why = "no validation image is wrong, so nothing limits the confidence"
+    if why:
         return uncalibrated(p[part], labels[part], why, len(y_val))
     t, how = fit_temperature(p_val, y_val), ""
     if part == "test":

@@ -297,11 +297,6 @@ def predictions(model: Model, data: DataSet, indices: np.ndarray) -> Predictions
     return model.predictions(OnHost(data.images, indices, channels_last=True))
 
 
-def probabilities(model: Model, data: DataSet, indices: np.ndarray) -> np.ndarray:
-    """(n, C) of these images."""
-    return predictions(model, data, indices).probabilities
-
-
 def cut_by_validation(
     model: Model, data: DataSet, split: Split, precision: float, folder: RunFolder
 ) -> Cut:
@@ -313,7 +308,7 @@ def cut_by_validation(
             f"model classifies all of them correctly; {folder.path} has {have or 'none'}. "
             f"{ways_out(data, split, need)}"
         )
-    p = probabilities(model, data, split.validation)
+    p = predictions(model, data, split.validation).probabilities
     right = p.argmax(-1) == data.labels[split.validation]
     return choose_cut(p.max(-1), right, precision)
 
@@ -351,7 +346,7 @@ def cut_by_folds(
     confidence, right = [], []
     for other, images in folds:
         facts = dataclasses.replace(other.facts, temperature=model.facts.temperature)
-        p = probabilities(Model(facts, other.net), data, images)
+        p = predictions(Model(facts, other.net), data, images).probabilities
         confidence.append(p.max(-1))
         right.append(p.argmax(-1) == data.labels[images])
     return choose_cut(
