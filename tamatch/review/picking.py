@@ -43,13 +43,11 @@ def outputs(
 ) -> tuple[Floats, Floats]:
     """(n, C) probabilities and (n, D) features of these images."""
     rows: list[tuple[Floats, Floats]] = []
-    done = 0
     for p, features in model.answers(OnHost(data.images, indices, channels_last=True)):
         rows.append((p.numpy(), features.numpy()))
-        done += len(p)
         if progress is not None:
-            progress(done, len(indices))
-    every_p, every_feature = (np.concatenate(part) for part in zip(*rows, strict=True))
+            progress(sum(len(known) for known, _ in rows), len(indices))
+    every_p, every_feature = map(np.concatenate, zip(*rows, strict=True))
     return every_p, every_feature
 
 

@@ -88,6 +88,12 @@ def resumable_after_ctrl_c(folders: Sequence[RunFolder]) -> Iterator[None]:
         raise Stopped(signal.SIGINT, message) from None
 
 
+def refuse_place(out: Path, run: Run, folders: Sequence[RunFolder]) -> None:
+    """Refuse a run where it would do harm: in the images, or in place of the one it starts from."""
+    refuse_inside(out, run.data)
+    refuse_replacing_start(run, folders)
+
+
 def refuse_inside(out: Path, data: str) -> None:
     """Refuse a run inside the folder of images: its own folder would be read as a class."""
     if data in DATASETS or not os.path.isdir(data):

@@ -17,13 +17,7 @@ from .decide import decide
 from .end import Finished
 from .jobs import complete
 from .loop import follow
-from .place import (
-    advising_resume,
-    default_folder,
-    refuse_elsewhere,
-    refuse_inside,
-    refuse_replacing_start,
-)
+from .place import advising_resume, default_folder, refuse_elsewhere, refuse_place
 from .record import began_here, begin
 
 
@@ -46,8 +40,7 @@ def train(
     options = {n: value for n, value in {"data": data, **options}.items() if value is not None}
     asked = ask(options, config_path(config))
     folder = RunFolder(place or default_folder(asked.run))
-    refuse_inside(folder.path, asked.run.data)
-    refuse_replacing_start(asked.run, [folder])
+    refuse_place(folder.path, asked.run, [folder])
     if began_here(folder) and (launch.restarts() or not overwrite):
         return resume(folder.path, **code, quiet=quiet, on_log=on_log, on_test=on_test)
     with advising_resume([folder]), folder.taken(overwrite=overwrite):

@@ -26,14 +26,7 @@ from ..storage.seedfolder import SeedFolder, runs_in
 from .decide import decide
 from .end import Finished
 from .jobs import complete_all
-from .place import (
-    advising_resume,
-    default_folder,
-    refuse_elsewhere,
-    refuse_inside,
-    refuse_replacing_start,
-    resume_command,
-)
+from .place import advising_resume, default_folder, refuse_elsewhere, refuse_place, resume_command
 from .record import begin
 from .start import Job
 
@@ -80,8 +73,7 @@ def train_group(
     asked = ask({**options, "seed": numbers[0]}, file)
     home = None if out is None else SeedFolder(path_of(out, "out takes a folder"))
     folders = home.runs(numbers) if home else [usual_folder(asked.run, n) for n in numbers]
-    refuse_inside(home.path if home else folders[0].path, asked.run.data)
-    refuse_replacing_start(asked.run, folders)
+    refuse_place(home.path if home else folders[0].path, asked.run, folders)
     with ExitStack() as held, advising_resume(folders, home):
         if home is not None:
             held.enter_context(home.taken(numbers))
