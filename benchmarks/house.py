@@ -40,16 +40,18 @@ NEW = (
     "loop.py", "storage/history.py", "settings/usb.py",
     # the checks of every file of a run folder, and its seal
     "storage/record.py",
-    # Kendall's tau of two orders, time to accuracy
-    "bench/order.py", "bench/race.py", "bench/racing.py",
+    # time to accuracy
+    "bench/race.py", "bench/racing.py",
 )  # fmt: skip
 
 # What serves nothing but that in older files: functions, classes, methods and tables.
 NEW_PARTS = {
+    "bench/order.py": "TAU_RULE Agreement agreement agreements in_print column ranks",
     "bench/plans.py": (
         "NOT_SET other_pool CLASSIC RACE OTHER_POOLS TAILS TAIL_METHODS option_values with_options "
         "row_name own_setting"
     ),
+    "bench/results.py": "clock",
     "bench/rank.py": "order_grid read_errors own_page",
     "bench/sweep.py": "SMOKE SMOKE_PRETRAINED Sweep",
     "cli/parser.py": "add_look",
