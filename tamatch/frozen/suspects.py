@@ -86,9 +86,11 @@ def near_duplicates(features: Tensor) -> list[tuple[int, int, float]]:
     count = min(AROUND, len(unit) - 1) + 1  # each is the nearest of itself
     blocks = [*range(0, len(unit), max(1, CELLS // len(unit)))]
     ends = [*blocks[1:], len(unit)]
-    around = torch.cat(
-        [(unit[a:b] @ unit.T).topk(count, dim=1).values[:, -1] for a, b in zip(blocks, ends, strict=True)]
-    )
+    nearest = [
+        (unit[start:end] @ unit.T).topk(count, dim=1).values
+        for start, end in zip(blocks, ends, strict=True)
+    ]
+    around = torch.cat(nearest)[:, -1]
     enough = (around + APART).clamp(*ALIKE)
     found: list[tuple[int, int, float]] = []
     for start, end in zip(blocks, ends, strict=True):

@@ -10,10 +10,11 @@ import torch
 
 from .precision import restoring_threads
 
-In, Out = TypeVar("In"), TypeVar("Out")
+Part = TypeVar("Part")
+Made = TypeVar("Made")
 
 
-def side_by_side(work: Callable[[In], Out], parts: Iterable[In]) -> list[Out]:
+def side_by_side(work: Callable[[Part], Made], parts: Iterable[Part]) -> list[Made]:
     """What `work` makes of each part, as many at a time as torch has threads, each on one of them.
 
     All threads on one part would wait for each other after each operation: on two quiet cores that

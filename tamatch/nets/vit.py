@@ -238,7 +238,7 @@ def attended(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     queries, keys, values = (part.flatten(0, 1) for part in (q, k, v))
     none = queries.new_zeros(())
     scores = torch.baddbmm(none, queries, keys.mT, beta=0, alpha=q.shape[-1] ** -0.5)
-    return torch.bmm(scores.softmax(-1), values).unflatten(0, q.shape[:2])
+    return torch.bmm(scores.softmax(-1), values).view(q.shape)
 
 
 class LayerScale(nn.Module):

@@ -48,7 +48,7 @@ Way = Literal["first", "tune", "train"]  # features alone; then the net; a net f
 
 @dataclass(frozen=True)
 class Look:
-    """A way to look at the images: the net at a size, and the images for it once they are needed."""
+    """A way to look at the images: the net at a size, and the images once they are needed."""
 
     net: Frozen
     read: Callable[[], DataSet]
