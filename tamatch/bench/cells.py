@@ -134,9 +134,10 @@ class Plan:
         The user's own methods come first, so that a mistake in one does not come late.
         """
         rows: list[tuple[str, Variant | None]] = [
-            *((method, None) for method in sorted(self.methods, key=lambda m: m not in self.codes)),
+            *((method, None) for method in self.methods),
             *((variant.method, variant) for variant in self.variants),
         ]
+        rows.sort(key=lambda row: row[0] not in self.codes)
         return [
             Cell(bench, setting, method, seed, scale, variant, self.codes.get(method, ""))
             for seed in seeds
