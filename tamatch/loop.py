@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import Any, NoReturn, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,14 +13,12 @@ from torch.utils import _pytree as pytree
 
 from . import methods
 from .errors import UsageError
+from .methods import AnyMethod
 from .own.net import Head, described, last_linear, linear_calls
 from .own.usercode import blaming
 from .settings.config import RUN_OPTIONS, in_order, method_options, normalised_shares
 from .settings.configure import resolve_method
 from .types import Batch, Out, Task, Views
-
-if TYPE_CHECKING:
-    from .methods import AnyMethod
 
 FEATURES = ("features", "feat")  # what a net may call them in what it returns
 FORGOTTEN = 1000  # calls without `after_step`; fewer may be gradients that are accumulated

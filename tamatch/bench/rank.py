@@ -83,10 +83,7 @@ def by_seed(plan: Plan, results: Mapping[Cell, Result], score: str) -> BySeed:
 
 
 def shared_seeds(errors: BySeed, setting: str) -> list[int]:
-    """The seeds of which all methods with results in a setting have one.
-
-    Another seed has other labels: means over different seeds rank the draws as well.
-    """
+    """The seeds that all methods with results in a setting have: other seeds have other labels."""
     seeds = [set(row[setting]) for row in errors.values() if setting in row]
     return sorted(set.intersection(*seeds)) if seeds else []
 
@@ -123,10 +120,7 @@ def fewer_seeds(plan: Plan, errors: BySeed, skipped: Iterable[str]) -> list[str]
 
 
 def lacking(plan: Plan, errors: Errors) -> dict[Setting, list[str]]:
-    """The settings that yield no ranks, and which of the methods have no result there.
-
-    A method without any result is not ranked at all, and holds up no setting.
-    """
+    """The settings that yield no ranks, and which of the methods with results have none there."""
     holes: dict[Setting, list[str]] = {}
     for setting in plan.settings:
         for method, row in errors.items():

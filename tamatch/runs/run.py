@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..machine import launch
+from ..methods import AnyMethod
+from ..nets import AnyNet
 from ..own import usercode
 from ..settings.configure import ask, stored_config
 from ..storage.events import Callback, Callbacks
@@ -15,18 +17,8 @@ from .decide import decide
 from .end import Finished
 from .jobs import complete
 from .loop import follow
-from .place import (
-    advising_resume,
-    default_folder,
-    refuse_elsewhere,
-    refuse_inside,
-    refuse_replacing_start,
-)
+from .place import advising_resume, default_folder, refuse_elsewhere, refuse_place
 from .record import began_here, begin
-
-if TYPE_CHECKING:
-    from ..methods import AnyMethod
-    from ..nets import AnyNet
 
 
 def train(
@@ -49,8 +41,7 @@ def train(
     options = {n: value for n, value in {"data": data, **options}.items() if value is not None}
     asked = ask(options, config_path(config))
     folder = RunFolder(place or default_folder(asked.run))
-    refuse_inside(folder.path, asked.run.data)
-    refuse_replacing_start(asked.run, [folder])
+    refuse_place(folder.path, asked.run, [folder])
     if began_here(folder) and (launch.restarts() or not overwrite):
         return resume(folder.path, **code, quiet=quiet, on_log=on_log, on_test=on_test)
     with advising_resume([folder]), folder.taken(overwrite=overwrite):
@@ -66,8 +57,7 @@ def resume(
 ) -> Finished:  # fmt: skip
     """Go on exactly where a run stopped; a finished one only gets a fresh report.
 
-    `method` and `net` are those of the run, if they are your own code and cannot be found through
-    a file.
+    `method` and `net` are those of the run, if they are your own code and in no file.
     """
     usercode.refuse_runs_on_import()
     if not launch.leads():

@@ -12,9 +12,9 @@ from ..data import known_sets
 from ..errors import UsageError, perhaps
 from ..kinds import AT_LEAST_ONE
 from ..methods import METHODS
-from .config import RUN_OPTIONS, method_options, read_mapping
+from .config import RUN_OPTIONS, as_words, method_options, read_mapping
 from .configure import resolve
-from .options import Option, as_text, flag_of
+from .options import Option
 from .recipes import PROTOCOLS
 
 METHOD_NAMES = {
@@ -118,7 +118,7 @@ def translated(given: Mapping[str, Any]) -> Translated:
     usual = resolve({"data": wanted["data"], "method": method}).flat()
     kept = {k: v for k, v in wanted.items() if k in ("data", "root") or usual.get(k) != v}
     resolve({**kept, "method": method})  # an error, if the values do not fit together
-    words = ["--method", method, *(w for k, v in kept.items() for w in (flag_of(k), as_text(v)))]
+    words = ["--method", method, *(w for k, v in kept.items() for w in as_words(k, v))]
     return Translated(f"tamatch train {shlex.join(words)}", [*remarks, *ALWAYS])
 
 

@@ -51,7 +51,7 @@ def given(tmp_path: Path, **changes: Any) -> Path:
 
 
 def run_of(command: str) -> Run:
-    words = shlex.split(command)[2:]
+    words = [part for word in shlex.split(command)[2:] for part in word.split("=")]
     flags = (w.removeprefix("--").replace("-", "_") for w in words[::2])
     return configure(dict(zip(flags, words[1::2], strict=True)))
 
