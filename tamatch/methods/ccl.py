@@ -149,7 +149,7 @@ class CCL(Method):
         return mean_of([-(p * q.log()).sum(-1).mean() for p, q in pairs])
 
     def spread(self, f: Tensor, keys: Tensor, labels: Tensor) -> Tensor:
-        """p: classes by labelled embeddings, of which images that resemble each other partake.
+        """p: classes by labelled embeddings, spread among images that resemble each other.
 
         (I − A)⁻¹ is Σ Aᵏ, up to the fifteenth power: a solver would wait for the device.
         """

@@ -27,7 +27,7 @@ from .contrastive import Contrastive
 
 
 class CoMatch(Contrastive):
-    """A memory of near images smooths the pseudo-labels; who shares a label shares an embedding.
+    """A memory of similar images smooths pseudo-labels; equal labels should mean near embeddings.
 
     p = α·DA(p^w) + (1−α)·softmax(f^w·Fᵀ/t)·P,  (F, P) the memory,  m = 1[max p ≥ τ],
     Q = Normalize(ppᵀ with diagonal 1 and entries below T set to 0),  S = softmax(f^{s1}·f^{s2}ᵀ/t),

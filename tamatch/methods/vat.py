@@ -77,7 +77,7 @@ class VAT(Method):
         return Loss(total, parts)
 
     def unrounded(self, images: Tensor) -> Tensor | None:
-        """The q to search r with, if autocast rounds the other: by far more than ξ moves it."""
+        """The q to search r with, where autocast rounds the other by far more than ξ moves it."""
         if not torch.is_autocast_enabled(images.device.type):
             return None
         with full_precision(images.device):
