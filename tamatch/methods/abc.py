@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from .. import dist
-from ..kinds import Inherited, Tau
+from .. import dist, kinds
 from ..losses import each_ce
 from ..pseudo import Pseudo
 from ..types import Batch, Loss, Task
@@ -33,7 +32,7 @@ class ABC(FixMatch):
     keep: Tensor  # k
 
     def __init__(
-        self, net: nn.Module, task: Task, *, tau: Tau = 0.95, **fixmatch: Inherited
+        self, net: nn.Module, task: Task, *, tau: kinds.Tau = 0.95, **fixmatch: kinds.Inherited
     ) -> None:
         super().__init__(net, task, tau=tau, **fixmatch)
         self.tau = tau

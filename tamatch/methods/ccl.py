@@ -8,16 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .. import dist
-from ..kinds import (
-    ContrastWeight,
-    EnergyBound,
-    Inherited,
-    Momentum,
-    SimilarityTemperature,
-    Strength,
-    Tau,
-)
+from .. import dist, kinds
 from ..losses import each_ce, mean_of, normalize, one_hot
 from ..machine.precision import without_autocast
 from ..pseudo import Pseudo
@@ -61,13 +52,13 @@ class CCL(Method):
         net: nn.Module,
         task: Task,
         *,
-        tau: Tau = 0.95,  # all as in their code
-        strength: Strength = 2.0,  # their τ
-        energy: EnergyBound = -8.75,
-        temperature: SimilarityTemperature = 0.1,  # t
-        lambda_contrast: ContrastWeight = 1.0,  # λ_c, their λ₂
-        momentum: Momentum = 0.999,  # 0.5 and 0.95 in an epoch of 500 steps
-        **base: Inherited,
+        tau: kinds.Tau = 0.95,  # all as in their code
+        strength: kinds.Strength = 2.0,  # their τ
+        energy: kinds.EnergyBound = -8.75,
+        temperature: kinds.SimilarityTemperature = 0.1,  # t
+        lambda_contrast: kinds.ContrastWeight = 1.0,  # λ_c, their λ₂
+        momentum: kinds.Momentum = 0.999,  # 0.5 and 0.95 in an epoch of 500 steps
+        **base: kinds.Inherited,
     ) -> None:
         super().__init__(net, task, **base)
         self.tau, self.strength, self.energy = tau, strength, energy

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..kinds import Inherited
+from .. import kinds
 from ..machine.precision import without_autocast
 from ..pseudo import Pseudo
 from ..stats import Status, Tally
@@ -27,7 +27,7 @@ class Contrastive(Method):
         tau: float,
         projection: int,
         window: int,
-        **base: Inherited,
+        **base: kinds.Inherited,
     ) -> None:
         super().__init__(net, task, **base)
         self.tau = tau

@@ -8,8 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from .. import dist
-from ..kinds import DistanceWeight, Inherited, LambdaU, RotationWeight, Tau
+from .. import dist, kinds
 from ..losses import each_ce
 from ..pseudo import compose
 from ..stats import Status
@@ -34,11 +33,11 @@ class CRMatch(Method):
         net: nn.Module,
         task: Task,
         *,
-        tau: Tau = 0.95,  # their τ
-        lambda_u: LambdaU = 1.0,  # all three 1 in the benchmark
-        lambda_distance: DistanceWeight = 1.0,
-        lambda_rotation: RotationWeight = 1.0,
-        **base: Inherited,
+        tau: kinds.Tau = 0.95,  # their τ
+        lambda_u: kinds.LambdaU = 1.0,  # all three 1 in the benchmark
+        lambda_distance: kinds.DistanceWeight = 1.0,
+        lambda_rotation: kinds.RotationWeight = 1.0,
+        **base: kinds.Inherited,
     ) -> None:
         super().__init__(net, task, **base)
         self.lambda_u = lambda_u

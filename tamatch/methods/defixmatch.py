@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from ..kinds import Inherited, LambdaU
+from .. import kinds
 from ..losses import each_ce
 from ..types import Batch, Loss, Task, Views
 from .fixmatch import FixMatch
@@ -26,8 +26,8 @@ class DeFixMatch(FixMatch):
         net: nn.Module,
         task: Task,
         *,
-        lambda_u: LambdaU = 0.5,  # their λ
-        **fixmatch: Inherited,
+        lambda_u: kinds.LambdaU = 0.5,  # their λ
+        **fixmatch: kinds.Inherited,
     ) -> None:
         super().__init__(net, task, lambda_u=lambda_u, **fixmatch)
 

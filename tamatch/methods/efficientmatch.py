@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..kinds import Alpha, Inherited, MixTarget, MixWeight
+from .. import kinds
 from ..losses import each_ce, one_hot
 from ..pseudo import Pseudo
 from ..types import Batch, Loss, Task
@@ -33,10 +33,10 @@ class EfficientMatch(FixMatch):
         net: nn.Module,
         task: Task,
         *,
-        lambda_mix: MixWeight = 1.0,  # their λ_mix; 0.5 and 2 are slower
-        alpha: Alpha = 0.75,  # their α
-        mix_target: MixTarget = "mixed",  # theirs, "semi-soft"; "dominant" is their "hard"
-        **fixmatch: Inherited,
+        lambda_mix: kinds.MixWeight = 1.0,  # their λ_mix; 0.5 and 2 are slower
+        alpha: kinds.Alpha = 0.75,  # their α
+        mix_target: kinds.MixTarget = "mixed",  # theirs, "semi-soft"; "dominant" is their "hard"
+        **fixmatch: kinds.Inherited,
     ) -> None:
         super().__init__(net, task, **fixmatch)
         self.lambda_mix, self.alpha, self.mix_target = lambda_mix, alpha, mix_target

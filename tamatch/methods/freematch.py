@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from .. import dist
-from ..kinds import FairnessWeight, Inherited, Momentum, Parity, Select, StartThreshold
+from .. import dist, kinds
 from ..losses import each_ce, normalize, one_hot
 from ..pseudo import Part, Pseudo, SelfAdaptive
 from ..stats import Ema
@@ -28,12 +27,12 @@ class FreeMatch(FixMatch):
         net: nn.Module,
         task: Task,
         *,
-        momentum: Momentum = 0.999,  # their λ
-        lambda_f: FairnessWeight = 0.001,  # the benchmark's w_f
-        init_threshold: StartThreshold | None = None,  # 1/C, their choice
-        select: Select | Part = "freematch",
-        parity: Parity = "ours",
-        **fixmatch: Inherited,
+        momentum: kinds.Momentum = 0.999,  # their λ
+        lambda_f: kinds.FairnessWeight = 0.001,  # the benchmark's w_f
+        init_threshold: kinds.StartThreshold | None = None,  # 1/C, their choice
+        select: kinds.Select | Part = "freematch",
+        parity: kinds.Parity = "ours",
+        **fixmatch: kinds.Inherited,
     ) -> None:
         usb = parity == "usb"
         share = 1.0 if usb else 1 / task.classes

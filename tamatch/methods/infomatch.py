@@ -7,8 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .. import dist
-from ..kinds import AgreementWeight, Alpha, Inherited, LambdaU, Select
+from .. import dist, kinds
 from ..losses import each_ce, one_hot
 from ..pseudo import Part, Pseudo
 from ..types import Batch, Loss, Task, Views
@@ -39,11 +38,11 @@ class InfoMatch(FixMatch):
         net: nn.Module,
         task: Task,
         *,
-        lambda_u: LambdaU = 2.0,  # all as in their code
-        lambda_agreement: AgreementWeight = 0.001,
-        alpha: Alpha = 1.0,
-        select: Select | Part = "freematch",
-        **fixmatch: Inherited,
+        lambda_u: kinds.LambdaU = 2.0,  # all as in their code
+        lambda_agreement: kinds.AgreementWeight = 0.001,
+        alpha: kinds.Alpha = 1.0,
+        select: kinds.Select | Part = "freematch",
+        **fixmatch: kinds.Inherited,
     ) -> None:
         super().__init__(net, task, lambda_u=lambda_u, select=select, **fixmatch)
         self.lambda_agreement, self.alpha = lambda_agreement, alpha

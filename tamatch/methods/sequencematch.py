@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from ..kinds import Inherited, Parity, Select, Tau, Temperature
+from .. import kinds
 from ..losses import each_ce, entropy, sharpen
 from ..pseudo import Part
 from ..types import Batch, Loss, Task, Views
@@ -32,11 +32,11 @@ class SequenceMatch(FixMatch):
         net: nn.Module,
         task: Task,
         *,
-        tau: Tau = 0.95,  # all as in their code
-        temperature: Temperature = 0.5,
-        select: Select | Part = "fixed",
-        parity: Parity = "ours",
-        **fixmatch: Inherited,
+        tau: kinds.Tau = 0.95,  # all as in their code
+        temperature: kinds.Temperature = 0.5,
+        select: kinds.Select | Part = "fixed",
+        parity: kinds.Parity = "ours",
+        **fixmatch: kinds.Inherited,
     ) -> None:
         if parity == "usb" and select == "fixed":
             select = "flexmatch"

@@ -7,8 +7,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from .. import dist
-from ..kinds import AlignedBatches, Generate, Inherited, Momentum, Tau
+from .. import dist, kinds
 from ..losses import each_ce
 from ..machine.precision import without_autocast
 from ..pseudo import Part, Pseudo
@@ -37,11 +36,11 @@ class ShrinkMatch(FixMatch):
         net: nn.Module,
         task: Task,
         *,
-        tau: Tau = 0.95,  # all as in their code
-        momentum: Momentum = 0.999,  # of κ
-        window: AlignedBatches = 32,
-        generate: Generate | Part = "rescale",
-        **fixmatch: Inherited,
+        tau: kinds.Tau = 0.95,  # all as in their code
+        momentum: kinds.Momentum = 0.999,  # of κ
+        window: kinds.AlignedBatches = 32,
+        generate: kinds.Generate | Part = "rescale",
+        **fixmatch: kinds.Inherited,
     ) -> None:
         status = Status(task, window=window)
         super().__init__(net, task, tau=tau, generate=generate, status=status, **fixmatch)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from ..kinds import Inherited, Tau, Temperature
+from .. import kinds
 from ..losses import each_ce, sharpen
 from ..types import Batch, Loss, Task
 from .fixmatch import FixMatch
@@ -26,9 +26,9 @@ class UDA(FixMatch):
         net: nn.Module,
         task: Task,
         *,
-        tau: Tau = 0.8,  # their β
-        temperature: Temperature = 0.4,  # their τ
-        **fixmatch: Inherited,
+        tau: kinds.Tau = 0.8,  # their β
+        temperature: kinds.Temperature = 0.4,  # their τ
+        **fixmatch: kinds.Inherited,
     ) -> None:
         super().__init__(net, task, tau=tau, **fixmatch)
         self.temperature = 1.0 if self.parity == "usb" else temperature
