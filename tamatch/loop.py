@@ -181,7 +181,7 @@ class SSLLoss(nn.Module):
 
 
 class NotGiven:
-    """Ids that the user left out: whoever reads them says that they are needed."""
+    """Stands for ids that the user left out; to read it is an error that says they are needed."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""Who else hears of a run's log lines: TensorBoard, Weights & Biases, MLflow, and callbacks."""
+"""Where else a run's log lines go: TensorBoard, Weights & Biases, MLflow, and callbacks."""
 
 from __future__ import annotations
 

@@ -99,7 +99,6 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     "which is no longer in": ("data/test_splitfile.py::test_a_changed_or_missing_image_is_refused"),
     "has changed since": "data/test_splitfile.py::test_a_changed_or_missing_image_is_refused",
     "is not a table of a run": "data/test_splitfile.py::test_what_is_no_split_file",
-    "--seed must lie in 0": "data/test_splits.py::test_plans_that_make_no_sense",
     "labelled images can be held out, as": (
         "data/test_splits.py::test_what_was_learnt_before_never_validates"
     ),
