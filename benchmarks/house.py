@@ -57,7 +57,7 @@ NEW_PARTS = {
     "cli/parser.py": "add_look",
     "cli/train.py": "add_from_usb run_from_usb",
     "cli/use.py": "add_pick run_pick add_start run_start add_history run_history",
-    "data/archives.py": "SVHN FOOD101 MEDMNIST_MD5 MEDMNIST",
+    "data/archives.py": "SVHN FOOD101 MEDMNIST",
     "data/check.py": "Closer",
     "data/dataset.py": "DataSet.of_no_class",
     "kinds.py": "AgreementWeight MixTarget EnergyBound TestStrength",

@@ -122,9 +122,10 @@ class Plan:
     def cells(self, bench: str, seeds: Sequence[int] = SEEDS, scale: Fraction = FULL) -> list[Cell]:
         """Seed by seed, so that a full table comes early; the user's own methods come first."""
         rows: list[tuple[str, Variant | None]] = [
-            *((method, None) for method in sorted(self.methods, key=lambda m: m not in self.codes)),
+            *((method, None) for method in self.methods),
             *((variant.method, variant) for variant in self.variants),
         ]
+        rows.sort(key=lambda row: row[0] not in self.codes)
         return [
             Cell(bench, setting, method, seed, scale, variant, self.codes.get(method, ""))
             for seed in seeds

@@ -237,7 +237,9 @@ def add_history(sub: ArgumentParser) -> None:
         "--rows", choices=("train", "validation", "test"), default="train",
         help="lines of training, or tests on these images (default: train)",
     )  # fmt: skip
-    sub.add_argument("--csv", type=Path, metavar="FILE", help="file to write (default: stdout)")
+    sub.add_argument(
+        "--csv", type=Path, nargs="?", metavar="FILE", help="file to write (default: stdout)"
+    )
     sub.add_argument("--overwrite", action="store_true", help="replace an existing file")
 
 

@@ -44,59 +44,57 @@ class Archive:
         )
 
 
+def published(
+    name: str,
+    page: str,
+    file: str,
+    *,
+    folder: str = "",
+    files: Mapping[str, str] | None = None,
+    unpack: str = "",
+) -> Archive:
+    """An archive with the MD5s of itself and, unless other files are given, of those in it."""
+    inside = {k.removeprefix(f"{folder}/"): v for k, v in MD5.items() if k.startswith(f"{folder}/")}
+    return Archive(name, page, file, MD5[file], folder, unpack, files or inside)
+
+
+def read_md5() -> dict[str, str]:
+    """`published.md5`, which has the lines of `md5sum`, as MD5s by file."""
+    lines = Path(__file__).with_name("published.md5").read_text("utf-8").splitlines()
+    return {file: md5 for md5, file in (line.split() for line in lines if line[0] != "#")}
+
+
+MD5 = read_md5()
 CIFAR_PAGE = "https://www.cs.toronto.edu/~kriz/"
-STL10_PAGE = "http://ai.stanford.edu/~acoates/stl10/"
-EUROSAT_PAGE = "https://zenodo.org/records/7711810/files/"
-CIFAR10 = Archive(
-    "cifar10", CIFAR_PAGE, "cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a"
-)
-CIFAR100 = Archive(
-    "cifar100", CIFAR_PAGE, "cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85"
-)
-STL10 = Archive("stl10", STL10_PAGE, "stl10_binary.tar.gz", "91f7769df0f17e558f3565bffb0c7dfb")
-EUROSAT = Archive("eurosat", EUROSAT_PAGE, "EuroSAT_RGB.zip", "f46e308c4d50d4bf32fedad2d3d62f3b")
-SVHN_PAGE = "http://ufldl.stanford.edu/housenumbers/"
-SVHN = {  # the MD5s of this and of Food-101 are those that torchvision compares
-    part: Archive("svhn-extra" if part == "extra" else "svhn", SVHN_PAGE, f"{part}_32x32.mat", md5)
-    for part, md5 in {
-        "train": "e26dedcc434d2e4c54c9b2d4a06d8373",
-        "test": "eb5a983be6a315427106f1b164d9cef3",
-        "extra": "a93ce644f1a588dc4d68dda5feec44a7",
-    }.items()
-}
-FOOD101 = Archive(
-    "food101", "http://data.vision.ee.ethz.ch/cvl/", "food-101.tar.gz",
-    "85eeb15f3717b99a5da872d97d918f87", unpack="tar -xzf food-101.tar.gz",
+CIFAR10 = published("cifar10", CIFAR_PAGE, "cifar-10-python.tar.gz", folder="cifar-10-batches-py")
+CIFAR10_BINARY = published(
+    "cifar10", CIFAR_PAGE, "cifar-10-binary.tar.gz", folder="cifar-10-batches-bin",
+    files=dict.fromkeys(
+        (*(f"data_batch_{k}.bin" for k in range(1, 6)), "test_batch.bin", "batches.meta.txt"), ""
+    ),
 )  # fmt: skip
-MEDMNIST_PAGE = "https://zenodo.org/records/10519652/files/"
-MEDMNIST_MD5 = {  # as medmnist 3.0.2 lists them: 28, 64, 128 and 224 pixels
-    "pathmnist": "a8b06965200029087d5bd730944a56c1 55aa9c1e0525abe5a6b9d8343a507616 "
-    "ac42d08fb904d92c244187169d1fd1d9 2c51a510bcdc9cf8ddb2af93af1eadec",
-    "dermamnist": "0744692d530f8e62ec473284d019b0c7 b70a2f5635c6199aeaa28c31d7202e1f "
-    "2defd784463fa5243564e855ed717de1 8974907d8e169bef5f5b96bc506ae45d",
-    "octmnist": "c68d92d5b585d8d81f7112f81e2d0842 e229e9440236b774d9f0dfef9d07bdaf "
-    "0a97e76651ace45c5d943ee3f65b63ae abc493b6d529d5de7569faaef2773ba3",
-    "pneumoniamnist": "28209eda62fecd6e6a2d98b1501bb15f 8f4eceb4ccffa70c672198ea285246c6 "
-    "05b46931834c231683c68f40c47b2971 d6a3c71de1b945ea11211b03746c1fe1",
-    "retinamnist": "bd4c0672f1bba3e3a89f0e4e876791e4 afda852cc34dcda56f86ad2b2457dbcc "
-    "e48e916a24454daf90583d4e6efb1a18 eae7e3b6f3fcbda4ae613ebdcbe35348",
-    "breastmnist": "750601b1f35ba3300ea97c75c52ff8f6 742edef2a1fd1524b2efff4bd7ba9364 "
-    "363e4b3f8d712e9b5de15470a2aaadf1 b56378a6eefa9fed602bb16d192d4c8b",
-    "bloodmnist": "7053d0359d879ad8a5505303e11de1dc 2b94928a2ae4916078ca51e05b6b800b "
-    "adace1e0ed228fccda1f39692059dd4c b718ff6835fcbdb22ba9eacccd7b2601",
-    "tissuemnist": "ebe78ee8b05294063de985d821c1c34b 123ece2eba09d0aa5d698fda57103344 "
-    "61b955355d7425a89687b06cca3ce0c2 b077128c4a949f0a4eb01517f9037b9c",
-    "organamnist": "68e3f8846a6bd62f0c9bf841c0d9eacc 2dcccc29b88e6da5a01161ef20cda288 "
-    "eeae80d0a227a8d099027e1b3cfd3b60 50747347e05c87dd3aaf92c49f9f3170",
-    "organcmnist": "b9ceb9546e10131b32923c5bbeaea2b1 3ce34a8724ea6f548e6db4744d03b6a9 "
-    "773c1f009daa3fe5d9a2a201b2a7ed94 050f5e875dc056f6768abf94ec9995d1",
-    "organsmnist": "9ab87b696fb54e2a387ebe992d6ed5f1 53a6d115339d874c25e309a994ff46d3 "
-    "ded0c5fa01a95dc4978b956f613e9b8e b354719e553fbbb2513d5533f52a4cb1",
+CIFAR100 = published("cifar100", CIFAR_PAGE, "cifar-100-python.tar.gz", folder="cifar-100-python")
+CIFAR100_BINARY = published(
+    "cifar100", CIFAR_PAGE, "cifar-100-binary.tar.gz", folder="cifar-100-binary",
+    files=dict.fromkeys(("train.bin", "test.bin", "fine_label_names.txt"), ""),
+)  # fmt: skip
+STL10_PAGE = "http://ai.stanford.edu/~acoates/stl10/"
+STL10 = published("stl10", STL10_PAGE, "stl10_binary.tar.gz", folder="stl10_binary")
+EUROSAT_PAGE = "https://zenodo.org/records/7711810/files/"
+EUROSAT = published("eurosat", EUROSAT_PAGE, "EuroSAT_RGB.zip")
+SVHN_PAGE = "http://ufldl.stanford.edu/housenumbers/"
+SVHN = {
+    part: published("svhn-extra" if part == "extra" else "svhn", SVHN_PAGE, f"{part}_32x32.mat")
+    for part in ("train", "test", "extra")
 }
+FOOD101_PAGE = "http://data.vision.ee.ethz.ch/cvl/"
+FOOD101 = published("food101", FOOD101_PAGE, "food-101.tar.gz", unpack="tar -xzf food-101.tar.gz")
+MEDMNIST_PAGE = "https://zenodo.org/records/10519652/files/"
+MEDMNIST_NAMES = [file.removesuffix(".npz") for file in MD5 if file.endswith("mnist.npz")]
 MEDMNIST = {  # by name and side
-    (name, side): Archive(name, MEDMNIST_PAGE, f"{name}{'' if side == 28 else f'_{side}'}.npz", md5)
-    for name, md5s in MEDMNIST_MD5.items()
-    for side, md5 in zip((28, 64, 128, 224), md5s.split(), strict=True)
+    (name, side): published(name, MEDMNIST_PAGE, f"{name}{'' if side == 28 else f'_{side}'}.npz")
+    for name in MEDMNIST_NAMES
+    for side in (28, 64, 128, 224)
 }
 ARCHIVES: dict[str, tuple[Archive, ...]] = {
     "cifar10": (CIFAR10,), "cifar10-lt": (CIFAR10,), "cifar10-tuned": (CIFAR10,),
@@ -104,7 +102,7 @@ ARCHIVES: dict[str, tuple[Archive, ...]] = {
     "stl10": (STL10,), "stl10-classic": (STL10,),
     "eurosat": (EUROSAT,), "eurosat-tuned": (EUROSAT,),
     "svhn": (SVHN["train"], SVHN["test"]), "svhn-extra": (*SVHN.values(),),
-    "food101": (FOOD101,), **{name: (MEDMNIST[name, 28],) for name in MEDMNIST_MD5},
+    "food101": (FOOD101,), **{name: (MEDMNIST[name, 28],) for name in MEDMNIST_NAMES},
 }  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,29 +43,8 @@ CIFAR10 = Cifar(
     test_per_class=1000,
     mean=(0.485, 0.456, 0.406),  # ImageNet's: the benchmark normalises so
     std=(0.229, 0.224, 0.225),
-    python=replace(
-        archives.CIFAR10,
-        folder="cifar-10-batches-py",
-        files={
-            "data_batch_1": "c99cafc152244af753f735de768cd75f",
-            "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
-            "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
-            "data_batch_4": "634d18415352ddfa80567beed471001a",
-            "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
-            "test_batch": "40351d587109b95175f43aff81a1287e",
-            "batches.meta": "5ff9c542aee3614f3951f8cda6e48888",
-        },
-    ),
-    binary=replace(
-        archives.CIFAR10,
-        file="cifar-10-binary.tar.gz",
-        md5="c32a1d4ab5d03f1284b67883e8d87530",
-        folder="cifar-10-batches-bin",
-        files=dict.fromkeys(
-            (*(f"data_batch_{k}.bin" for k in range(1, 6)), "test_batch.bin", "batches.meta.txt"),
-            "",
-        ),
-    ),
+    python=archives.CIFAR10,
+    binary=archives.CIFAR10_BINARY,
 )
 
 CIFAR100 = Cifar(
@@ -76,22 +55,8 @@ CIFAR100 = Cifar(
     test_per_class=100,
     mean=(129.3 / 255, 124.1 / 255, 112.4 / 255),
     std=(68.2 / 255, 65.4 / 255, 70.4 / 255),
-    python=replace(
-        archives.CIFAR100,
-        folder="cifar-100-python",
-        files={
-            "train": "16019d7e3df5f24257cddd939b257f8d",
-            "test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
-            "meta": "7973b15100ade9c7d40fb424638fde48",
-        },
-    ),
-    binary=replace(
-        archives.CIFAR100,
-        file="cifar-100-binary.tar.gz",
-        md5="03b5dce01913d631647c71ecec9e9cb8",
-        folder="cifar-100-binary",
-        files={"train.bin": "", "test.bin": "", "fine_label_names.txt": ""},
-    ),
+    python=archives.CIFAR100,
+    binary=archives.CIFAR100_BINARY,
 )
 
 

@@ -123,8 +123,8 @@ def shares(labels: Indices, classes: int) -> tuple[float, ...]:
 
 
 def take(images: Pixels, rows: Indices) -> Pixels:
-    """These images. Those of a memory map are read from its file: touching the map would also
-    keep everything around them in memory."""
+    """A copy of these images. Those of a memory map are read from its file, since touching the
+    map would also keep its other pages in memory."""
     if not isinstance(images, np.memmap) or images.filename is None:
         return images[rows]
     size, contents = images[0].size, bytearray()

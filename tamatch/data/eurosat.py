@@ -5,13 +5,12 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 import numpy as np
 
 from ..errors import DataError
-from .archives import EUROSAT, locate, verify
+from .archives import EUROSAT, EUROSAT_PAGE, locate, published, verify
 from .bulk import Chunk, Decoded, cached, chunks_of, decode_all, decode_chunk, fingerprint
 from .cache import PixelFile
 from .dataset import NONE, DataSet, OnProgress
@@ -24,7 +23,7 @@ COUNTS = {
     "River": 2500, "SeaLake": 3000,
 }  # fmt: skip
 # the same images
-EARLIER = replace(EUROSAT, file="EuroSAT.zip", md5="c8fa014336c82ac7804f0398fcb19387")
+EARLIER = published("eurosat", EUROSAT_PAGE, "EuroSAT.zip")
 PLACES = ("EuroSAT_RGB", "2750", "EuroSAT/2750", EUROSAT.file, EARLIER.file)
 
 

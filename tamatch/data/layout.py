@@ -348,7 +348,7 @@ def _kind(entry: os.DirEntry[str]) -> str:
 
 
 def identities_above(folder: str) -> set[tuple[int, int]]:
-    """Those of all folders that contain this one."""
+    """The identities of all folders that contain this one."""
     return {identity(os.fspath(parent)) for parent in Path(folder).resolve().parents}
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ..errors import DataError
 from ..storage.untrusted import read_npz
-from .archives import MEDMNIST, MEDMNIST_MD5, locate, verify
+from .archives import MEDMNIST, locate, verify
 from .bulk import cached_blocks, fingerprint
 from .dataset import NONE, DataSet, OnProgress, Pixels
 
@@ -86,7 +86,7 @@ def read(
 def refuse(name: str, *_: object) -> NoReturn:
     raise DataError(
         f"{name} has several labels for each image, but a class is needed here. MedMNIST's sets "
-        f"with one label are {', '.join(MEDMNIST_MD5)}."
+        f"with one label are {', '.join(CLASSES)}."
     )
 
 

@@ -13,12 +13,10 @@ from .dataset import UNKNOWN, DataSet, Indices, Split, numbered
 
 Mask = npt.NDArray[np.bool_]
 
-SEEDS = 2**32  # what RandomState accepts
-
 
 @dataclass(frozen=True)
 class SplitPlan:
-    """What to draw. `None` counts mean all there is.
+    """What to draw, of options in their ranges. `None` counts mean all there is.
 
     Balanced: `labels_per_class`. Long-tailed: `head_labelled` images of the largest class and
     `gamma` times fewer of the smallest; the pool likewise, with `head_unlabelled` and its own
@@ -38,8 +36,6 @@ class SplitPlan:
     fold: tuple[int, int] | None = None  # (k, n): every n-th labelled image is held out as well
 
     def __post_init__(self) -> None:
-        if not 0 <= self.seed < SEEDS:
-            raise UsageError(f"--seed must lie in 0 … {SEEDS - 1}, got {self.seed}.")
         if self.labels_per_class is not None and self.head_labelled is not None:
             raise UsageError("--labels-per-class and --head-labelled cannot be used together.")
         if self.gamma != 1 and self.head_labelled is None:
@@ -54,14 +50,6 @@ class SplitPlan:
         for option, value in (("gamma", self.gamma), ("gamma-unlabelled", self.gamma_unlabelled)):
             if value is not None and not 1 <= abs(value) < np.inf:
                 raise UsageError(f"--{option} must be 1 or more, or -1 or less, got {value}.")
-        for option, count, least in (
-            ("labels-per-class", self.labels_per_class, 1),
-            ("head-labelled", self.head_labelled, 1),
-            ("head-unlabelled", self.head_unlabelled, 1),
-            ("validation-per-class", self.validation_per_class, 0),
-        ):
-            if count is not None and count < least:
-                raise UsageError(f"--{option} must be at least {least}, got {count}.")
 
 
 def read_fold(text: str | None) -> tuple[int, int] | None:

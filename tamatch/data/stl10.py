@@ -19,14 +19,7 @@ from .decode import resized
 SIDE = 96
 IMAGE = 3 * SIDE * SIDE
 BATCH = 500  # images in memory while reading
-FOLDER = "stl10_binary"
-MD5 = {
-    "train_X.bin": "918c2871b30a85fa023e0c44e0bee87f",
-    "train_y.bin": "5a34089d4802c674881badbb80307741",
-    "unlabeled_X.bin": "5242ba1fed5e4be9e1e742405eb56ca4",
-    "test_X.bin": "7f263ba9f9e0b06b93213547f721ac82",
-    "test_y.bin": "36f9794fa4beb8a2c72628de14fa638e",
-}
+MD5 = dict(STL10.files)
 LABELS = "labels.npy"
 COUNTS = {"train": 5_000, "unlabeled": 100_000, "test": 8_000}
 CLASSES = ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck")
@@ -36,7 +29,7 @@ def read(
     name: str, root: Path | None, size: int | None, progress: OnProgress | None = None
 ) -> DataSet:
     """5,000 training images, 100,000 unlabelled ones and 8,000 test images, in this order."""
-    path = locate(root, (FOLDER, STL10.file), STL10)
+    path = locate(root, (STL10.folder, STL10.file), STL10)
     side = size or SIDE
     files = [path / name for name in MD5] if path.is_dir() else [path]
     # the cache knows these files as they are, so they are verified only when it is built

@@ -22,7 +22,7 @@ def processes() -> int:
 
 
 def local_rank() -> int:
-    """Which one this is on its own machine, counted from 0: the number of its GPU, too."""
+    """The number of this process on its machine, from 0, which is also that of its GPU."""
     return int(os.environ["LOCAL_RANK"]) if processes() > 1 else 0
 
 

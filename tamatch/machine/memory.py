@@ -105,7 +105,7 @@ def memory_limit() -> float:
 
 
 def _limits() -> Iterator[float]:
-    """Of the own group and those around it, in both versions of the interface."""
+    """The limits of this process's group and its parents, in both versions of the interface."""
     try:
         lines = OWN.read_text().splitlines()
     except OSError:  # not Linux

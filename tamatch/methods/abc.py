@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from .. import dist
-from ..kinds import Inherited, Tau
+from .. import dist, kinds
 from ..losses import each_ce
 from ..pseudo import Pseudo
 from ..types import Batch, Loss, Task
@@ -33,7 +32,7 @@ class ABC(FixMatch):
     keep: Tensor  # k
 
     def __init__(
-        self, net: nn.Module, task: Task, *, tau: Tau = 0.95, **fixmatch: Inherited
+        self, net: nn.Module, task: Task, *, tau: kinds.Tau = 0.95, **fixmatch: kinds.Inherited
     ) -> None:
         super().__init__(net, task, tau=tau, **fixmatch)
         self.tau = tau
@@ -44,16 +43,15 @@ class ABC(FixMatch):
     def forward(self, batch: Batch) -> Loss:
         x, weak, strong = self.predict(*batch.x, *batch.u, constant=1)
         g_x, g_w, g_s = (self.second(out) for out in (x, weak, strong))
-        pseudo = self.labeler(g_w.detach(), g_x.detach(), batch.id_u)
+        pseudo = self.labeler(g_w, g_x, batch.id_u)
         sup = each_ce(g_x, batch.y).mean()
         unsup = pseudo.loss(g_s)
         balanced = self.balanced(weak.logits.detach(), batch.progress)
         drawn = lots(len(batch.y), batch.y.device) < self.keep[batch.y]
         both = (drawn * each_ce(x.logits, batch.y)).mean() + balanced.loss(strong.logits)
         terms = {"sup": sup, "unsup": unsup, "balanced": both}
-        parts = {name: term.detach() for name, term in terms.items()}
         total = sup + self.lambda_u * unsup + both
-        return Loss(total, {**parts, **self.labeler.report(pseudo)})
+        return Loss(total, {**terms, **self.labeler.report(pseudo)})
 
     def balanced(self, logits: Tensor, progress: Tensor) -> Pseudo:
         """The balanced head's own labels; of those accepted, ever fewer of frequent classes."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from .. import dist
-from ..kinds import Inherited, LambdaU, Momentum, Strength, Tau
+from .. import dist, kinds
 from ..losses import each_ce, kl, mean_of, one_hot
 from ..pseudo import Pseudo
 from ..stats import EPS, Ema, Tally, log_shares, start_of_target
@@ -38,11 +37,11 @@ class ACR(Method):
         net: nn.Module,
         task: Task,
         *,
-        tau: Tau = 0.95,  # all as in their code
-        lambda_u: LambdaU = 1.0,
-        strength: Strength = 2.0,
-        momentum: Momentum = 0.999,  # 0.9 in their code, and then the mean over an epoch
-        **base: Inherited,
+        tau: kinds.Tau = 0.95,  # all as in their code
+        lambda_u: kinds.LambdaU = 1.0,
+        strength: kinds.Strength = 2.0,
+        momentum: kinds.Momentum = 0.999,  # 0.9 in their code, and then the mean over an epoch
+        **base: kinds.Inherited,
     ) -> None:
         super().__init__(net, task, **base)
         self.tau, self.lambda_u, self.strength = tau, lambda_u, strength
@@ -64,7 +63,7 @@ class ACR(Method):
         sup = each_ce(x.logits + at_x, batch.y).mean() + each_ce(self.second(x), batch.y).mean()
         unsup = mean_of([balanced.loss(out.logits) for out in strong])
         unsup = unsup + mean_of([plain.loss(self.second(out)) for out in strong])
-        parts = {"sup": sup.detach(), "unsup": unsup.detach(), "p_model": self.shares.value}
+        parts = {"sup": sup, "unsup": unsup, "p_model": self.shares.value}
         return Loss(sup + self.lambda_u * unsup, {**parts, **balanced.report()})
 
     def labels(self, logits: Tensor, other: Tensor) -> Pseudo:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from ..kinds import Generate, Inherited, Momentum, Select
+from .. import kinds
 from ..pseudo import Part
 from ..stats import Status
 from ..types import Task
@@ -26,10 +26,10 @@ class AdaMatch(FixMatch):
         net: nn.Module,
         task: Task,
         *,
-        momentum: Momentum = 0.999,  # the benchmark's λ of both averages
-        generate: Generate | Part = "rescale",
-        select: Select | Part = "relative",
-        **fixmatch: Inherited,
+        momentum: kinds.Momentum = 0.999,  # the benchmark's λ of both averages
+        generate: kinds.Generate | Part = "rescale",
+        select: kinds.Select | Part = "relative",
+        **fixmatch: kinds.Inherited,
     ) -> None:
         status = Status(
             task, momentum=momentum, target_momentum=momentum, follow="labelled", from_first=True

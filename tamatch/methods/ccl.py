@@ -8,22 +8,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .. import dist
-from ..kinds import (
-    ContrastWeight,
-    EnergyBound,
-    Inherited,
-    Momentum,
-    SimilarityTemperature,
-    Strength,
-    Tau,
-)
+from .. import dist, kinds
 from ..losses import each_ce, mean_of, normalize, one_hot
 from ..machine.precision import without_autocast
 from ..pseudo import Pseudo
 from ..stats import Ema, Tally, log_shares, start_of_target
 from ..types import Batch, Loss, Out, Task, Views
-from .base import Head, Method
+from .base import Head, Method, two_layers
 
 CLASSES = 0.7  # their λ₁: weight of the losses on classes; the rest is that of labelled contrast
 SPREAD = 0.2  # what an image takes over from those that resemble it
@@ -61,13 +52,13 @@ class CCL(Method):
         net: nn.Module,
         task: Task,
         *,
-        tau: Tau = 0.95,  # all as in their code
-        strength: Strength = 2.0,  # their τ
-        energy: EnergyBound = -8.75,
-        temperature: SimilarityTemperature = 0.1,  # t
-        lambda_contrast: ContrastWeight = 1.0,  # λ_c, their λ₂
-        momentum: Momentum = 0.999,  # 0.5 and 0.95 in an epoch of 500 steps
-        **base: Inherited,
+        tau: kinds.Tau = 0.95,  # all as in their code
+        strength: kinds.Strength = 2.0,  # their τ
+        energy: kinds.EnergyBound = -8.75,
+        temperature: kinds.SimilarityTemperature = 0.1,  # t
+        lambda_contrast: kinds.ContrastWeight = 1.0,  # λ_c, their λ₂
+        momentum: kinds.Momentum = 0.999,  # 0.5 and 0.95 in an epoch of 500 steps
+        **base: kinds.Inherited,
     ) -> None:
         super().__init__(net, task, **base)
         self.tau, self.strength, self.energy = tau, strength, energy
@@ -76,7 +67,7 @@ class CCL(Method):
         self.lambda_u, self.pool_part = max(1.5, many), many / (1 + many)
         self.second = Head(net, task)
         width = cast(int, net.width)
-        self.project, self.centre = (projector(width) for _ in range(2))
+        self.project, self.centre = (two_layers(width, 2 * width) for _ in range(2))
         self.pool = Ema(start_of_target(task, "uniform"), momentum)  # π_u
         self.used = Ema(start_of_target(task, "labelled"), momentum)  # π_a
         self.tally = Tally(task)
@@ -112,11 +103,10 @@ class CCL(Method):
         self.learn_(pseudo, sure, batch.progress)
         self.tally.add_(batch.id_u, pseudo.mask)
         terms = {"sup": sup, "unsup": unsup, "contrast": contrast, "smooth": smooth}
-        parts = {name: term.detach() for name, term in terms.items()}
         total = CLASSES * (sup + self.lambda_u * unsup) + (1 - CLASSES) * contrast
         return Loss(
             total + self.lambda_contrast * smooth,
-            {**parts, **pseudo.report(), "p_model": self.pool.value},
+            {**terms, **pseudo.report(), "p_model": self.pool.value},
         )
 
     def opinion(self, weak: Out) -> Tensor:
@@ -150,7 +140,7 @@ class CCL(Method):
         return mean_of([-(p * q.log()).sum(-1).mean() for p, q in pairs])
 
     def spread(self, f: Tensor, keys: Tensor, labels: Tensor) -> Tensor:
-        """p: classes by labelled embeddings, of which images that resemble each other partake.
+        """p: classes by labelled embeddings, spread among images that resemble each other.
 
         (I − A)⁻¹ is Σ Aᵏ, up to the fifteenth power: a solver would wait for the device.
         """
@@ -166,11 +156,6 @@ class CCL(Method):
         for shares, kept in ((self.pool, sure), (self.used, pseudo.mask)):
             count = (kept[:, None] * pseudo.p).double().sum(0)
             shares.update_share_(late * dist.sum_(count))
-
-
-def projector(width: int) -> nn.Sequential:
-    """Two layers from features to embeddings."""
-    return nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 2 * width))
 
 
 def embed(layers: nn.Module, features: Tensor) -> Tensor:

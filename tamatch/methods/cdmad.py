@@ -7,14 +7,14 @@ from typing import Annotated
 import torch
 from torch import Tensor, nn
 
-from ..kinds import SHARE, Inherited, LambdaU
+from .. import kinds
 from ..losses import each_ce
 from ..modules import Shifted
 from ..pseudo import Pseudo
 from ..types import Batch, Loss, Task, Views
 from .base import Method
 
-DebiasAfter = Annotated[float, SHARE, "share of the run before pseudo-labels are debiased"]
+DebiasAfter = Annotated[float, kinds.SHARE, "share of the run before pseudo-labels are debiased"]
 
 
 class CDMAD(Method):
@@ -35,9 +35,9 @@ class CDMAD(Method):
         net: nn.Module,
         task: Task,
         *,
-        lambda_u: LambdaU = 1.0,
+        lambda_u: kinds.LambdaU = 1.0,
         debias_after: DebiasAfter = 0.2,  # their 100 of 500 epochs
-        **base: Inherited,
+        **base: kinds.Inherited,
     ) -> None:
         super().__init__(net, task, **base)
         self.lambda_u, self.debias_after = lambda_u, debias_after
@@ -54,7 +54,7 @@ class CDMAD(Method):
         pseudo = Pseudo(q, q.argmax(-1), mask, mask)
         sup = each_ce(x.logits, batch.y).mean()
         unsup = (pseudo.loss(one.logits, q) + pseudo.loss(two.logits, q)) / 2
-        parts = {"sup": sup.detach(), "unsup": unsup.detach(), **pseudo.report()}
+        parts = {"sup": sup, "unsup": unsup, **pseudo.report()}
         return Loss(sup + self.lambda_u * unsup, parts)
 
     @property

@@ -5,21 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from .. import kinds
 from ..dist import gather, share
-from ..kinds import (
-    AlignedBatches,
-    ContrastWeight,
-    Delay,
-    EmbeddingWidth,
-    Inherited,
-    LambdaU,
-    MemoryBatches,
-    OwnShare,
-    Similarity,
-    SimilarityTemperature,
-    Tau,
-    WeightMomentum,
-)
 from ..losses import each_ce, normalize, one_hot
 from ..stats import Ring
 from ..types import Batch, Loss, Out, Task, Views
@@ -27,7 +14,7 @@ from .contrastive import Contrastive
 
 
 class CoMatch(Contrastive):
-    """A memory of near images smooths the pseudo-labels; who shares a label shares an embedding.
+    """A memory of similar images smooths pseudo-labels; equal labels should mean near embeddings.
 
     p = α·DA(p^w) + (1−α)·softmax(f^w·Fᵀ/t)·P,  (F, P) the memory,  m = 1[max p ≥ τ],
     Q = Normalize(ppᵀ with diagonal 1 and entries below T set to 0),  S = softmax(f^{s1}·f^{s2}ᵀ/t),
@@ -43,18 +30,18 @@ class CoMatch(Contrastive):
         net: nn.Module,
         task: Task,
         *,
-        tau: Tau = 0.95,  # their τ
-        link: Similarity = 0.8,  # their T
-        lambda_u: LambdaU = 1.0,  # their λ_cls
-        lambda_contrast: ContrastWeight = 1.0,  # their λ_ctr
-        alpha: OwnShare = 0.9,  # their α
-        temperature: SimilarityTemperature = 0.2,  # their t
-        projection: EmbeddingWidth = 64,  # length of f
-        queue: MemoryBatches = 32,  # batches in the memory
-        window: AlignedBatches = 32,  # batches in the alignment's mean
-        memory_after: Delay = 1024,  # one epoch of the benchmark
-        ema: WeightMomentum = 0.999,
-        **base: Inherited,
+        tau: kinds.Tau = 0.95,  # their τ
+        link: kinds.Similarity = 0.8,  # their T
+        lambda_u: kinds.LambdaU = 1.0,  # their λ_cls
+        lambda_contrast: kinds.ContrastWeight = 1.0,  # their λ_ctr
+        alpha: kinds.OwnShare = 0.9,  # their α
+        temperature: kinds.SimilarityTemperature = 0.2,  # their t
+        projection: kinds.EmbeddingWidth = 64,  # length of f
+        queue: kinds.MemoryBatches = 32,  # batches in the memory
+        window: kinds.AlignedBatches = 32,  # batches in the alignment's mean
+        memory_after: kinds.Delay = 1024,  # one epoch of the benchmark
+        ema: kinds.WeightMomentum = 0.999,
+        **base: kinds.Inherited,
     ) -> None:
         super().__init__(net, task, tau=tau, projection=projection, window=window, ema=ema, **base)
         self.link, self.alpha, self.temperature = link, alpha, temperature
@@ -71,7 +58,7 @@ class CoMatch(Contrastive):
         unsup, report = self.agreement(strong.logits, p, batch.id_u)
         contrast = -(self.graph(p) * (near + 1e-7).log()).sum(-1).mean()
         total = sup + self.lambda_u * unsup + self.lambda_contrast * contrast
-        parts = {"sup": sup.detach(), "unsup": unsup.detach(), "contrast": contrast.detach()}
+        parts = {"sup": sup, "unsup": unsup, "contrast": contrast}
         return Loss(total, {**parts, **report})
 
     @torch.no_grad()

@@ -8,12 +8,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..kinds import Inherited
+from .. import kinds
 from ..machine.precision import without_autocast
 from ..pseudo import Pseudo
 from ..stats import Status, Tally
 from ..types import Batch, Loss, Out, Task
-from .base import Method
+from .base import Method, two_layers
 
 
 class Contrastive(Method):
@@ -27,15 +27,12 @@ class Contrastive(Method):
         tau: float,
         projection: int,
         window: int,
-        **base: Inherited,
+        **base: kinds.Inherited,
     ) -> None:
         super().__init__(net, task, **base)
         self.tau = tau
         self.status, self.tally = Status(task, window=window), Tally(task)
-        width = cast(int, net.width)
-        self.project = nn.Sequential(
-            nn.Linear(width, width), nn.ReLU(), nn.Linear(width, projection)
-        )
+        self.project = two_layers(cast(int, net.width), projection)
 
     def forward(self, batch: Batch) -> Loss:
         outs = self.predict(*batch.x, *batch.u)

@@ -8,13 +8,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from .. import dist
-from ..kinds import DistanceWeight, Inherited, LambdaU, RotationWeight, Tau
+from .. import dist, kinds
 from ..losses import each_ce
 from ..pseudo import compose
 from ..stats import Status
 from ..types import Batch, Loss, Task
-from .base import Method, quarter_turned
+from .base import Method, quarter_turned, two_layers
 
 
 class CRMatch(Method):
@@ -34,18 +33,18 @@ class CRMatch(Method):
         net: nn.Module,
         task: Task,
         *,
-        tau: Tau = 0.95,  # their τ
-        lambda_u: LambdaU = 1.0,  # all three 1 in the benchmark
-        lambda_distance: DistanceWeight = 1.0,
-        lambda_rotation: RotationWeight = 1.0,
-        **base: Inherited,
+        tau: kinds.Tau = 0.95,  # their τ
+        lambda_u: kinds.LambdaU = 1.0,  # all three 1 in the benchmark
+        lambda_distance: kinds.DistanceWeight = 1.0,
+        lambda_rotation: kinds.RotationWeight = 1.0,
+        **base: kinds.Inherited,
     ) -> None:
         super().__init__(net, task, **base)
         self.lambda_u = lambda_u
         self.lambda_distance, self.lambda_rotation = lambda_distance, lambda_rotation
         self.labeler = compose(task, Status(task), tau=tau)
         width, map_width = cast(int, net.width), cast(int, net.map_width)
-        self.rotation = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 4))
+        self.rotation = two_layers(width, 4)
         self.distance = nn.Linear(map_width, width)
 
     def forward(self, batch: Batch) -> Loss:
@@ -54,7 +53,7 @@ class CRMatch(Method):
         turned_images = torch.cat([quarter_turned(upright, k) for k in range(4)])
         turn = torch.arange(4, device=upright.device).repeat_interleave(len(upright))
         x, weak, strong, turned = self.predict(*batch.x, *batch.u, turned_images)
-        pseudo = self.labeler(weak.logits.detach(), x.logits.detach(), batch.id_u)
+        pseudo = self.labeler(weak.logits, x.logits, batch.id_u)
         z_s, z_w = (out.map.flatten(1).to(self.distance.weight.dtype) for out in (strong, weak))
         nearness = F.cosine_similarity(self.distance(z_s), self.distance(z_w)).relu()
         sup = each_ce(x.logits, batch.y).mean()
@@ -64,5 +63,4 @@ class CRMatch(Method):
         total = sup + self.lambda_u * unsup
         total = total + self.lambda_distance * distance + self.lambda_rotation * rotation
         terms = {"sup": sup, "unsup": unsup, "distance": distance, "rotation": rotation}
-        parts = {name: term.detach() for name, term in terms.items()}
-        return Loss(total, {**parts, **self.labeler.report(pseudo)})
+        return Loss(total, {**terms, **self.labeler.report(pseudo)})

@@ -5,17 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from .. import dist
-from ..kinds import (
-    Inherited,
-    LambdaU,
-    LossBoundDecay,
-    LossBoundPeriod,
-    LossBoundScale,
-    LowestLossBound,
-    SupervisedSteps,
-    Temperature,
-)
+from .. import dist, kinds
 from ..losses import each_ce, one_hot
 from ..pseudo import Pseudo
 from ..stats import Tally
@@ -41,14 +31,15 @@ class Dash(Method):
         net: nn.Module,
         task: Task,
         *,
-        lambda_u: LambdaU = 1.0,
-        rho_decay: LossBoundDecay = 1.27,  # their γ
-        rho_scale: LossBoundScale = 1.0001,  # their C
-        rho_min: LowestLossBound = 0.05,  # this and what follows are the benchmark's
-        rho_period: LossBoundPeriod | None = None,  # 10,240 steps, but at most 5 % of the run
-        supervised_steps: SupervisedSteps | None = None,  # 2,048 steps, but at most 1 % of the run
-        temperature: Temperature = 0.5,
-        **base: Inherited,
+        lambda_u: kinds.LambdaU = 1.0,
+        rho_decay: kinds.LossBoundDecay = 1.27,  # their γ
+        rho_scale: kinds.LossBoundScale = 1.0001,  # their C
+        rho_min: kinds.LowestLossBound = 0.05,  # this and what follows are the benchmark's
+        rho_period: kinds.LossBoundPeriod | None = None,  # 10,240 steps, at most 5 % of the run
+        supervised_steps: kinds.SupervisedSteps
+        | None = None,  # 2,048 steps, but at most 1 % of the run
+        temperature: kinds.Temperature = 0.5,
+        **base: kinds.Inherited,
     ) -> None:
         super().__init__(net, task, **base)
         self.lambda_u, self.temperature = lambda_u, temperature
@@ -69,7 +60,7 @@ class Dash(Method):
         pseudo = pseudo._replace(mask=pseudo.mask * (batch.step >= self.warmup))
         self.tally.add_(batch.id_u, pseudo.mask)
         unsup = pseudo.loss(strong.logits, target)
-        parts = {"sup": sup.detach(), "unsup": unsup.detach(), "rho": rho, **pseudo.report()}
+        parts = {"sup": sup, "unsup": unsup, "rho": rho, **pseudo.report()}
         return Loss(sup + self.lambda_u * unsup, parts)
 
     def learn_(self, step: Tensor, sup: Tensor) -> None:

@@ -8,17 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .. import dist
-from ..kinds import (
-    AT_LEAST_ONE,
-    AT_LEAST_ZERO,
-    POSITIVE,
-    SHARE,
-    Inherited,
-    Momentum,
-    SimilarityTemperature,
-    WeightMomentum,
-)
+from .. import dist, kinds
 from ..losses import each_ce, one_hot
 from ..machine.precision import without_autocast
 from ..modules import unshifted
@@ -27,10 +17,14 @@ from ..types import Batch, Loss, Out, Task
 from .base import constant_branch
 from .fixmatch import FixMatch
 
-Rows = Annotated[int, AT_LEAST_ONE, "features of each class in the memory"]
-AssignWeight = Annotated[float, AT_LEAST_ZERO, "weight of the loss on similarities to prototypes"]
-Flatten = Annotated[float, POSITIVE, "temperature that flattens the shares which blend labels"]
-BlendAfter = Annotated[float, SHARE, "share of the run before pseudo-labels are blended"]
+Rows = Annotated[int, kinds.AT_LEAST_ONE, "features of each class in the memory"]
+AssignWeight = Annotated[
+    float, kinds.AT_LEAST_ZERO, "weight of the loss on similarities to prototypes"
+]
+Flatten = Annotated[
+    float, kinds.POSITIVE, "temperature that flattens the shares which blend labels"
+]
+BlendAfter = Annotated[float, kinds.SHARE, "share of the run before pseudo-labels are blended"]
 
 
 class DASO(FixMatch):
@@ -54,14 +48,14 @@ class DASO(FixMatch):
         net: nn.Module,
         task: Task,
         *,
-        temperature: SimilarityTemperature = 0.05,  # T, all as in their code
+        temperature: kinds.SimilarityTemperature = 0.05,  # T, all as in their code
         flatten: Flatten = 1.5,  # T_h
         lambda_assign: AssignWeight = 1.0,  # λ_q
         rows: Rows = 256,
         blend_after: BlendAfter = 0.02,  # their 5,000 of 250,000 steps
-        momentum: Momentum = 0.99,
-        ema: WeightMomentum = 0.999,
-        **fixmatch: Inherited,
+        momentum: kinds.Momentum = 0.99,
+        ema: kinds.WeightMomentum = 0.999,
+        **fixmatch: kinds.Inherited,
     ) -> None:
         super().__init__(net, task, ema=ema, **fixmatch)
         self.temperature, self.flatten, self.rows = temperature, flatten, rows
@@ -81,14 +75,13 @@ class DASO(FixMatch):
             q, likeness = self.likeness(weak).softmax(-1).detach(), self.likeness(strong)
         p = self.blended(weak.logits.detach().softmax(-1), q, late)
         tiny = torch.finfo(p.dtype).tiny
-        pseudo = self.labeler(p.clamp(min=tiny).log(), x.logits.detach(), batch.id_u)
+        pseudo = self.labeler(p.clamp(min=tiny).log(), x.logits, batch.id_u)
         self.shares.update_(dist.mean_(one_hot(pseudo.label, self.task.classes).double().mean(0)))
         sup = each_ce(x.logits, batch.y).mean()
         unsup, assign = pseudo.loss(strong.logits), late * each_ce(likeness, q).mean()
         terms = {"sup": sup, "unsup": unsup, "assign": assign}
-        parts = {name: term.detach() for name, term in terms.items()}
         total = sup + self.lambda_u * unsup + self.lambda_assign * assign
-        return Loss(total, {**parts, **self.labeler.report(pseudo)})
+        return Loss(total, {**terms, **self.labeler.report(pseudo)})
 
     def likeness(self, out: Out) -> Tensor:
         """cos(f, μ)/T, (N, C)."""

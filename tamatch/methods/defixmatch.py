@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from ..kinds import Inherited, LambdaU
+from .. import kinds
 from ..losses import each_ce
 from ..types import Batch, Loss, Task, Views
 from .fixmatch import FixMatch
@@ -26,18 +26,17 @@ class DeFixMatch(FixMatch):
         net: nn.Module,
         task: Task,
         *,
-        lambda_u: LambdaU = 0.5,  # their λ
-        **fixmatch: Inherited,
+        lambda_u: kinds.LambdaU = 0.5,  # their λ
+        **fixmatch: kinds.Inherited,
     ) -> None:
         super().__init__(net, task, lambda_u=lambda_u, **fixmatch)
 
     def forward(self, batch: Batch) -> Loss:
         x, x_strong, weak, strong = self.predict(*batch.x, *batch.u, constant=2)
-        x_weak = x.logits.detach()
-        pseudo = self.labeler(weak.logits.detach(), x_weak, batch.id_u)
-        pseudo_x = self.labeler(x_weak, x_weak, batch.id_x, learn=False)
+        pseudo = self.labeler(weak.logits, x.logits, batch.id_u)
+        pseudo_x = self.labeler(x.logits, x.logits, batch.id_x, learn=False)
         sup = (each_ce(x.logits, batch.y) + each_ce(x_strong.logits, batch.y)).mean() / 2
         unsup, anti = pseudo.loss(strong.logits), pseudo_x.loss(x_strong.logits)
-        parts = {"sup": sup.detach(), "unsup": unsup.detach(), "anti": anti.detach()}
+        parts = {"sup": sup, "unsup": unsup, "anti": anti}
         total = sup + self.lambda_u * (unsup - anti)
         return Loss(total, {**parts, **self.labeler.report(pseudo)})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..kinds import Alpha, Inherited, MixTarget, MixWeight
+from .. import kinds
 from ..losses import each_ce, one_hot
 from ..pseudo import Pseudo
 from ..types import Batch, Loss, Task
@@ -33,24 +33,23 @@ class EfficientMatch(FixMatch):
         net: nn.Module,
         task: Task,
         *,
-        lambda_mix: MixWeight = 1.0,  # their λ_mix; 0.5 and 2 are slower
-        alpha: Alpha = 0.75,  # their α
-        mix_target: MixTarget = "mixed",  # theirs, "semi-soft"; "dominant" is their "hard"
-        **fixmatch: Inherited,
+        lambda_mix: kinds.MixWeight = 1.0,  # their λ_mix; 0.5 and 2 are slower
+        alpha: kinds.Alpha = 0.75,  # their α
+        mix_target: kinds.MixTarget = "mixed",  # theirs, "semi-soft"; "dominant" is their "hard"
+        **fixmatch: kinds.Inherited,
     ) -> None:
         super().__init__(net, task, **fixmatch)
         self.lambda_mix, self.alpha, self.mix_target = lambda_mix, alpha, mix_target
 
     def forward(self, batch: Batch) -> Loss:
         x, weak, strong = self.predict(*batch.x, *batch.u, constant=1)
-        pseudo = self.labeler(weak.logits.detach(), x.logits.detach(), batch.id_u)
+        pseudo = self.labeler(weak.logits, x.logits, batch.id_u)
         sup = each_ce(x.logits, batch.y).mean()
         unsup = pseudo.loss(strong.logits)
         mixed = self.mixed_loss(batch, pseudo)
         terms = {"sup": sup, "unsup": unsup, "mixed": mixed}
-        parts = {name: term.detach() for name, term in terms.items()}
         total = sup + self.lambda_u * unsup + self.lambda_mix * mixed
-        return Loss(total, {**parts, **self.labeler.report(pseudo)})
+        return Loss(total, {**terms, **self.labeler.report(pseudo)})
 
     def mixed_loss(self, batch: Batch, pseudo: Pseudo) -> Tensor:
         mixed = self.mix(batch, pseudo)

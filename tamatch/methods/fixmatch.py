@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from torch import Tensor, nn
 
-from ..kinds import Generate, Inherited, LambdaU, Select, Tau, TestStrength, Weigh
+from .. import kinds
 from ..losses import each_ce
 from ..modules import Shifted
 from ..pseudo import Part, compose
@@ -33,15 +33,15 @@ class FixMatch(Method):
         net: nn.Module,
         task: Task,
         *,
-        tau: Tau = 0.95,  # their τ
-        lambda_u: LambdaU = 1.0,  # their λ_u
-        generate: Generate | Part = "raw",
-        select: Select | Part = "fixed",
-        weigh: Weigh | Part = "even",
-        test_strength: TestStrength = 0.0,  # κ_t
+        tau: kinds.Tau = 0.95,  # their τ
+        lambda_u: kinds.LambdaU = 1.0,  # their λ_u
+        generate: kinds.Generate | Part = "raw",
+        select: kinds.Select | Part = "fixed",
+        weigh: kinds.Weigh | Part = "even",
+        test_strength: kinds.TestStrength = 0.0,  # κ_t
         status: Status | None = None,
         tuned: Mapping[str, Part] | None = None,
-        **base: Inherited,
+        **base: kinds.Inherited,
     ) -> None:
         super().__init__(net, task, **base)
         self.lambda_u, self.test_strength = lambda_u, test_strength
@@ -51,10 +51,10 @@ class FixMatch(Method):
 
     def forward(self, batch: Batch) -> Loss:
         x, weak, strong = self.predict(*batch.x, *batch.u, constant=1)
-        pseudo = self.labeler(weak.logits.detach(), x.logits.detach(), batch.id_u)
+        pseudo = self.labeler(weak.logits, x.logits, batch.id_u)
         sup = each_ce(x.logits, batch.y).mean()
         unsup = pseudo.loss(strong.logits)
-        parts = {"sup": sup.detach(), "unsup": unsup.detach(), **self.labeler.report(pseudo)}
+        parts = {"sup": sup, "unsup": unsup, **self.labeler.report(pseudo)}
         return Loss(sup + self.lambda_u * unsup, parts)
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from ..kinds import Inherited, Select, Tau, WarmThreshold
+from .. import kinds
 from ..pseudo import Curriculum, Part
 from ..types import Task
 from .fixmatch import FixMatch
@@ -22,10 +22,10 @@ class FlexMatch(FixMatch):
         net: nn.Module,
         task: Task,
         *,
-        tau: Tau = 0.95,  # their τ
-        threshold_warmup: WarmThreshold = True,  # theirs: images never selected hold β down
-        select: Select | Part = "flexmatch",
-        **fixmatch: Inherited,
+        tau: kinds.Tau = 0.95,  # their τ
+        threshold_warmup: kinds.WarmThreshold = True,  # theirs: images never selected hold β down
+        select: kinds.Select | Part = "flexmatch",
+        **fixmatch: kinds.Inherited,
     ) -> None:
         tuned = {"flexmatch": Curriculum(task, tau, warmup=threshold_warmup)}
         super().__init__(net, task, tau=tau, select=select, tuned=tuned, **fixmatch)

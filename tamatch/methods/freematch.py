@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from .. import dist
-from ..kinds import FairnessWeight, Inherited, Momentum, Parity, Select, StartThreshold
+from .. import dist, kinds
 from ..losses import each_ce, normalize, one_hot
 from ..pseudo import Part, Pseudo, SelfAdaptive
 from ..stats import Ema
@@ -28,12 +27,12 @@ class FreeMatch(FixMatch):
         net: nn.Module,
         task: Task,
         *,
-        momentum: Momentum = 0.999,  # their λ
-        lambda_f: FairnessWeight = 0.001,  # the benchmark's w_f
-        init_threshold: StartThreshold | None = None,  # 1/C, their choice
-        select: Select | Part = "freematch",
-        parity: Parity = "ours",
-        **fixmatch: Inherited,
+        momentum: kinds.Momentum = 0.999,  # their λ
+        lambda_f: kinds.FairnessWeight = 0.001,  # the benchmark's w_f
+        init_threshold: kinds.StartThreshold | None = None,  # 1/C, their choice
+        select: kinds.Select | Part = "freematch",
+        parity: kinds.Parity = "ours",
+        **fixmatch: kinds.Inherited,
     ) -> None:
         usb = parity == "usb"
         share = 1.0 if usb else 1 / task.classes
@@ -49,11 +48,11 @@ class FreeMatch(FixMatch):
     def labels_and_loss(self, batch: Batch) -> tuple[Pseudo, Loss]:
         """The pseudo-labels of a step, and its loss."""
         x, weak, strong = self.predict(*batch.x, *batch.u, constant=1)
-        pseudo = self.labeler(weak.logits.detach(), x.logits.detach(), batch.id_u)
+        pseudo = self.labeler(weak.logits, x.logits, batch.id_u)
         sup = each_ce(x.logits, batch.y).mean()
         unsup = pseudo.loss(strong.logits)
         fair = self.fairness(pseudo, strong.logits)
-        parts = {"sup": sup.detach(), "unsup": unsup.detach(), "fair": fair.detach()}
+        parts = {"sup": sup, "unsup": unsup, "fair": fair}
         total = sup + self.lambda_u * unsup + self.lambda_f * fair
         return pseudo, Loss(total, {**parts, **self.labeler.report(pseudo)})
 

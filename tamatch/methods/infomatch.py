@@ -7,8 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .. import dist
-from ..kinds import AgreementWeight, Alpha, Inherited, LambdaU, Select
+from .. import dist, kinds
 from ..losses import each_ce, one_hot
 from ..pseudo import Part, Pseudo
 from ..types import Batch, Loss, Task, Views
@@ -39,11 +38,11 @@ class InfoMatch(FixMatch):
         net: nn.Module,
         task: Task,
         *,
-        lambda_u: LambdaU = 2.0,  # all as in their code
-        lambda_agreement: AgreementWeight = 0.001,
-        alpha: Alpha = 1.0,
-        select: Select | Part = "freematch",
-        **fixmatch: Inherited,
+        lambda_u: kinds.LambdaU = 2.0,  # all as in their code
+        lambda_agreement: kinds.AgreementWeight = 0.001,
+        alpha: kinds.Alpha = 1.0,
+        select: kinds.Select | Part = "freematch",
+        **fixmatch: kinds.Inherited,
     ) -> None:
         super().__init__(net, task, lambda_u=lambda_u, select=select, **fixmatch)
         self.lambda_agreement, self.alpha = lambda_agreement, alpha
@@ -51,7 +50,7 @@ class InfoMatch(FixMatch):
     def forward(self, batch: Batch) -> Loss:
         cut = self.mix(batch.u[0])
         x, weak, *strong, mixed = self.predict(*batch.x, *batch.u, cut.images, constant=1)
-        pseudo = self.labeler(weak.logits.detach(), x.logits.detach(), batch.id_u)
+        pseudo = self.labeler(weak.logits, x.logits, batch.id_u)
         first, second = (standardised(out.logits) for out in strong)
         terms = {
             "sup": each_ce(x.logits, batch.y).mean(),
@@ -60,8 +59,7 @@ class InfoMatch(FixMatch):
             "agreement": (first - second).square().mean(),
         }
         follow = (terms["unsup"] + terms["mixed"]) / 2 + self.lambda_agreement * terms["agreement"]
-        parts = {name: term.detach() for name, term in terms.items()}
-        return Loss(terms["sup"] + self.lambda_u * follow, {**parts, **self.labeler.report(pseudo)})
+        return Loss(terms["sup"] + self.lambda_u * follow, {**terms, **self.labeler.report(pseudo)})
 
     def mix(self, images: Tensor) -> Cut:
         """Each image with a piece of a partner, which may come from any process."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import nn
 
+from .. import kinds
 from ..errors import UsageError
-from ..kinds import Inherited, LambdaU, Rampup, WeightMomentum
 from ..losses import each_ce, each_mse, ramp
 from ..types import Batch, Loss, Task, Views
 from .base import Method, constant_branch, frozen_norm
@@ -25,10 +25,10 @@ class MeanTeacher(Method):
         net: nn.Module,
         task: Task,
         *,
-        lambda_u: LambdaU = 50.0,  # the benchmark's
-        rampup: Rampup = 0.4,  # the benchmark's κ
-        ema: WeightMomentum = 0.999,  # their α
-        **base: Inherited,
+        lambda_u: kinds.LambdaU = 50.0,  # the benchmark's
+        rampup: kinds.Rampup = 0.4,  # the benchmark's κ
+        ema: kinds.WeightMomentum = 0.999,  # their α
+        **base: kinds.Inherited,
     ) -> None:
         if ema == 0:
             raise UsageError("--ema 0 leaves Mean Teacher without its teacher: try --ema 0.999.")
@@ -44,4 +44,4 @@ class MeanTeacher(Method):
         sup = each_ce(x.logits, batch.y).mean()
         unsup = each_mse(p, q).mean()
         total = sup + self.lambda_u * ramp(batch.progress, self.rampup) * unsup
-        return Loss(total, {"sup": sup.detach(), "unsup": unsup.detach()})
+        return Loss(total, {"sup": sup, "unsup": unsup})

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from ..kinds import Alpha, Inherited, LambdaU, Rampup, Temperature
+from .. import kinds
 from ..losses import each_ce, each_mse, one_hot, ramp, sharpen
 from ..types import Batch, Loss, Task, Views
 from .base import Method, constant_branch, frozen_norm
@@ -30,11 +30,11 @@ class MixMatch(Method):
         net: nn.Module,
         task: Task,
         *,
-        lambda_u: LambdaU = 10.0,  # the benchmark's for ViT; 100 to 150 for WRN
-        alpha: Alpha = 0.5,  # the benchmark's; theirs: 0.75
-        temperature: Temperature = 0.5,  # their T
-        rampup: Rampup = 0.4,  # the benchmark's κ
-        **base: Inherited,
+        lambda_u: kinds.LambdaU = 10.0,  # the benchmark's for ViT; 100 to 150 for WRN
+        alpha: kinds.Alpha = 0.5,  # the benchmark's; theirs: 0.75
+        temperature: kinds.Temperature = 0.5,  # their T
+        rampup: kinds.Rampup = 0.4,  # the benchmark's κ
+        **base: kinds.Inherited,
     ) -> None:
         super().__init__(net, task, **base)
         self.lambda_u, self.rampup = lambda_u, rampup
@@ -49,7 +49,7 @@ class MixMatch(Method):
         sup = each_ce(logits[:size], targets[:size]).mean()
         unsup = each_mse(logits[size:].softmax(-1), targets[size:]).mean()
         total = sup + self.lambda_u * ramp(batch.progress, self.rampup) * unsup
-        return Loss(total, {"sup": sup.detach(), "unsup": unsup.detach()})
+        return Loss(total, {"sup": sup, "unsup": unsup})
 
 
 def mixed_logits(net: nn.Module, views: Sequence[Tensor], alpha: float) -> tuple[Tensor, MixUp]:

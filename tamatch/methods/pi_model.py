@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from ..kinds import Inherited, LambdaU, Rampup
+from .. import kinds
 from ..losses import each_ce, each_mse, ramp
 from ..types import Batch, Loss, Task, Views
 from .base import Method, constant_branch, frozen_norm
@@ -24,9 +24,9 @@ class PiModel(Method):
         net: nn.Module,
         task: Task,
         *,
-        lambda_u: LambdaU = 10.0,  # the benchmark's
-        rampup: Rampup = 0.4,  # the benchmark's κ
-        **base: Inherited,
+        lambda_u: kinds.LambdaU = 10.0,  # the benchmark's
+        rampup: kinds.Rampup = 0.4,  # the benchmark's κ
+        **base: kinds.Inherited,
     ) -> None:
         super().__init__(net, task, **base)
         self.lambda_u, self.rampup = lambda_u, rampup
@@ -40,4 +40,4 @@ class PiModel(Method):
         sup = each_ce(x.logits, batch.y).mean()
         unsup = each_mse(p, q).mean()
         total = sup + self.lambda_u * ramp(batch.progress, self.rampup) * unsup
-        return Loss(total, {"sup": sup.detach(), "unsup": unsup.detach()})
+        return Loss(total, {"sup": sup, "unsup": unsup})

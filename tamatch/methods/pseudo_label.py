@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from ..kinds import Inherited, Rampup
+from .. import kinds
 from ..losses import each_ce, ramp
 from ..types import Batch, Loss, Task, Views
 from .base import frozen_norm
@@ -26,8 +26,8 @@ class PseudoLabel(FixMatch):
         net: nn.Module,
         task: Task,
         *,
-        rampup: Rampup = 0.4,  # κ; this, τ = 0.95 and λ_u = 1 are the benchmark's
-        **fixmatch: Inherited,
+        rampup: kinds.Rampup = 0.4,  # κ; this, τ = 0.95 and λ_u = 1 are the benchmark's
+        **fixmatch: kinds.Inherited,
     ) -> None:
         super().__init__(net, task, **fixmatch)
         self.rampup = rampup
@@ -36,8 +36,8 @@ class PseudoLabel(FixMatch):
         (x,) = self.predict(*batch.x)
         with frozen_norm(self.net):
             (weak,) = self.predict(*batch.u)
-        pseudo = self.labeler(weak.logits.detach(), x.logits.detach(), batch.id_u)
+        pseudo = self.labeler(weak.logits, x.logits, batch.id_u)
         sup = each_ce(x.logits, batch.y).mean()
         unsup = pseudo.loss(weak.logits)
-        parts = {"sup": sup.detach(), "unsup": unsup.detach(), **self.labeler.report(pseudo)}
+        parts = {"sup": sup, "unsup": unsup, **self.labeler.report(pseudo)}
         return Loss(sup + self.lambda_u * ramp(batch.progress, self.rampup) * unsup, parts)

@@ -7,17 +7,16 @@ from typing import Annotated, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .. import dist
-from ..kinds import AT_LEAST_ZERO, FRACTION, Alpha, FairnessWeight, Inherited, MixWeight
+from .. import dist, kinds
 from ..losses import each_ce, each_mse, one_hot
 from ..pseudo import Pseudo
 from ..types import Batch, Loss, Task
 from .freematch import FreeMatch
 from .mixing import Box, Mixed, Span, beta_logit
 
-SureTau = Annotated[float, FRACTION, "confidence from which a mixed image has a hard label"]
+SureTau = Annotated[float, kinds.FRACTION, "confidence from which a mixed image has a hard label"]
 ClassAwareWeight = Annotated[
-    float, AT_LEAST_ZERO, "weight of the loss on mixed images that are not sure"
+    float, kinds.AT_LEAST_ZERO, "weight of the loss on mixed images that are not sure"
 ]
 CROP, SMALLEST, LARGEST = 0.9, 0.1, 0.8  # ResizeMix: the part that is pasted, and its size
 
@@ -47,12 +46,12 @@ class RegMixMatch(FreeMatch):
         task: Task,
         *,
         tau_mix: SureTau = 0.999,  # their τ_m
-        lambda_mix: MixWeight = 1.0,
+        lambda_mix: kinds.MixWeight = 1.0,
         lambda_cam: ClassAwareWeight = 1.0,
-        alpha: Alpha = 1.0,  # their α_h
-        alpha_cam: Alpha = 16.0,  # their α_l
-        lambda_f: FairnessWeight = 0.01,  # their λ_e
-        **freematch: Inherited,
+        alpha: kinds.Alpha = 1.0,  # their α_h
+        alpha_cam: kinds.Alpha = 16.0,  # their α_l
+        lambda_f: kinds.FairnessWeight = 0.01,  # their λ_e
+        **freematch: kinds.Inherited,
     ) -> None:
         super().__init__(net, task, lambda_f=lambda_f, **freematch)
         self.tau_mix, self.alphas = tau_mix, (alpha, alpha_cam)
@@ -70,7 +69,7 @@ class RegMixMatch(FreeMatch):
         doubt = dist.sum_((rest * pseudo.p.amax(-1) ** 3).sum()) / count
         cam = doubt * dist.total((rest * away).sum()) / count
         total = loss.total + self.lambda_mix * srm + self.lambda_cam * cam
-        return Loss(total, {**loss.parts, "mixed": srm.detach(), "class_aware": cam.detach()})
+        return Loss(total, {**loss.parts, "mixed": srm, "class_aware": cam})
 
     def mix(self, batch: Batch, pseudo: Pseudo, sure: Tensor) -> Mixed:
         """Labelled images and strong views, all with another one in them; `mask` is who is sure."""

@@ -7,17 +7,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from .. import dist
-from ..kinds import (
-    Alpha,
-    Inherited,
-    LambdaU,
-    Momentum,
-    Rampup,
-    RotationWeight,
-    StrongWeight,
-    Temperature,
-)
+from .. import dist, kinds
 from ..losses import each_ce, one_hot, ramp, sharpen
 from ..stats import Status
 from ..types import Batch, Loss, Task, Views
@@ -49,14 +39,14 @@ class ReMixMatch(Method):
         net: nn.Module,
         task: Task,
         *,
-        lambda_u: LambdaU = 1.5,  # their λ_U
-        lambda_strong: StrongWeight = 0.5,  # their λ_Û1
-        lambda_rotation: RotationWeight = 0.5,  # their λ_r
-        alpha: Alpha = 0.75,  # their α
-        temperature: Temperature = 0.5,  # their T
-        momentum: Momentum = 0.999,  # the benchmark's
-        rampup: Rampup = 1 / 64,  # the benchmark's κ
-        **base: Inherited,
+        lambda_u: kinds.LambdaU = 1.5,  # their λ_U
+        lambda_strong: kinds.StrongWeight = 0.5,  # their λ_Û1
+        lambda_rotation: kinds.RotationWeight = 0.5,  # their λ_r
+        alpha: kinds.Alpha = 0.75,  # their α
+        temperature: kinds.Temperature = 0.5,  # their T
+        momentum: kinds.Momentum = 0.999,  # the benchmark's
+        rampup: kinds.Rampup = 1 / 64,  # the benchmark's κ
+        **base: kinds.Inherited,
     ) -> None:
         super().__init__(net, task, **base)
         self.lambda_u, self.lambda_strong = lambda_u, lambda_strong
@@ -84,7 +74,7 @@ class ReMixMatch(Method):
         total = total + self.lambda_rotation * rotation
         terms = {"sup": sup, "unsup": unsup, "strong": unmixed, "rotation": rotation}
         status = {"p_model": self.status.model.value, "p_target": self.status.target.value}
-        return Loss(total, {**{name: term.detach() for name, term in terms.items()}, **status})
+        return Loss(total, {**terms, **status})
 
     def guess(self, weak: Tensor) -> Tensor:
         """q, aligned before it is sharpened."""

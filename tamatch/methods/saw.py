@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..kinds import Inherited, Momentum, Weigh
+from .. import kinds
 from ..losses import each_ce
 from ..pseudo import Effective, Part
 from ..stats import effective_weights
@@ -31,9 +31,9 @@ class SAW(FixMatch):
         net: nn.Module,
         task: Task,
         *,
-        momentum: Momentum = 0.999,
-        weigh: Weigh | Part = "effective",
-        **fixmatch: Inherited,
+        momentum: kinds.Momentum = 0.999,
+        weigh: kinds.Weigh | Part = "effective",
+        **fixmatch: kinds.Inherited,
     ) -> None:
         tuned = {"effective": Effective(task, momentum)}
         super().__init__(net, task, weigh=weigh, tuned=tuned, **fixmatch)
@@ -42,8 +42,8 @@ class SAW(FixMatch):
 
     def forward(self, batch: Batch) -> Loss:
         x, weak, strong = self.predict(*batch.x, *batch.u, constant=1)
-        pseudo = self.labeler(weak.logits.detach(), x.logits.detach(), batch.id_u)
+        pseudo = self.labeler(weak.logits, x.logits, batch.id_u)
         sup = (self.weights[batch.y] * each_ce(x.logits, batch.y)).mean()
         unsup = pseudo.loss(strong.logits)
-        parts = {"sup": sup.detach(), "unsup": unsup.detach(), **self.labeler.report(pseudo)}
+        parts = {"sup": sup, "unsup": unsup, **self.labeler.report(pseudo)}
         return Loss(sup + self.lambda_u * unsup, parts)

@@ -7,8 +7,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from .. import dist
-from ..kinds import AlignedBatches, Generate, Inherited, Momentum, Tau
+from .. import dist, kinds
 from ..losses import each_ce
 from ..machine.precision import without_autocast
 from ..pseudo import Part, Pseudo
@@ -37,11 +36,11 @@ class ShrinkMatch(FixMatch):
         net: nn.Module,
         task: Task,
         *,
-        tau: Tau = 0.95,  # all as in their code
-        momentum: Momentum = 0.999,  # of κ
-        window: AlignedBatches = 32,
-        generate: Generate | Part = "rescale",
-        **fixmatch: Inherited,
+        tau: kinds.Tau = 0.95,  # all as in their code
+        momentum: kinds.Momentum = 0.999,  # of κ
+        window: kinds.AlignedBatches = 32,
+        generate: kinds.Generate | Part = "rescale",
+        **fixmatch: kinds.Inherited,
     ) -> None:
         status = Status(task, window=window)
         super().__init__(net, task, tau=tau, generate=generate, status=status, **fixmatch)
@@ -51,15 +50,14 @@ class ShrinkMatch(FixMatch):
 
     def forward(self, batch: Batch) -> Loss:
         x, weak, strong = self.predict(*batch.x, *batch.u, constant=1)
-        pseudo = self.labeler(weak.logits.detach(), x.logits.detach(), batch.id_u)
+        pseudo = self.labeler(weak.logits, x.logits, batch.id_u)
         certain = self.certain.update_(dist.mean_(pseudo.mask.double().mean()))
         sup = each_ce(x.logits, batch.y).mean()
         unsup = pseudo.loss(strong.logits, pseudo.p)
         shrunk = self.shrunk_loss(pseudo, strong)
         total = sup + self.lambda_u * (unsup + certain.to(shrunk) * shrunk)
         terms = {"sup": sup, "unsup": unsup, "shrunk": shrunk}
-        parts = {name: term.detach() for name, term in terms.items()}
-        return Loss(total, {**parts, **self.labeler.report(pseudo)})
+        return Loss(total, {**terms, **self.labeler.report(pseudo)})
 
     def shrunk_loss(self, pseudo: Pseudo, strong: Out) -> Tensor:
         with without_autocast(strong.features.device):

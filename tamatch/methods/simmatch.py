@@ -6,20 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .. import kinds
 from ..dist import gather
-from ..kinds import (
-    AlignedBatches,
-    Delay,
-    EmbeddingWidth,
-    Inherited,
-    InstanceWeight,
-    LambdaU,
-    MemoryMomentum,
-    OwnShare,
-    SimilarityTemperature,
-    Tau,
-    WeightMomentum,
-)
 from ..losses import each_ce, normalize, one_hot
 from ..stats import write_by_id_
 from ..types import Batch, Loss, Out, Task
@@ -45,17 +33,17 @@ class SimMatch(Contrastive):
         net: nn.Module,
         task: Task,
         *,
-        tau: Tau = 0.95,  # their τ
-        lambda_u: LambdaU = 1.0,  # their λ_u
-        lambda_instance: InstanceWeight = 1.0,  # their λ_in
-        alpha: OwnShare = 0.9,  # their α
-        temperature: SimilarityTemperature = 0.1,  # T above, their t
-        projection: EmbeddingWidth = 128,  # length of f
-        momentum: MemoryMomentum = 0.7,  # β, the benchmark's
-        window: AlignedBatches = 32,  # batches in the alignment's mean
-        memory_after: Delay = 1024,  # one epoch of the benchmark
-        ema: WeightMomentum = 0.999,
-        **base: Inherited,
+        tau: kinds.Tau = 0.95,  # their τ
+        lambda_u: kinds.LambdaU = 1.0,  # their λ_u
+        lambda_instance: kinds.InstanceWeight = 1.0,  # their λ_in
+        alpha: kinds.OwnShare = 0.9,  # their α
+        temperature: kinds.SimilarityTemperature = 0.1,  # T above, their t
+        projection: kinds.EmbeddingWidth = 128,  # length of f
+        momentum: kinds.MemoryMomentum = 0.7,  # β, the benchmark's
+        window: kinds.AlignedBatches = 32,  # batches in the alignment's mean
+        memory_after: kinds.Delay = 1024,  # one epoch of the benchmark
+        ema: kinds.WeightMomentum = 0.999,
+        **base: kinds.Inherited,
     ) -> None:
         super().__init__(net, task, tau=tau, projection=projection, window=window, ema=ema, **base)
         self.alpha, self.temperature, self.memory_after = alpha, temperature, memory_after
@@ -78,7 +66,7 @@ class SimMatch(Contrastive):
         unsup, report = self.agreement(strong.logits, p, batch.id_u)
         instance = each_ce(self.embed(strong) @ bank.T / self.temperature, q).mean()
         total = sup + self.lambda_u * unsup + self.lambda_instance * warm * instance
-        parts = {"sup": sup.detach(), "unsup": unsup.detach(), "instance": instance.detach()}
+        parts = {"sup": sup, "unsup": unsup, "instance": instance}
         return Loss(total, {**parts, **report})
 
     def remember_(self, f: Tensor, ids: Tensor, labels: Tensor) -> None:

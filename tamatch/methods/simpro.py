@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from .. import dist
-from ..kinds import Inherited, Momentum, Strength, Tau
+from .. import dist, kinds
 from ..losses import each_ce, mean_of, one_hot
 from ..pseudo import Pseudo
 from ..stats import Ema, Tally, log_shares, start_of_target
@@ -31,10 +30,10 @@ class SimPro(Method):
         net: nn.Module,
         task: Task,
         *,
-        tau: Tau = 0.95,  # as in their code
-        strength: Strength = 2.0,  # their τ for ten classes
-        momentum: Momentum = 0.999,  # 0.9 an epoch in their code
-        **base: Inherited,
+        tau: kinds.Tau = 0.95,  # as in their code
+        strength: kinds.Strength = 2.0,  # their τ for ten classes
+        momentum: kinds.Momentum = 0.999,  # 0.9 an epoch in their code
+        **base: kinds.Inherited,
     ) -> None:
         super().__init__(net, task, **base)
         self.tau, self.strength = tau, strength
@@ -52,7 +51,7 @@ class SimPro(Method):
         self.tally.add_(batch.id_u, pseudo.mask)
         sup = mean_of([each_ce(out.logits + prior, batch.y) for out in x])
         unsup = mean_of([pseudo.loss(out.logits + prior, pseudo.p) for out in (one, two)])
-        parts = {"sup": sup.detach(), "unsup": unsup.detach(), "p_model": self.pool.value}
+        parts = {"sup": sup, "unsup": unsup, "p_model": self.pool.value}
         return Loss(self.lambda_x * sup + unsup, {**parts, **pseudo.report()})
 
     def labels(self, logits: Tensor) -> Pseudo:

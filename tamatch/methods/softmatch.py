@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from ..kinds import Inherited, LearnFrom, Momentum, Parity, Select, Sigmas, Weigh
+from .. import kinds
 from ..pseudo import Gaussian, Part
 from ..stats import Status
 from ..types import Task
@@ -26,13 +26,13 @@ class SoftMatch(FixMatch):
         net: nn.Module,
         task: Task,
         *,
-        momentum: Momentum = 0.999,  # their m, of p_model as well
-        n_sigma: Sigmas = 2.0,  # the benchmark's n_σ
-        learn_from: LearnFrom = "aligned",
-        select: Select | Part = "all",
-        weigh: Weigh | Part = "gaussian",
-        parity: Parity = "ours",
-        **fixmatch: Inherited,
+        momentum: kinds.Momentum = 0.999,  # their m, of p_model as well
+        n_sigma: kinds.Sigmas = 2.0,  # the benchmark's n_σ
+        learn_from: kinds.LearnFrom = "aligned",
+        select: kinds.Select | Part = "all",
+        weigh: kinds.Weigh | Part = "gaussian",
+        parity: kinds.Parity = "ours",
+        **fixmatch: kinds.Inherited,
     ) -> None:
         status = Status(task, momentum=momentum, from_first=True)
         twice = parity == "usb"

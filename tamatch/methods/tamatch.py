@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from ..kinds import Clip, Eps, Generate, Inherited, LambdaModel, LambdaTarget, Target, Update, Weigh
+from .. import kinds
 from ..pseudo import ByClass, Part
 from ..stats import EPS, Status
 from ..types import Task
@@ -35,15 +35,15 @@ class TaMatch(FixMatch):
         net: nn.Module,
         task: Task,
         *,
-        lambda_model: LambdaModel = 0.999,  # the paper, section "TaMatch Settings"
-        lambda_target: LambdaTarget | None = None,  # 1, but 0.99999 for target="adaptive"
-        target: Target = "uniform",
-        clip: Clip = "literal",
-        eps: Eps = EPS,  # none in the paper: a class that is never predicted has r = ∞
-        update: Update = "before",  # open in the paper; its indices say before
-        generate: Generate | Part = "rescale",
-        weigh: Weigh | Part = "class",
-        **fixmatch: Inherited,
+        lambda_model: kinds.LambdaModel = 0.999,  # the paper, section "TaMatch Settings"
+        lambda_target: kinds.LambdaTarget | None = None,  # 1, but 0.99999 for target="adaptive"
+        target: kinds.Target = "uniform",
+        clip: kinds.Clip = "literal",
+        eps: kinds.Eps = EPS,  # none in the paper: a class that is never predicted has r = ∞
+        update: kinds.Update = "before",  # open in the paper; its indices say before
+        generate: kinds.Generate | Part = "rescale",
+        weigh: kinds.Weigh | Part = "class",
+        **fixmatch: kinds.Inherited,
     ) -> None:
         if lambda_target is None:
             lambda_target = LAMBDA_TARGET if target == "adaptive" else 1.0

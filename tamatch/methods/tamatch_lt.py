@@ -4,18 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from .. import dist
-from ..kinds import (
-    FitTest,
-    Generate,
-    Heads,
-    Inherited,
-    LabelledViews,
-    LambdaModel,
-    Strength,
-    StrongViews,
-    UsedShares,
-)
+from .. import dist, kinds
 from ..losses import each_ce, mean_of, one_hot
 from ..pseudo import Part, Pseudo
 from ..stats import Ema, FittedStrength, Status, log_shares, start_of_target
@@ -51,15 +40,15 @@ class TaMatchLT(FixMatch):
         net: nn.Module,
         task: Task,
         *,
-        strength: Strength = 2.0,  # κ, as in ACR, CCL and SimPro
-        lambda_model: LambdaModel = 0.999,
-        used: UsedShares = "pool",
-        heads: Heads = 2,
-        strong_views: StrongViews = 1,
-        labelled_views: LabelledViews = 2,
-        fit_test: FitTest = False,
-        generate: Generate | Part = "pool",
-        **fixmatch: Inherited,
+        strength: kinds.Strength = 2.0,  # κ, as in ACR, CCL and SimPro
+        lambda_model: kinds.LambdaModel = 0.999,
+        used: kinds.UsedShares = "pool",
+        heads: kinds.Heads = 2,
+        strong_views: kinds.StrongViews = 1,
+        labelled_views: kinds.LabelledViews = 2,
+        fit_test: kinds.FitTest = False,
+        generate: kinds.Generate | Part = "pool",
+        **fixmatch: kinds.Inherited,
     ) -> None:
         status = Status(task, momentum=lambda_model, of="generated")
         super().__init__(net, task, generate=generate, status=status, **fixmatch)
@@ -77,7 +66,7 @@ class TaMatchLT(FixMatch):
         outs = self.predict(*batch.x, *batch.u, constant=count)
         x, weak, strong = outs[:count], outs[count], outs[count + 1 :]
         logits = self.opinion(weak).detach()
-        pseudo = self.labeler(logits, x[0].logits.detach(), batch.id_u)
+        pseudo = self.labeler(logits, x[0].logits, batch.id_u)
         at_x = self.strength * log_shares(self.labelled)
         at_u = self.strength * log_shares(self.used_shares(pseudo))
         if self.fitted is not None:
@@ -91,8 +80,7 @@ class TaMatchLT(FixMatch):
             follow = mean_of([pseudo.loss(self.second(out)) for out in strong])
             terms["second"] = plain + self.lambda_u * follow
             total = total + terms["second"]
-        parts = {name: term.detach() for name, term in terms.items()}
-        return Loss(total, {**parts, **self.labeler.report(pseudo)})
+        return Loss(total, {**terms, **self.labeler.report(pseudo)})
 
     def used_shares(self, pseudo: Pseudo) -> Tensor:
         """The class shares of what L^u learns from."""

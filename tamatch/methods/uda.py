@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from ..kinds import Inherited, Tau, Temperature
+from .. import kinds
 from ..losses import each_ce, sharpen
 from ..types import Batch, Loss, Task
 from .fixmatch import FixMatch
@@ -26,17 +26,17 @@ class UDA(FixMatch):
         net: nn.Module,
         task: Task,
         *,
-        tau: Tau = 0.8,  # their β
-        temperature: Temperature = 0.4,  # their τ
-        **fixmatch: Inherited,
+        tau: kinds.Tau = 0.8,  # their β
+        temperature: kinds.Temperature = 0.4,  # their τ
+        **fixmatch: kinds.Inherited,
     ) -> None:
         super().__init__(net, task, tau=tau, **fixmatch)
         self.temperature = 1.0 if self.parity == "usb" else temperature
 
     def forward(self, batch: Batch) -> Loss:
         x, weak, strong = self.predict(*batch.x, *batch.u, constant=1)
-        pseudo = self.labeler(weak.logits.detach(), x.logits.detach(), batch.id_u)
+        pseudo = self.labeler(weak.logits, x.logits, batch.id_u)
         sup = each_ce(x.logits, batch.y).mean()
         unsup = pseudo.loss(strong.logits, sharpen(pseudo.p, self.temperature))
-        parts = {"sup": sup.detach(), "unsup": unsup.detach(), **self.labeler.report(pseudo)}
+        parts = {"sup": sup, "unsup": unsup, **self.labeler.report(pseudo)}
         return Loss(sup + self.lambda_u * unsup, parts)

@@ -7,8 +7,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from .. import dist
-from ..kinds import EntropyWeight, Epsilon, Inherited, LambdaU, Rampup, Xi
+from .. import dist, kinds
 from ..losses import each_ce, entropy, ramp
 from ..machine.precision import full_precision
 from ..types import Batch, Loss, Task, Views
@@ -45,12 +44,12 @@ class VAT(Method):
         net: nn.Module,
         task: Task,
         *,
-        lambda_u: LambdaU = 1.0,  # their λ, here with ramp-up
-        epsilon: Epsilon = 6.0,  # in units of normalised pixels
-        xi: Xi = 1e-6,  # their ξ
-        lambda_entropy: EntropyWeight = 0.06,  # the benchmark's, not ramped
-        rampup: Rampup = 0.4,  # the benchmark's κ
-        **base: Inherited,
+        lambda_u: kinds.LambdaU = 1.0,  # their λ, here with ramp-up
+        epsilon: kinds.Epsilon = 6.0,  # in units of normalised pixels
+        xi: kinds.Xi = 1e-6,  # their ξ
+        lambda_entropy: kinds.EntropyWeight = 0.06,  # the benchmark's, not ramped
+        rampup: kinds.Rampup = 0.4,  # the benchmark's κ
+        **base: kinds.Inherited,
     ) -> None:
         super().__init__(net, task, **base)
         self.lambda_u, self.lambda_entropy, self.rampup = lambda_u, lambda_entropy, rampup
@@ -73,11 +72,11 @@ class VAT(Method):
         doubt = each_ce(clean, p).mean()  # H(p), with a finite gradient where some p is 0
         total = sup + self.lambda_u * ramp(batch.progress, self.rampup) * unsup
         total = total + self.lambda_entropy * doubt
-        parts = {"sup": sup.detach(), "unsup": unsup.detach(), "entropy": doubt.detach()}
+        parts = {"sup": sup, "unsup": unsup, "entropy": doubt}
         return Loss(total, parts)
 
     def unrounded(self, images: Tensor) -> Tensor | None:
-        """The q to search r with, if autocast rounds the other: by far more than ξ moves it."""
+        """The q to search r with, where autocast rounds the other by far more than ξ moves it."""
         if not torch.is_autocast_enabled(images.device.type):
             return None
         with full_precision(images.device):

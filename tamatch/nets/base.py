@@ -174,7 +174,7 @@ class Recomputing(nn.Module):
         return cast(T, again(context_fn=self._contexts))
 
     def _contexts(self) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-        """What surrounds the first and the second computation, which are to be the same."""
+        """Contexts of both computations: after the second one, buffers are as they were."""
         norms = norms_of(self)
         return nullcontext(), self._again(norms, [norm.track_running_stats for norm in norms])
 
@@ -185,7 +185,7 @@ class Recomputing(nn.Module):
 
 
 def recompute(module: nn.Module, *, wanted: bool = True) -> bool:
-    """Set all blocks that can do so to recompute, or not to; False if that changes none."""
+    """Set whether the blocks that can recompute do so; returns whether that changed any."""
     blocks = [m for m in module.modules() if isinstance(m, Recomputing) and m.recompute != wanted]
     for block in blocks:
         block.recompute = wanted

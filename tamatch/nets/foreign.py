@@ -1,4 +1,4 @@
-"""Nets of other people's making behind this package's interface: timm's, and the user's own."""
+"""Nets from elsewhere with this package's interface: timm's, and the user's own."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CLASSES = ("classes", "num_classes")  # how the number of classes may be called
 
 
 class Wrapped(Net):
-    """A net of other people's making, `model`, behind this package's interface."""
+    """A net from elsewhere, `model`, with this package's interface."""
 
     def __init__(self, model: nn.Module, *, classes: int, width: int, map_width: int) -> None:
         super().__init__(classes=classes, width=width, map_width=map_width)

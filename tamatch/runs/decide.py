@@ -193,7 +193,6 @@ def decide_tuned(draft: Draft, weights: str) -> Decided:
     draft.take(finetune.tuning(look.net.normalise))
     split = split_of(asked, data, draft["size"])
     choose_form(draft, data, split, look)
-    look = Look(look.net, look.data)  # by now, features may be known
     fit_to_data(draft, split)
     draft.take(choice("baseline", "none", "none", "the first answer has one: labels alone"))
     if draft.fixed.isdisjoint(("validation_per_class", "fold")):

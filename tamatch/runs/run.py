@@ -36,6 +36,7 @@ def train(
     code = {name: options.get(name) for name in ("method", "net")}
     if not launch.leads():
         return follow(**code)
+    callbacks = Callbacks(on_log, on_test)
     place = None if out is None else path_of(out, "out takes a run folder")
     options = {n: value for n, value in {"data": data, **options}.items() if value is not None}
     asked = ask(options, config_path(config))
@@ -47,7 +48,6 @@ def train(
         decided = decide(asked, time)
         begin(decided.run, folder, decided.reasons)
         decided.announce(folder, quiet=quiet)
-        callbacks = Callbacks(on_log, on_test)
         return complete(decided.run, folder, quiet=quiet, callbacks=callbacks)
 
 
@@ -62,9 +62,10 @@ def resume(
     usercode.refuse_runs_on_import()
     if not launch.leads():
         return follow(method, net)
+    callbacks = Callbacks(on_log, on_test)
     folder = RunFolder(path_of(path, "resume takes a run folder"))
     folder.read()  # an error, if this is no run
     with advising_resume([folder]), folder.held():
         run = stored_config(folder, method, net)
         refuse_elsewhere(run, folder)
-        return complete(run, folder, quiet=quiet, callbacks=Callbacks(on_log, on_test))
+        return complete(run, folder, quiet=quiet, callbacks=callbacks)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -177,6 +178,9 @@ def read_config(path: Path) -> dict[str, Any]:
             "under `config` and the command that repeats it under `command`. --print-config "
             "prints an option file."
         )
+    if {"algorithm", "dataset"} <= content.keys():
+        turned = f"tamatch from-usb {shlex.quote(str(path))}"
+        raise UsageError(f"--config {path} is one of USB: `{turned}` makes it a command.")
     values = {str(k).replace("-", "_"): v for k, v in content.items()}
     for name in ELSEWHERE:
         if name in values:

@@ -21,7 +21,9 @@ LARGEST = 2**53  # whole numbers are read as floats, which have gaps beyond it
 OTHER_NAMES = {  # what other programs call it
     "epochs": "steps", "iterations": "steps", "learning_rate": "lr", "dataset": "data",
     "model": "net", "gpu": "device", "image_size": "size", "threshold": "tau",
-    "pretrained": "weights",
+    "pretrained": "weights", "algorithm": "method", "num_train_iter": "steps",
+    "num_eval_iter": "test_every", "num_labels": "labels_per_class", "uratio": "unlabelled",
+    "p_cutoff": "tau", "data_dir": "root",
 }  # fmt: skip
 TAKES = {
     int: "a whole number", float: "a number", tuple: "comma-separated numbers", bool: "yes or no",

@@ -49,10 +49,10 @@ class Estimate:
 
 
 def estimate(engine: Engine, held_out: Iterable[Subset]) -> Estimate:
-    """What training takes as the net is set now: with or without recomputed activations.
+    """The memory of training with the net as it is now, with or without recomputed activations.
 
-    The net shows by a tiny batch what it needs for an image; all views of a step count as if
-    gradients flowed through them.
+    A tiny batch shows what the net needs for an image; all views of a step count as if gradients
+    flowed through them.
     """
     method, source = engine.method, engine.source
     weights, buffers = [*method.parameters()], [*method.buffers()]
@@ -115,9 +115,9 @@ def memory_message(needs: Sequence[Estimate], device: torch.device) -> str | Non
 def too_large(
     engine: Engine, batch: int, unlabelled: int, held_out: Iterable[Subset], runs: int = 1
 ) -> OutOfMemory:
-    """The error for a batch that has no room, with the one that has.
+    """The error for a batch that does not fit, with one that does.
 
-    Where it is the number of runs abreast that is too large, it says how many have room.
+    Where too many runs train at the same time, it says how many fit.
     """
     need, there = estimate(engine, held_out), total_memory(engine.device)
     if runs > 1 and need.total <= there:

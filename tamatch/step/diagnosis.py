@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import torch
@@ -46,7 +47,7 @@ def first_not_finite_in_step(method: Method, batch: Batch) -> str | None:
     finite = {n: b for n, b in method.named_buffers() if is_finite(b)}  # some may begin as ∞
     outputs: list[str] = []
     hooks = [
-        module.register_forward_hook(note_if_not_finite(name, outputs))
+        module.register_forward_hook(partial(note_if_not_finite, name, outputs))
         for name, module in method.named_modules()
         if name
     ]
@@ -75,15 +76,13 @@ def is_finite(tensor: Tensor) -> bool:
     return bool(torch.isfinite(tensor).all())
 
 
-def note_if_not_finite(name: str, outputs: list[str]) -> Callable[[nn.Module, Any, Any], None]:
-    """A hook that adds the module's name to `outputs` if the module returns such a value."""
-
-    def hook(module: nn.Module, given: Any, output: Any) -> None:
-        tensors = output if isinstance(output, tuple) else (output,)
-        if not all(is_finite(t) for t in tensors if isinstance(t, Tensor)):
-            outputs.append(name)
-
-    return hook
+def note_if_not_finite(
+    name: str, outputs: list[str], module: nn.Module, given: Any, output: Any
+) -> None:
+    """As a hook: add the module's name to `outputs` if the module returns such a value."""
+    tensors = output if isinstance(output, tuple) else (output,)
+    if not all(is_finite(t) for t in tensors if isinstance(t, Tensor)):
+        outputs.append(name)
 
 
 def overflow(method: nn.Module, optimizer: Optimizer) -> str | None:

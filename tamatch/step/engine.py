@@ -135,7 +135,11 @@ class Engine:
             self.source.prepare(step)
         else:
             self.prefetcher.prepare(step, self.device_step)
-        torch.manual_seed(stream_key(self.pace.seed, step) >> 1)
+        seed = stream_key(self.pace.seed, step) >> 1
+        if self.stream is None:
+            torch.default_generator.manual_seed(seed)  # not those of GPUs, which nobody draws from
+        else:
+            torch.manual_seed(seed)
 
     @contextmanager
     def running(self) -> Iterator[None]:

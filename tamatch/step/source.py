@@ -53,7 +53,7 @@ def permutation(count: int, key: int) -> npt.NDArray[np.int64]:
 class Sampler:
     """Walks through a pool pass after pass, each pass a fresh permutation without replacement.
 
-    With `replacement` every place of a batch draws for itself, as if all others did not exist.
+    With `replacement` every place of a batch draws independently of the others.
     `slots` are the places in a step's batch that this process fills; all of them, if it is alone.
     """
 

@@ -24,9 +24,9 @@ PARTS = "state.pt", "manifest.json"
 def save(folder: Path, step: int, state: dict[str, Any]) -> Path:
     """Write `folder`/step_…/ and delete all but this one and the one before it.
 
-    Later ones are damaged, or the run would have gone on from there. The folder is built under
-    another name and renamed when complete; its manifest, written last, holds the SHA-256 of the
-    state.
+    Those of later steps are damaged, or the run would have continued from them. The folder is built
+    under another name and renamed when complete; its manifest, written last, holds the SHA-256 of
+    the state.
     """
     buffer = io.BytesIO()
     torch.save(state, buffer)

@@ -150,8 +150,8 @@ class Locked(UsageError):
 def locked(path: Path, what: str) -> Iterator[None]:
     """Hold the lock file of `what`, or raise `Locked` with the process that holds it.
 
-    The system drops the lock when a process ends, however it ends: the file that a killed one
-    leaves behind is no lock any longer.
+    The system releases the lock when a process ends, even if it is killed: the file that it leaves
+    behind then locks nothing.
     """
     with take(path, what) as file:
         with writing(path):

@@ -78,6 +78,7 @@ def test_rank_in_every_format(form: str, capsys: pytest.CaptureFixture[str]) -> 
     assert "10.33" in capsys.readouterr().out
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("data", ["eurosat-tuned-20", "cifar10-tuned-40"])
 def test_every_row_of_the_stand_in_can_be_tried_on_a_cpu(
     data: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -430,16 +430,11 @@ def test_a_class_without_labels_is_named_beside_the_others() -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"seed": -1},
-        {"seed": 2**32},
         {"gamma": 100},
         {"head_labelled": 10, "gamma": 0.5},
         {"head_labelled": 10, "gamma": float("nan")},
         {"gamma_unlabelled": 10},
-        {"labels_per_class": 0},
         {"labels_per_class": 4, "head_labelled": 10},
-        {"validation_per_class": -1},
-        {"head_unlabelled": 0},
         {"fold": (1, 1)},
         {"fold": (0, 3)},
         {"fold": (4, 3)},

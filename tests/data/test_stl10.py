@@ -19,7 +19,7 @@ COUNTS = {"train": 20, "unlabeled": 30, "test": 10}
 @pytest.fixture
 def images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
     """A small STL-10 in tmp_path; returns its images in order."""
-    folder = tmp_path / stl10.FOLDER
+    folder = tmp_path / stl10.STL10.folder
     folder.mkdir()
     pixels = np.random.RandomState(0).randint(0, 256, (60, 96, 96, 3)).astype(np.uint8)
     first = 0
@@ -42,9 +42,9 @@ def test_reads_folder_and_archive(
 ) -> None:
     if packed:
         archive = tmp_path / stl10.STL10.file
-        tar(tmp_path / stl10.FOLDER, archive)
+        tar(tmp_path / stl10.STL10.folder, archive)
         monkeypatch.setattr(stl10, "STL10", replace(stl10.STL10, md5=md5(archive)))
-        shutil.rmtree(tmp_path / stl10.FOLDER)
+        shutil.rmtree(tmp_path / stl10.STL10.folder)
     seen: list[tuple[int, int]] = []
     data = load("stl10", tmp_path, progress=lambda done, total: seen.append((done, total)))
     assert (data.images == images).all()
@@ -70,7 +70,7 @@ def test_another_size(images: np.ndarray, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fault", ["changed", "missing"])
 def test_each_file_is_verified(fault: str, images: np.ndarray, tmp_path: Path) -> None:
-    file = tmp_path / stl10.FOLDER / "test_y.bin"
+    file = tmp_path / stl10.STL10.folder / "test_y.bin"
     if fault == "missing":
         file.unlink()
     else:
@@ -82,7 +82,7 @@ def test_each_file_is_verified(fault: str, images: np.ndarray, tmp_path: Path) -
 def test_a_short_file_is_noticed_even_under_its_checksum(
     images: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = tmp_path / stl10.FOLDER / "train_X.bin"
+    file = tmp_path / stl10.STL10.folder / "train_X.bin"
     file.write_bytes(file.read_bytes()[:-1])
     monkeypatch.setitem(stl10.MD5, "train_X.bin", md5(file))
     with pytest.raises(DataError, match=r"train_X.bin does not match"):

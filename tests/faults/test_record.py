@@ -153,6 +153,7 @@ def test_strange_values(
     record_property("tries", len(chosen))
 
 
+@pytest.mark.sample(17)
 @pytest.mark.parametrize("name", CHECKED)
 @pytest.mark.parametrize("how", ["empty", "folder", "missing", "half"])
 def test_a_file_that_is_something_else(how: str, name: str, run: Path, whole: Answers) -> None:

@@ -88,6 +88,7 @@ def batch_of(method: Method) -> Batch:
     return Batch(x, torch.arange(4), u, ids[:4], ids, step, step / 40)
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", forwards_with_a_constant_view())
 def test_a_view_without_gradient_may_go_by_itself(name: str) -> None:
     """Where no image depends on others: the loss and the gradients are those of one pass."""

@@ -301,6 +301,7 @@ def test_a_keyword_that_says_nothing_about_itself_is_no_option(
         assert told in capsys.readouterr().err
 
 
+@pytest.mark.sample(11)
 @pytest.mark.parametrize("name", [n for n, row in methods.METHODS.items() if not row.options])
 def test_a_subclass_of_any_method_passes_the_trial(name: str) -> None:
     """All of them keep their state where a resumed run finds it."""

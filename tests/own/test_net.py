@@ -88,6 +88,7 @@ def test_the_built_in_net_in_foreign_clothes_trains_to_the_same_bits(method: str
     assert_equal(built_in.meter.state_dict(), foreign_one.meter.state_dict())
 
 
+@pytest.mark.sample(25)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("net", [SMALL, f"{FILE}:Convolutional"], ids=["cnn", "no linear layer"])
 def test_every_method_takes_it(method: str, net: str) -> None:

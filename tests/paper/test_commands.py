@@ -58,6 +58,7 @@ def test_figures_of_full_results() -> None:
     assert Path("figures/bias-stl10-40.svg").read_bytes() == first
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     ("name", "data"), [(name, data) for name, figure in FIGURES.items() for data in figure.benches]
 )
