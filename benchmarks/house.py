@@ -21,18 +21,82 @@ from PIL import Image
 
 PACKAGE = Path(__file__).resolve().parents[1] / "tamatch"
 
-# Files of what the package could not do at 2c40b8d: pre-trained nets by name, frozen features, the
-# first answer and tuning; choosing what to label; methods for long tails and of 2023 to 2025; more
-# data sets; own loops, a run's history, USB's configurations.
+# Files of what the package could not do at 2c40b8d. A file that came since with what an older one
+# had, moved or split off, is not among them.
 NEW = (
+    # pre-trained nets by name, frozen features, the first answer and tuning from it
     "nets/pretrained.py", "nets/features.py", "frozen/*.py", "runs/first_*.py", "runs/tune.py",
-    "runs/pick.py", "rules/tails.py", "estimators/features.py", "data/feature_cache.py",
-    "review/start.py", "review/answers.py",
-    "methods/abc.py", "methods/acr.py", "methods/cdmad.py", "methods/saw.py", "methods/simpro.py",
-    "methods/tamatch_lt.py", "methods/efficientmatch.py", "methods/regmixmatch.py",
+    "rules/tails.py", "estimators/features.py", "data/feature_cache.py",
+    # choosing what to label, labelling from nothing, a closer look at labels and images
+    "runs/pick.py", "review/start.py", "review/answers.py", "runs/closer.py",
+    # methods for long tails and of 2023 to 2025
+    "methods/abc.py", "methods/acr.py", "methods/ccl.py", "methods/cdmad.py", "methods/daso.py",
+    "methods/saw.py", "methods/simpro.py", "methods/tamatch_lt.py",
+    "methods/efficientmatch.py", "methods/infomatch.py", "methods/regmixmatch.py",
+    "methods/sequencematch.py", "methods/shrinkmatch.py",
+    # data sets
     "data/food101.py", "data/imagenet.py", "data/medmnist.py", "data/svhn.py",
+    # own loops, a run's history, USB's configurations
     "loop.py", "storage/history.py", "settings/usb.py",
+    # the checks of every file of a run folder, and its seal
+    "storage/record.py",
+    # time to accuracy
+    "bench/race.py", "bench/racing.py",
 )  # fmt: skip
+
+# What serves nothing but that in older files: functions, classes, methods and tables.
+NEW_PARTS = {
+    "bench/order.py": "TAU_RULE Agreement agreement agreements in_print column ranks",
+    "bench/plans.py": (
+        "NOT_SET other_pool CLASSIC RACE OTHER_POOLS TAILS TAIL_METHODS option_values with_options "
+        "row_name own_setting"
+    ),
+    "bench/results.py": "clock",
+    "bench/rank.py": "order_grid read_errors own_page",
+    "bench/sweep.py": "SMOKE SMOKE_PRETRAINED Sweep",
+    "cli/parser.py": "add_look",
+    "cli/train.py": "add_from_usb run_from_usb",
+    "cli/use.py": "add_pick run_pick add_start run_start add_history run_history",
+    "data/archives.py": "SVHN FOOD101 MEDMNIST_MD5 MEDMNIST",
+    "data/check.py": "Closer",
+    "data/dataset.py": "DataSet.of_no_class",
+    "kinds.py": "AgreementWeight MixTarget EnergyBound TestStrength",
+    "methods/fixmatch.py": "FixMatch.final_strength",
+    "methods/mixing.py": "Mixed Box Span",
+    "modules.py": "Shifted unshifted",
+    "nets/__init__.py": "is_frozen is_tuned begins_anew body_of",
+    "nets/base.py": "Net.frozen_width Net.frozen_features",
+    "nets/recognise.py": "STYLE_SIGNS colours_of",
+    "nets/vit.py": "STYLES LayerScale ViT.frozen_width ViT.frozen_features",
+    "nets/weights.py": "with_batch",
+    "pseudo/parts.py": "Effective",
+    "report/folder.py": "RunFiles.first_answer RunFiles.tuning",
+    "report/verdict.py": (
+        "CAVEAT DRAWN_CAVEAT TUNED_CAVEAT FEW_DRAWN TUNED_ON_CHOSEN CrossValidated FirstAnswer "
+        "_on_tuning outlook_on cross_validated first_answer_of _caveat _suspects junk_on junk_of "
+        "tuned_ladder _rungs _between _rung doubling"
+    ),
+    "review/command.py": "start",
+    "rules/finetune.py": "tuning tuned_steps held_out keeps",
+    "runs/build.py": "Start",
+    "runs/decide.py": (
+        "TUNED_RULE decide_first decide_tuned choose_form hold_out tuned_in_time first_seconds"
+    ),
+    "runs/end.py": (
+        "PoolPredictions.odd junk_of Finished.method_reason Finished.first_answer Finished.junk "
+        "Finished.tuning Finished.history"
+    ),
+    "runs/jobs.py": "tuning",
+    "runs/label.py": "kept_run",
+    "runs/training.py": "Training.likeness",
+    "settings/configure.py": "check_frozen",
+    "settings/recipes.py": (
+        "MEDICAL LARGE TUNED TUNED_SETS CLASSIC_SETS MEDICAL_FLIPS OTHER_SETS BESIDES"
+    ),
+    "stats.py": "Ema.update_share_ effective_weights log_shares FittedStrength",
+    "storage/events.py": "Trackers Callbacks WandB MLflow",
+    "storage/folder.py": "RunFolder.lends_labels",
+}
 
 LOADED = """
 import sys
@@ -88,6 +152,25 @@ def imported_by(file: Path, modules: set[str]) -> set[str]:
     return found - {name}
 
 
+def parts_of(file: Path) -> dict[str, int]:
+    """The lines of each function, class, method and table of a file, by its name."""
+
+    def listed(body: list[ast.stmt], inside: str = "") -> dict[str, int]:
+        found: dict[str, int] = {}
+        for node in body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+                found[inside + node.name] = node.end_lineno - first + 1
+                if isinstance(node, ast.ClassDef):
+                    found |= listed(node.body, f"{node.name}.")
+            elif isinstance(node, ast.Assign | ast.AnnAssign):
+                target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+                found[inside + ast.unparse(target)] = node.end_lineno - node.lineno + 1
+        return found
+
+    return listed(ast.parse(file.read_text()).body)
+
+
 def loaded(program: str, *words: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", program, *words], capture_output=True, text=True, cwd=PACKAGE.parent
@@ -119,6 +202,9 @@ def main() -> None:
     new = {file for pattern in NEW for file in PACKAGE.glob(pattern)}
     old = [n for file, n in zip(files, lengths, strict=True) if file not in new]
     print(f"without what is new: files {len(old)}, lines {sum(old):,}")
+    parts = [(PACKAGE / name, words.split()) for name, words in NEW_PARTS.items()]
+    apart = sum(parts_of(file)[word] for file, words in parts for word in words)
+    print(f"and without its parts of older files: lines {sum(old) - apart:,}")
     print(f"modules that one other imports: {len(once)}")
     print(f"modules loaded by --help: {loaded(LOADED, '--help')}")
     with tempfile.TemporaryDirectory() as folder:

@@ -17,73 +17,48 @@ if sys.platform == "win32":  # files are locked and replaced there by other rule
     )
 
 if TYPE_CHECKING:
-    from .estimators.estimator import SSLClassifier, TaMatchClassifier
-    from .estimators.features import FeatureClassifier
-    from .loop import SSLLoss
-    from .methods.base import Method
-    from .model.evaluate import Evaluation, evaluate
-    from .model.export import Exported, export
-    from .model.load import load
-    from .model.model import Model, Predictions
-    from .runs.end import Finished
-    from .runs.label import Labelled, label
-    from .runs.pick import Picked, pick
-    from .runs.run import resume, train
-    from .runs.seeds import resume_seeds, train_seeds
-    from .storage.history import History, history
+    from .estimators.estimator import SSLClassifier as SSLClassifier
+    from .estimators.estimator import TaMatchClassifier as TaMatchClassifier
+    from .estimators.features import FeatureClassifier as FeatureClassifier
+    from .loop import SSLLoss as SSLLoss
+    from .methods.base import Method as Method
+    from .model.evaluate import Evaluation as Evaluation
+    from .model.evaluate import evaluate as evaluate
+    from .model.export import Exported as Exported
+    from .model.export import export as export
+    from .model.load import load as load
+    from .model.model import Model as Model
+    from .model.model import Predictions as Predictions
+    from .runs.end import Finished as Finished
+    from .runs.label import Labelled as Labelled
+    from .runs.label import label as label
+    from .runs.pick import Picked as Picked
+    from .runs.pick import pick as pick
+    from .runs.run import resume as resume
+    from .runs.run import train as train
+    from .runs.seeds import resume_seeds as resume_seeds
+    from .runs.seeds import train_seeds as train_seeds
+    from .storage.history import History as History
+    from .storage.history import history as history
 
-__all__ = [
-    "Evaluation",
-    "Exported",
-    "FeatureClassifier",
-    "Finished",
-    "History",
-    "Labelled",
-    "Method",
-    "Model",
-    "Picked",
-    "Predictions",
-    "SSLClassifier",
-    "SSLLoss",
-    "TaMatchClassifier",
-    "__version__",
-    "evaluate",
-    "export",
-    "history",
-    "label",
-    "load",
-    "pick",
-    "resume",
-    "resume_seeds",
-    "train",
-    "train_seeds",
-]
-
-_HOMES = {
-    "Evaluation": "model.evaluate",
-    "Exported": "model.export",
-    "FeatureClassifier": "estimators.features",
-    "Finished": "runs.end",
-    "History": "storage.history",
-    "Labelled": "runs.label",
-    "Method": "methods.base",
-    "Model": "model.model",
-    "Picked": "runs.pick",
-    "Predictions": "model.model",
-    "SSLClassifier": "estimators.estimator",
-    "SSLLoss": "loop",
-    "TaMatchClassifier": "estimators.estimator",
-    "evaluate": "model.evaluate",
-    "export": "model.export",
-    "history": "storage.history",
-    "label": "runs.label",
-    "load": "model.load",
-    "pick": "runs.pick",
-    "resume": "runs.run",
-    "resume_seeds": "runs.seeds",
-    "train": "runs.run",
-    "train_seeds": "runs.seeds",
+_NAMES = {  # of each module that is imported when one of them is used
+    "estimators.estimator": ("SSLClassifier", "TaMatchClassifier"),
+    "estimators.features": ("FeatureClassifier",),
+    "loop": ("SSLLoss",),
+    "methods.base": ("Method",),
+    "model.evaluate": ("Evaluation", "evaluate"),
+    "model.export": ("Exported", "export"),
+    "model.load": ("load",),
+    "model.model": ("Model", "Predictions"),
+    "runs.end": ("Finished",),
+    "runs.label": ("Labelled", "label"),
+    "runs.pick": ("Picked", "pick"),
+    "runs.run": ("resume", "train"),
+    "runs.seeds": ("resume_seeds", "train_seeds"),
+    "storage.history": ("History", "history"),
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
+__all__ = sorted(["__version__", *_HOMES])
 
 
 def __getattr__(name: str) -> Any:

@@ -26,6 +26,8 @@ class Between:
         return above and below
 
     def __str__(self) -> str:
+        if self.low == -math.inf and self.high == math.inf:
+            return "be a number"
         if self.high == math.inf:
             return f"be {'greater than' if self.open_low else 'at least'} {self.low:g}"
         left, right = "(" if self.open_low else "[", ")" if self.open_high else "]"

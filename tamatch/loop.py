@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from numbers import Integral
+from typing import Any, NoReturn, cast
 
 import torch
 from torch import Tensor, nn
@@ -12,14 +13,12 @@ from torch.utils import _pytree as pytree
 
 from . import methods
 from .errors import UsageError
+from .methods import AnyMethod
 from .own.net import Head, described, last_linear, linear_calls
 from .own.usercode import blaming
 from .settings.config import RUN_OPTIONS, in_order, method_options, normalised_shares
 from .settings.configure import resolve_method
 from .types import Batch, Out, Task, Views
-
-if TYPE_CHECKING:
-    from .methods import AnyMethod
 
 FEATURES = ("features", "feat")  # what a net may call them in what it returns
 FORGOTTEN = 1000  # calls without `after_step`; fewer may be gradients that are accumulated
@@ -73,9 +72,15 @@ class SSLLoss(nn.Module):
         if "lambda_rotation" in method_options(self.name) and not is_square(example):
             options = {"lambda_rotation": 0.0, **options}
         values, shares = checked_options(self.name, options, prior, adapted.classes)
+        known = class_shares(labels, adapted.classes)
+        if not isinstance(batch, tuple | list) or len(batch) != 2:
+            raise UsageError(
+                "batch takes the numbers of labelled and of unlabelled inputs in a step, such as "
+                f"(64, 128); got {batch!r}."
+            )
         task = Task(
-            adapted.classes, len(labels), unlabelled, class_shares(labels, adapted.classes),
-            shares, steps, *batch,
+            adapted.classes, len(labels), counted("unlabelled", unlabelled, 0), known, shares,
+            counted("steps", steps), counted("batch[0]", batch[0]), counted("batch[1]", batch[1]),
         )  # fmt: skip
         with blaming(self.name, "building it"):
             self.method = cls(adapted, task, **values)
@@ -153,21 +158,26 @@ class SSLLoss(nn.Module):
             )
         return found
 
-    def _check(self, y: Tensor, ids: dict[str, Tensor | None]) -> None:
+    def _check(self, y: Any, ids: dict[str, Tensor | None]) -> None:
         """Refuse what would fail far from its cause; numbers are read in the first step alone."""
-        if not isinstance(y, Tensor) or y.ndim != 1 or y.dtype is not torch.int64:
-            raise UsageError(f"y must be a tensor of whole numbers (N,), not {described(y)}.")
+        numbers = {name: table for name, table in {"y": y, **ids}.items() if table is not None}
+        for name, table in numbers.items():
+            if not isinstance(table, Tensor) or table.ndim != 1 or table.dtype is not torch.int64:
+                raise UsageError(
+                    f"{name} must be a tensor of whole numbers (N,), not {described(table)}."
+                )
         if self.calls > FORGOTTEN:
             raise UsageError(
                 f"{self.calls} losses without after_step(): call it after each optimizer.step()."
             )
-        counts = (self.method.task.labelled, self.method.task.unlabelled)
-        for (name, given), count in zip(ids.items(), counts, strict=True):
-            if given is None or self.parts:
-                continue
-            low, high = int(given.min()), int(given.max())
-            if not 0 <= low <= high < count:
-                raise UsageError(f"{name} must lie in 0 … {count - 1}, got {low} … {high}.")
+        if self.parts:
+            return
+        task = self.method.task
+        counts = {"y": task.classes, "id_x": task.labelled, "id_u": task.unlabelled}
+        for name, table in numbers.items():
+            low, high = (int(table.min()), int(table.max())) if len(table) else (0, 0)
+            if not 0 <= low <= high < counts[name]:
+                raise UsageError(f"{name} must lie in 0 … {counts[name] - 1}, got {low} … {high}.")
 
 
 class NotGiven:
@@ -294,9 +304,20 @@ def is_square(inputs: Any) -> bool:
     return isinstance(inputs, Tensor) and inputs.ndim == 4 and inputs.shape[-1] == inputs.shape[-2]
 
 
+def counted(name: str, given: Any, least: int = 1) -> int:
+    """A number of inputs or steps."""
+    if isinstance(given, bool) or not isinstance(given, Integral) or given < least:
+        got = described(given) if isinstance(given, Tensor) else repr(given)
+        raise UsageError(f"{name} must be a whole number of at least {least}, got {got}.")
+    return int(given)
+
+
 def class_shares(labels: Sequence[int] | Tensor, classes: int) -> tuple[float, ...]:
     """The share of each class among the labels."""
-    numbers = torch.as_tensor(labels).cpu()
+    try:
+        numbers = torch.as_tensor(labels).cpu()
+    except (TypeError, ValueError, RuntimeError):
+        raise UsageError(f"labels must be whole numbers (N,), not {described(labels)}.") from None
     if numbers.ndim != 1 or not len(numbers) or numbers.is_floating_point():
         raise UsageError(f"labels must be whole numbers (N,), not {described(numbers)}.")
     if not 0 <= int(numbers.min()) <= int(numbers.max()) < classes:
@@ -312,7 +333,10 @@ def checked_options(
     method: str, given: Mapping[str, Any], prior: Sequence[float] | None, classes: int
 ) -> tuple[dict[str, Any], tuple[float, ...] | None]:
     """The keywords of the method, and the known class shares."""
-    known = None if prior is None else tuple(map(float, prior))
+    try:
+        known = None if prior is None else tuple(map(float, prior))
+    except (TypeError, ValueError):
+        raise UsageError(f"prior must be a share for each class, got {prior!r}.") from None
     own = {name: value for name, value in given.items() if name != "ema"}
     options, shares = resolve_method(method, own, known, {})
     if "ema" in given:

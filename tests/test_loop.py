@@ -190,6 +190,15 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no logits": ({"net": Words(lambda a, b: {"loss": a})}, "net: expected logits (N, classes)"),
     "map": ({"net": Words(lambda a, b: a[..., None])}, "found a tensor of 2 × 4 × 1"),
     "labels": ({"labels": [0, 7]}, "labels must lie in 0 … 3, as the net has 4 classes; got"),
+    "no labels": ({"labels": None}, "labels must be whole numbers (N,), not a NoneType."),
+    "the pool": ({"unlabelled": torch.ones(9, 2)}, "at least 0, got a tensor of 9 × 2."),
+    "steps": ({"steps": 0}, "steps must be a whole number of at least 1, got 0."),
+    "kind of steps": ({"steps": "10"}, "steps must be a whole number of at least 1, got '10'."),
+    "batch": ({"batch": 64}, "unlabelled inputs in a step, such as (64, 128); got 64."),
+    "half a batch": ({"batch": (8, 0)}, "batch[1] must be a whole number of at least 1, got 0."),
+    "kind of ids": ({"id_u": torch.rand(4)}, "id_u must be a tensor of whole numbers (N,), not a"),
+    "share": ({"method": "tamatch", "prior": "even"}, "prior must be a share for each class, got"),
+    "far y": ({"y": LABELS[:3] + 3}, "y must lie in 0 … 3, got 3 … 5."),
     "label kinds": ({"labels": [0.5]}, "labels must be whole numbers (N,), not a tensor of 1."),
     "prior": ({"method": "tamatch", "prior": [1, 2]}, "gives 2 class shares, but the net has 4"),
     "views": ({"u": named(4, 5)}, "fixmatch takes u=[weak, strong], got 1 view."),
@@ -336,3 +345,27 @@ def test_the_plain_loop_gets_as_far_as_the_engine() -> None:
         engine.fit(rows[:2000], partly)
         own = error(ssl.logits(torch.tensor(rows[2000:])).argmax(-1).numpy())
         assert abs(own - error(engine.predict(rows[2000:]))) <= most
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("method", "most"), [("supervised", 4), ("fixmatch", 3)])
+def test_the_plain_loop_gets_as_far_on_images(method: str, most: float) -> None:
+    """Its own CNN, views and AdamW on the digits, beside the engine with its own of all three."""
+    here = example("own_loop.py")
+    torch.manual_seed(0)
+    x, y, pool, test, truth = here.digits()
+    views = {"weak": here.weak, "strong": here.strong}
+    ssl = here.train(method, here.SmallCNN(10), x, y, pool, views, ema=0.99)
+    partly = torch.cat([y, torch.full((len(pool),), -1)])
+    images, others = ((part[:, 0] / 2 + 0.5).numpy() for part in (torch.cat([x, pool]), test))
+    engine = tamatch.SSLClassifier(
+        method, net="wrn_10_1_clean", flips="none", steps=600, batch=32, unlabelled=128, ema=0.99
+    ).fit(images, partly.numpy())
+    wrong = [
+        ssl.logits(test).argmax(-1).numpy() != truth.numpy(),
+        engine.predict(others) != truth.numpy(),
+    ]
+    own, theirs = (100 * float(each.mean()) for each in wrong)
+    assert abs(own - theirs) <= most
+    if method == "fixmatch":
+        assert max(own, theirs) < 10  # the labels alone: 13.6 to 15.6

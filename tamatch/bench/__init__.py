@@ -40,7 +40,7 @@ BENCHES: dict[str, Bench] = {
 }
 
 
-def add_arguments(sub: argparse.ArgumentParser) -> None:
+def add_bench(sub: argparse.ArgumentParser) -> None:
     """A bench's name; what follows it is read by the bench's own parser, of the same kind."""
     sub.formatter_class = argparse.RawDescriptionHelpFormatter
     sub.epilog = "\n".join(
@@ -52,7 +52,7 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
     sub.set_defaults(bench_parser=sub)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run_bench(arguments: argparse.Namespace) -> int:
     sub: argparse.ArgumentParser = arguments.bench_parser
     if arguments.name is None:
         sub.print_help()

@@ -11,6 +11,7 @@ from typing import Any
 from ..methods import METHODS, entry
 from ..rules import pace
 from ..settings import recipes
+from ..settings.config import as_words
 from . import published
 
 RECIPE = 1  # raised by every change to the package that alters results; no table mixes two
@@ -60,10 +61,7 @@ class Cell:
 
     @property
     def method_name(self) -> str:
-        """The method in results: one of the user's own by its class and what code that has.
-
-        A changed file is another method, and the same file in another folder is the same one.
-        """
+        """The method in results: of the user's own, the class and the checksum of its code."""
         return f"{self.method.rpartition(':')[2]}@{self.code}" if self.code else self.method
 
     @property
@@ -86,7 +84,8 @@ class Cell:
     def command(self, machine: Mapping[str, Any]) -> str:
         """What makes this run, with the options of MACHINE that were given."""
         options = {**self.options, **machine}
-        return " ".join(["tamatch train", *(flag(k, v) for k, v in options.items())])
+        words = (word for name, value in options.items() for word in as_words(name, value))
+        return shlex.join(["tamatch", "train", *words])
 
 
 def named_length(text: str) -> Fraction | None:
@@ -95,14 +94,6 @@ def named_length(text: str) -> Fraction | None:
         return FULL if text == "full" else Fraction(text.replace("of", "/"))
     except (ValueError, ZeroDivisionError):
         return None
-
-
-def flag(name: str, value: Any) -> str:
-    """An option on the command line; those that are on or off have no value."""
-    words = name.replace("_", "-")
-    if isinstance(value, bool):
-        return f"--{words}" if value else f"--no-{words}"
-    return f"--{words} {shlex.quote(str(value))}"
 
 
 @dataclass(frozen=True)
@@ -129,14 +120,12 @@ class Plan:
         }
 
     def cells(self, bench: str, seeds: Sequence[int] = SEEDS, scale: Fraction = FULL) -> list[Cell]:
-        """One seed after the other, so that the first full table comes early.
-
-        The user's own methods come first, so that a mistake in one does not come late.
-        """
+        """Seed by seed, so that a full table comes early; the user's own methods come first."""
         rows: list[tuple[str, Variant | None]] = [
-            *((method, None) for method in sorted(self.methods, key=lambda m: m not in self.codes)),
+            *((method, None) for method in self.methods),
             *((variant.method, variant) for variant in self.variants),
         ]
+        rows.sort(key=lambda row: row[0] not in self.codes)
         return [
             Cell(bench, setting, method, seed, scale, variant, self.codes.get(method, ""))
             for seed in seeds
@@ -161,12 +150,11 @@ def target_momentum(data: str, method: str) -> float:
 
 
 def shortened(data: str, method: str, scale: Fraction) -> dict[str, Any]:
-    """The options that differ from the full-length recipe.
+    """The options that differ from the full-length recipe: what is counted in steps shrinks.
 
-    Whatever is counted in steps shrinks. λ_target becomes λ_target^(1/scale), so that the target
-    moves as far over the whole run; the weight average, λ_model and the lengths of memories stay,
-    as they answer to the noise of single steps. Only where the rules for a person's own images
-    choose the weight average, it follows the number of steps.
+    λ_target becomes λ_target^(1/scale), so that the target moves as far over the whole run. The
+    weight average, λ_model and the lengths of memories answer to the noise of single steps: they
+    stay, but for recipes whose weight average follows the number of steps.
     """
     if scale == FULL:
         return {}

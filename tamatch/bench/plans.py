@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .. import methods
+from .. import methods, nets
 from ..errors import UsageError, unknown_name
 from ..methods import METHODS
 from ..own import usercode
@@ -260,6 +260,14 @@ def share(text: str | None, cells: list[Cell]) -> list[Cell]:
 def option_values(words: Sequence[str], sets: Sequence[str]) -> dict[str, list[str]]:
     """The values of each option, from `--name value` and from `--set name=v1,v2`."""
     found: dict[str, list[str]] = {}
+
+    def put(name: str, values: list[str]) -> None:
+        name = name.replace("-", "_")
+        if name in found:
+            several = f"--set {name}=" + ",".join([*found[name], *values])
+            raise UsageError(f"{flag_of(name)} is given twice. For a row each: {several}.")
+        found[name] = values
+
     at = 0
     while at < len(words):
         name, equals, value = words[at].partition("=")
@@ -269,12 +277,12 @@ def option_values(words: Sequence[str], sets: Sequence[str]) -> dict[str, list[s
         if not equals:
             value = words[at + 1] if follows else "no" if name.startswith("--no-") else "yes"
         at += 2 if follows and not equals else 1
-        found[name.removeprefix("--").removeprefix("no-").replace("-", "_")] = [value]
+        put(name.removeprefix("--").removeprefix("no-"), [value])
     for text in sets:
         name, equals, value = text.partition("=")
         if not (name and value):
             raise UsageError(f"--set takes NAME=VALUE or NAME=V1,V2, got {text!r}.")
-        found[name.strip().lstrip("-").replace("-", "_")] = [v.strip() for v in value.split(",")]
+        put(name.strip().lstrip("-"), [v.strip() for v in value.split(",")])
     return found
 
 
@@ -293,6 +301,8 @@ def with_options(plan: Plan, values: Mapping[str, Sequence[str]]) -> Plan:
     for name in values:
         if rows and not any(name in options for options in known.values()):
             resolve_method(rows[0][0], {name: values[name][0]}, None, {})  # says what is wrong
+    for net in values.get("net", ()):  # before the runs with other nets
+        nets.CUSTOM.get(net) if nets.is_user_code(net) else nets.find(net)
     variants, kept = list[Variant](), list[str]()
     for method, title, fixed in rows:
         own = [name for name in values if name in known[method]]
@@ -305,6 +315,8 @@ def with_options(plan: Plan, values: Mapping[str, Sequence[str]]) -> Plan:
             told = ", ".join([title, *(f"{name} {value}" for name, value in typed.items())])
             start = method.rpartition(":")[2] + (f"-{title}" if fixed else "")
             name = row_name(start, typed)
+            if any(name == other.name for other in variants):
+                raise UsageError(f"--set gives the row {told} twice.")
             variants.append(Variant(name, told, {**fixed, **options}, method))
     return replace(plan, methods=tuple(kept), variants=tuple(variants), against="")
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import csv
+import math
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 
@@ -82,10 +83,7 @@ def by_seed(plan: Plan, results: Mapping[Cell, Result], score: str) -> BySeed:
 
 
 def shared_seeds(errors: BySeed, setting: str) -> list[int]:
-    """The seeds of which all methods with results in a setting have one.
-
-    Another seed has other labels: means over different seeds rank the draws as well.
-    """
+    """The seeds that all methods with results in a setting have: other seeds have other labels."""
     seeds = [set(row[setting]) for row in errors.values() if setting in row]
     return sorted(set.intersection(*seeds)) if seeds else []
 
@@ -122,10 +120,7 @@ def fewer_seeds(plan: Plan, errors: BySeed, skipped: Iterable[str]) -> list[str]
 
 
 def lacking(plan: Plan, errors: Errors) -> dict[Setting, list[str]]:
-    """The settings that yield no ranks, and which of the methods have no result there.
-
-    A method without any result is not ranked at all, and holds up no setting.
-    """
+    """The settings that yield no ranks, and which of the methods with results have none there."""
     holes: dict[Setting, list[str]] = {}
     for setting in plan.settings:
         for method, row in errors.items():
@@ -153,19 +148,39 @@ def left_out(plan: Plan, errors: Errors, holes: Mapping[Setting, list[str]]) -> 
 def read_errors(path: Path) -> dict[str, dict[str, float]]:
     """A table of the user's own: a method a line, its error in each setting a column."""
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            head, *lines = csv.reader(file)
-        found = {
-            line[0]: {s: float(e) for s, e in zip(head[1:], line[1:], strict=True) if e.strip()}
-            for line in lines if line
-        }  # fmt: skip
-    except (OSError, UnicodeDecodeError, ValueError, csv.Error) as error:
-        raise UsageError(
-            f"--table {path} cannot be read: {one_line(error)}. It has a method a line, and its "
-            "error in each setting in a column; the first line names the settings."
-        ) from None
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            head, *lines = [*csv.reader(file)] or [[]]
+    except (OSError, ValueError, csv.Error) as error:
+        why = error.strerror if isinstance(error, OSError) else one_line(error)
+        raise UsageError(f"--table {path} cannot be read: {why}.") from None
+    found: dict[str, dict[str, float]] = {}
+    for number, line in enumerate(lines, 2):
+        if line:
+            where = f"--table {path}, line {number}"
+            if line[0] in found:
+                raise UsageError(f"{where}: there is a line of {line[0]} already.")
+            found[line[0]] = errors_of(where, head, line)
     if not any(found.values()):
         raise UsageError(f"--table {path} has no errors.")
+    return found
+
+
+def errors_of(where: str, head: Sequence[str], line: Sequence[str]) -> dict[str, float]:
+    """The errors of a line, by setting; an empty cell has none."""
+    if len(line) != len(head):
+        raise UsageError(
+            f"{where}: the number of cells is {len(line)}, that of the first line {len(head)}: a "
+            "method, and each setting."
+        )
+    found = {}
+    for setting, cell in zip(head[1:], line[1:], strict=True):
+        if cell.strip():
+            try:
+                found[setting] = float(cell)
+            except ValueError:
+                found[setting] = math.nan
+            if not math.isfinite(found[setting]):
+                raise UsageError(f"{where}: {cell!r} under {setting} is not a number.")
     return found
 
 

@@ -14,13 +14,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from types import UnionType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar
 
 from ..errors import DataError
 from ..judge.differences import kl
 from ..storage.files import read_json, timestamp, write_bytes
 from ..storage.folder import RunFolder
+from ..storage.typed import UnknownField, typed
 from .cells import RECIPE, Cell, named_length
 
 PACKAGE = Path(__file__).parents[1]
@@ -99,13 +99,6 @@ class Result:
     clock: Curve | None = None  # seconds of training until each test, without the tests
 
 
-FIELDS = {record: get_type_hints(record) for record in (Result, Curve, Vectors)}
-
-
-class UnknownField(Exception):
-    """A file says more than this version understands."""
-
-
 class Store:
     """Results by cell. A file appears whole or not at all, and its name is the cell's."""
 
@@ -150,7 +143,7 @@ class Store:
         there = path.stat()
         version = (there.st_ino, there.st_mtime_ns, there.st_size)
         if path not in self._known or self._known[path][0] != version:
-            self._known[path] = version, parsed(read_json(path), Result)
+            self._known[path] = version, typed(read_json(path), Result, closed=True)
         return self._known[path][1]
 
     def results(self, cells: Iterable[Cell]) -> dict[Cell, Result]:
@@ -175,27 +168,9 @@ class Store:
         return {scale: count for scale, count in found.items() if count}
 
 
-def parsed(value: Any, kind: Any) -> Any:
-    """A value of JSON as what an annotation says; TypeError if it is anything else."""
-    outer, inner = get_origin(kind), get_args(kind)
-    if outer is UnionType:  # with None, as no field is of two kinds
-        return None if value is None else parsed(value, inner[0])
-    plain: Any = dict if kind in FIELDS else int | float if kind is float else outer or kind
-    if not isinstance(value, plain):
-        raise TypeError(f"{value!r} is no {kind}")
-    if outer is list:
-        return [parsed(item, inner[0]) for item in value]
-    if kind in FIELDS:
-        if unknown := sorted(value.keys() - FIELDS[kind].keys()):
-            raise UnknownField(", ".join(unknown))
-        return kind(**{name: parsed(inside, FIELDS[kind][name]) for name, inside in value.items()})
-    return value
-
-
 def record(cell: Cell, folder: RunFolder) -> Result:
     """The result of a finished run in its folder."""
     run, found, rows = folder.read(), folder.read_result(), folder.rows()
-    trained = [row for row in rows if row["kind"] == "train"]
     classes, shares = run["classes"], run["data"]["true_shares"]
     truth = shares or [1 / len(classes)] * len(classes)
     config = {k: v for k, v in run["config"].items() if k != "root"}  # a path of that machine
@@ -209,10 +184,10 @@ def record(cell: Cell, folder: RunFolder) -> Result:
         bench=cell.bench, setting=cell.setting.name, method=cell.method_name, seed=cell.seed,
         scale=str(cell.scale), recipe=RECIPE, classes=classes,
         **{name: found[name] for name in scores},
-        error=Curve.of([(row["step"], row["error"]) for row in rows if row["kind"] == "test"]),
-        utilization=Curve.of([(r["step"], r["used"]) for r in trained if "used" in r], POINTS),
+        error=Curve.of(logged(rows, "test", "error")),
+        utilization=Curve.of(logged(rows, "train", "used"), POINTS),
         kl_truth=Curve.of(
-            [(r["step"], kl(r["p_model"], truth)) for r in trained if "p_model" in r], POINTS
+            [(step, kl(p, truth)) for step, p in logged(rows, "train", "p_model")], POINTS
         ),
         truth="pool" if shares else "uniform",
         seconds=found["seconds"], made=origin(run), config=config,
@@ -225,8 +200,7 @@ def record(cell: Cell, folder: RunFolder) -> Result:
 def clock(rows: Sequence[dict[str, Any]]) -> list[tuple[int, float]]:
     """The steps of the tests, and the seconds of training until then.
 
-    A test lasts from the line of the log before it, which waits for the device, to its own; where
-    no line is written at its step, it counts as training.
+    A test lasts from the line of the log before it, if that is of the same step, to its own.
     """
     found: list[tuple[int, float]] = []
     spent, step, before = 0.0, 0, 0.0
@@ -248,26 +222,24 @@ def thinned(points: Sequence[Point], most: int | None) -> Sequence[Point]:
     return [points[round(i * gap)] for i in range(most)]
 
 
+def logged(rows: Sequence[dict[str, Any]], kind: str, *names: str) -> list[tuple[Any, ...]]:
+    """The step and these values of each line of a kind that has them."""
+    found = (row for row in rows if row["kind"] == kind and all(name in row for name in names))
+    return [(row["step"], *(row[name] for name in names)) for row in found]
+
+
 def course(rows: Sequence[dict[str, Any]], classes: int, eps: float = RATIO_EPS) -> dict[str, Any]:
     """The curves of the learning status, the weights and each class's accuracy, where logged."""
-    trained = [row for row in rows if row["kind"] == "train"]
-    tests = [(row["step"], row["per_class"]) for row in rows if row["kind"] == "test"]
-    pairs = [
-        (row["step"], row["p_model"], row["p_target"])
-        for row in trained
-        if "p_model" in row and "p_target" in row
-    ]
+    pairs = logged(rows, "train", "p_model", "p_target")
+    tests = logged(rows, "test", "per_class")
     curves = {
         "kl_target": [(step, kl(p, q)) for step, p, q in pairs],
         "r_max": [(step, bound(p, q)) for step, p, q in pairs],
         "largest_ratio": [(step, largest_ratio(p, q, eps)) for step, p, q in pairs],
-        **{
-            name: [(row["step"], row[name]) for row in trained if name in row]
-            for name in ("weight", "max_weight")
-        },
+        **{name: logged(rows, "train", name) for name in ("weight", "max_weight")},
     }
     vectors = {
-        "p_model": [(row["step"], row["p_model"]) for row in trained if "p_model" in row],
+        "p_model": logged(rows, "train", "p_model"),
         "p_target": [(step, q) for step, _, q in pairs],
     }
     return {
@@ -303,12 +275,9 @@ def origin(run: dict[str, Any]) -> dict[str, Any]:
 
 
 def commit() -> str | None:
-    """The commit of the source tree, `+` if the package was changed since; None without git.
-
-    A copy without its history is told the commit by the variable TAMATCH_COMMIT. It may lie in the
-    ignored folder of a repository that it is no part of.
-    """
+    """The commit, `+` if the package was changed since; without git, that in TAMATCH_COMMIT."""
     head = git("rev-parse", "HEAD")
+    # the package may lie in the ignored folder of another repository
     if head is None or git("ls-files", "--error-unmatch", "__init__.py") is None:
         return os.environ.get("TAMATCH_COMMIT")
     return head + ("+" if git("status", "--porcelain", "--", ".") else "")

@@ -44,10 +44,10 @@ class Runner:
     abreast: int = 1  # runs at the same time
 
     def fill(self, cells: Sequence[Cell], minutes: float | None = None) -> int:
-        """Make the missing cells; those that others are making are left to them.
+        """Make the missing cells but those that others are making; returns an exit code.
 
-        Returns an exit code. A run whose values become infinite or NaN is reported, and the next
-        one begins. Stopped by a signal or by the budget, the same call goes on later.
+        A run with infinite or NaN values is reported. After a signal or the budget, the same call
+        goes on.
         """
         end = math.inf if minutes is None else time.monotonic() + 60 * minutes
         status, begun, stop = 0, 0, StopSignals(end)
@@ -140,8 +140,8 @@ class Runner:
 def grouped(cells: Sequence[Cell], size: int) -> Iterator[Sequence[Cell]]:
     """The cells that are made at the same time: seeds of one row first, then rows of one setting.
 
-    Those that set torch's switches differently are kept apart. One at a time, they keep their
-    order, in which the first full table comes early.
+    Those that set torch's switches differently are kept apart; one at a time, they keep their
+    order.
     """
     if size == 1:
         yield from ([cell] for cell in cells)
@@ -160,13 +160,10 @@ def kind(cell: Cell) -> tuple[Any, ...]:
 
 
 def begun_like(folder: RunFolder, wanted: Run) -> Run:
-    """The run in a folder; an error if its settings are not those of the one that is wanted.
-
-    The folder's name tells the code of a method of the user's own, which may be elsewhere now.
-    """
+    """The run in a folder; an error if its settings are not those of the one that is wanted."""
     own = is_user_code(wanted.method)
     begun = stored_config(folder, wanted.method if own else None)
-    if own:
+    if own:  # the folder's name tells its code, which may be in another file now
         wanted = dataclasses.replace(wanted, method=begun.method)
     there, asked = (
         {k: v for k, v in dataclasses.asdict(run).items() if k not in MACHINE}

@@ -110,8 +110,18 @@ def run(arguments: Namespace, sweep: Sweep | None = None) -> int:
     if arguments.list:
         print("\n".join(listing(mine, store, machine)))
         return 0
+    if not arguments.show:
+        if arguments.abreast < 1:
+            raise UsageError(f"--abreast must be at least 1, got {arguments.abreast}.")
+        if arguments.minutes is not None and not arguments.minutes > 0:  # nan neither
+            raise UsageError(f"--minutes must be above 0, got {arguments.minutes:g}.")
     with CUSTOM.held(plan.codes):  # an edit meanwhile would give one name to results of two methods
-        status = 0 if arguments.show else make(sweep, mine, store, machine, arguments)
+        status = 0
+        if makes_runs:
+            print("\n".join(explain(mine)), file=sys.stderr)
+            keep, abreast = arguments.keep_runs, arguments.abreast
+            runner = sweep.runner(store, arguments.runs, machine, keep=keep, abreast=abreast)
+            status = runner.fill(mine, arguments.minutes)
     sys.stdout.write(FORMATS[arguments.format](sweep.page(plan, cells, store)))
     return status
 
@@ -136,23 +146,3 @@ def listing(cells: Sequence[Cell], store: Store, machine: Mapping[str, Any]) -> 
     ]
     done = sum(store.has(cell) for cell in cells)
     return [*lines, f"{len(cells)} runs, {done} of them done.", *explain(cells)]
-
-
-def make(
-    sweep: Sweep,
-    cells: Sequence[Cell],
-    store: Store,
-    machine: dict[str, Any],
-    arguments: Namespace,
-) -> int:
-    if arguments.abreast < 1:
-        raise UsageError(f"--abreast must be at least 1, got {arguments.abreast}.")
-    if arguments.minutes is not None and not arguments.minutes > 0:  # nan neither
-        raise UsageError(f"--minutes must be above 0, got {arguments.minutes:g}.")
-    if all(store.has(cell) for cell in cells):
-        return 0
-    print("\n".join(explain(cells)), file=sys.stderr)
-    runner = sweep.runner(
-        store, arguments.runs, machine, keep=arguments.keep_runs, abreast=arguments.abreast
-    )
-    return runner.fill(cells, arguments.minutes)

@@ -1,4 +1,4 @@
-"""The commands that settings belong to: check, train, resume, from-usb."""
+"""The commands that settings belong to: check, train, resume, from-usb, methods, nets."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import json
 import os
 import shlex
 from argparse import ArgumentParser, Namespace
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, UsageError
-from ..methods import is_user_code
+from ..methods import METHODS, entry, is_user_code
+from ..nets import FAMILIES, NETS
+from ..nets.pretrained import HUB, PRETRAINED
 from ..rules.pace import parse_time
-from ..settings.config import RUN_OPTIONS, dump
+from ..settings.config import RUN_OPTIONS, dump, method_options
 from ..settings.configure import ask, configure, filled_in
-from ..settings.options import read_seeds
+from ..settings.options import as_text, read_seeds
 from ..settings.recipes import PROTOCOLS
 from ..storage.seedfolder import SeedFolder
 from .output import show_group, show_run
@@ -56,7 +58,7 @@ def run_check(arguments: Namespace) -> int:
     if arguments.download:
         with counting("downloading") as progress:
             download(arguments.data, root, progress)
-    plan = plan_of(arguments.data, given)
+    plan = drawn_plan(arguments.data, given)
     with counting("reading images") as progress:
         found = check(arguments.data, root, plan, given.get("size"), progress, labels)
     if arguments.weights is not None:
@@ -70,18 +72,12 @@ def run_check(arguments: Namespace) -> int:
     return 0
 
 
-def plan_of(data: str, given: dict[str, Any]) -> SplitPlan | None:
+def drawn_plan(data: str, given: dict[str, Any]) -> SplitPlan | None:
     """The split that training draws with these options; None if nothing says how."""
-    from ..data import SplitPlan
-    from ..data.splits import read_fold
+    from ..settings.inputs import plan_of
 
     options = filled_in(given, PROTOCOLS.get(data, {}))
-    split = {name: options[name] for name in SPLIT_OPTIONS if name in options}
-    if "labelled_in_pool" in split:
-        split["labelled_in_pool"] = split["labelled_in_pool"] == "yes"
-    if "fold" in split:
-        split["fold"] = read_fold(split["fold"])
-    return SplitPlan(**split) if split else None
+    return plan_of(options) if options.keys() & {*SPLIT_OPTIONS} else None
 
 
 def add_from_usb(sub: ArgumentParser) -> None:
@@ -206,3 +202,60 @@ def setting_is_kept(words: list[str], path: Path, parser: Parser) -> UsageError:
         f"{words[0]}: a resumed run keeps its settings. `{command}` starts a new run from its "
         "weights."
     )
+
+
+def add_methods(sub: ArgumentParser) -> None:
+    sub.add_argument("name", metavar="NAME", nargs="?", help="a method")
+    add_json(sub)
+
+
+def run_methods(arguments: Namespace) -> int:
+    if arguments.name:
+        return show_method(arguments.name, as_json=arguments.json)
+    if arguments.json:
+        rows = [{"name": k, "title": e.title, "summary": e.summary} for k, e in METHODS.items()]
+        print(json.dumps(rows, indent=1, ensure_ascii=False))
+        return 0
+    for name, row in METHODS.items():
+        print(f"{name:24} {row.title:24} {row.summary}")
+    return 0
+
+
+def show_method(name: str, *, as_json: bool) -> int:
+    row, options = entry(name), method_options(name)
+    if as_json:
+        own = {
+            k: {"default": o.default, "fixed": k in row.options, "help": o.help}
+            for k, o in options.items()
+        }
+        print(json.dumps({"name": name, "title": row.title, "options": own}, ensure_ascii=False))
+        return 0
+    print(f"{row.title}: {row.summary}\n")
+    width = max((len(option.flag) for option in options.values()), default=0)
+    for option in options.values():
+        takes = " | ".join(option.choices) or (f"must {option.bounds}" if option.bounds else "")
+        state = "fixed at" if option.name in row.options else "default"
+        value = "required" if option.required else f"{state} {as_text(option.default)}"
+        print(f"  {option.flag:{width}}  {option.help} ({value})" + (f"; {takes}" if takes else ""))
+    return 0
+
+
+add_nets = add_json
+
+
+def run_nets(arguments: Namespace) -> int:
+    rows = {**NETS, **{name: found for name, (_, found) in FAMILIES.items()}}
+    if arguments.json:
+        keys = ("summary", "size", "parameters")
+        listed = [{"name": n, **{k: getattr(e, k) for k in keys}} for n, e in rows.items()]
+        weights = [{"name": name, **asdict(row)} for name, row in PRETRAINED.items()]
+        print(json.dumps({"nets": listed, "weights": weights}, indent=1, ensure_ascii=False))
+        return 0
+    print("Nets (--net NAME):")
+    for name, row in rows.items():
+        print(f"{name:40} {row.parameters:38} {row.summary}")
+    print("\nPre-trained weights (--weights NAME), downloaded on first use:")
+    for name, found in PRETRAINED.items():
+        print(f"{name:16} {found.size:7} {found.licence:11} {found.summary:34} {found.repo}")
+    print(f"{HUB}OWNER/REPO   any other on the hub, if it is of one of these nets")
+    return 0

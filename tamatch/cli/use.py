@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
+from typing import Any
 
 from ..errors import UsageError
 from ..storage.files import refuse_existing, write_bytes
 from ..storage.seedfolder import runs_in
 from .output import show_run
 from .parser import add_json, add_look, add_net
+
+
+def called(function: Callable[..., Any], arguments: Namespace, **more: Any) -> Any:
+    """Call a function with the arguments that have the names of its parameters, and some more."""
+    names = signature(function).parameters
+    given = {name: value for name, value in vars(arguments).items() if name in names}
+    return function(**given | more)
 
 
 def add_run(sub: ArgumentParser) -> None:
@@ -35,7 +45,7 @@ def add_evaluate(sub: ArgumentParser) -> None:
 def run_evaluate(arguments: Namespace) -> int:
     from ..model.evaluate import evaluate
 
-    found = evaluate(arguments.path, arguments.data, arguments.root, net=arguments.net)
+    found = called(evaluate, arguments)
     print(json.dumps(found.to_json()) if arguments.json else "\n".join(found.lines()))
     return 0
 
@@ -64,10 +74,7 @@ def run_predict(arguments: Namespace) -> int:
     if arguments.csv and arguments.format == "jsonl":
         raise UsageError("--csv always writes CSV: for --format jsonl, use --out.")
     out = arguments.csv or arguments.out
-    images = predict(
-        arguments.path, arguments.images, out, null=arguments.null, top=arguments.top,
-        format=arguments.format, overwrite=arguments.overwrite, net=arguments.net,
-    )  # fmt: skip
+    images = called(predict, arguments, out=out)
     if out is not None:
         print(f"{out}: {images:,} image{'s' * (images != 1)}.")
     return 0
@@ -95,12 +102,7 @@ def add_label(sub: ArgumentParser) -> None:
 def run_label(arguments: Namespace) -> int:
     from ..runs.label import label
 
-    made = label(
-        arguments.path, arguments.out, min_confidence=arguments.min_confidence,
-        precision=arguments.precision, folds=arguments.folds, overwrite=arguments.overwrite,
-        quiet=False, net=arguments.net, data=arguments.data,
-    )  # fmt: skip
-    print("\n".join(made.lines()))
+    print("\n".join(called(label, arguments, quiet=False).lines()))
     return 0
 
 
@@ -146,8 +148,9 @@ def add_review(sub: ArgumentParser) -> None:
 def add_page(sub: ArgumentParser) -> None:
     sub.add_argument("--port", type=int, metavar="N", default=0, help="port (default: a free one)")
     sub.add_argument(
-        "--no-browser", action="store_true", help="only print the address, open no browser"
-    )
+        "--no-browser", action="store_false", dest="browser",
+        help="only print the address, open no browser",
+    )  # fmt: skip
 
 
 def port_of(arguments: Namespace) -> int:
@@ -166,26 +169,18 @@ def run_start(arguments: Namespace) -> int:
     from ..review.command import show, start
     from ..runs.run import train
 
-    browser = not arguments.no_browser
-    wanted = start(
-        arguments.path, weights=arguments.weights, device=arguments.device,
-        port=port_of(arguments), browser=browser,
-    )  # fmt: skip
-    if wanted is None:
+    if (wanted := called(start, arguments, port=port_of(arguments))) is None:
         return 0
     run = train(**wanted).path
     status = show_run(run)
-    show((run / "report.html").absolute().as_uri(), browser=browser)
+    show((run / "report.html").absolute().as_uri(), browser=arguments.browser)
     return status
 
 
 def run_review(arguments: Namespace) -> int:
     from ..review.command import review
 
-    review(
-        arguments.path, labels=arguments.labels, port=port_of(arguments),
-        browser=not arguments.no_browser, net=arguments.net, data=arguments.data,
-    )  # fmt: skip
+    called(review, arguments, port=port_of(arguments))
     return 0
 
 
@@ -205,10 +200,7 @@ def add_export(sub: ArgumentParser) -> None:
 def run_export(arguments: Namespace) -> int:
     from ..model.export import export
 
-    made = export(
-        arguments.path, arguments.format, arguments.out, overwrite=arguments.overwrite,
-        net=arguments.net,
-    )  # fmt: skip
+    made = called(export, arguments)
     apart = f"the largest difference in probability is {made.difference:.1e}"
     print(
         f"{made.path}: matches the run's model on {made.images} images with {made.checked_with}; "
@@ -245,7 +237,9 @@ def add_history(sub: ArgumentParser) -> None:
         "--rows", choices=("train", "validation", "test"), default="train",
         help="lines of training, or tests on these images (default: train)",
     )  # fmt: skip
-    sub.add_argument("--csv", type=Path, metavar="FILE", help="file to write (default: stdout)")
+    sub.add_argument(
+        "--csv", type=Path, nargs="?", metavar="FILE", help="file to write (default: stdout)"
+    )
     sub.add_argument("--overwrite", action="store_true", help="replace an existing file")
 
 

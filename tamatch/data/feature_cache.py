@@ -73,6 +73,11 @@ def missing(digests: Digests, key: str) -> int:
     return len(left)
 
 
+def holds_some(key: str) -> bool:
+    """Whether there are any features in the entry `key`; the images need not be read to tell."""
+    return any(_entry(key).glob(f"*{SUFFIX}"))
+
+
 def _entry(key: str) -> Path:
     return cache_folder() / f"features-{key[:32]}"
 

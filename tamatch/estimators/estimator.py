@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any, Self
 
@@ -50,6 +51,7 @@ FROM_SCRATCH = {
 FIXED = {"data": "arrays", "compile": False, "baseline": "none"}
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SSLClassifier(Classifier):
     """Semi-supervised classification of images or of rows of numbers by any method.
 
@@ -89,45 +91,25 @@ class SSLClassifier(Classifier):
     n_features_in_, feature_names_in_ : as in scikit-learn
     """
 
-    history_: list[dict[str, Any]]
-    learner_: ImageLearner | VectorLearner
+    method: str = field(default="tamatch", kw_only=False)
+    options: dict[str, Any] | None = None
+    net: str | nn.Module | Callable[..., nn.Module] | None = None
+    weights: str | None = None
+    size: int | None = None
+    flips: str | None = None
+    hidden: int = 64
+    steps: int = 1000
+    batch: int | None = None
+    unlabelled: int | None = None
+    optimizer: str | None = None
+    lr: float | None = None
+    weight_decay: float = 5e-4
+    ema: float = 0.99
+    device: str = "auto"
+    random_state: int | np.random.RandomState | None = 0
 
-    def __init__(
-        self,
-        method: str = "tamatch",
-        *,
-        options: dict[str, Any] | None = None,
-        net: str | nn.Module | Callable[..., nn.Module] | None = None,
-        weights: str | None = None,
-        size: int | None = None,
-        flips: str | None = None,
-        hidden: int = 64,
-        steps: int = 1000,
-        batch: int | None = None,
-        unlabelled: int | None = None,
-        optimizer: str | None = None,
-        lr: float | None = None,
-        weight_decay: float = 5e-4,
-        ema: float = 0.99,
-        device: str = "auto",
-        random_state: int | np.random.RandomState | None = 0,
-    ) -> None:
-        self.method = method
-        self.options = options
-        self.net = net
-        self.weights = weights
-        self.size = size
-        self.flips = flips
-        self.hidden = hidden
-        self.steps = steps
-        self.batch = batch
-        self.unlabelled = unlabelled
-        self.optimizer = optimizer
-        self.lr = lr
-        self.weight_decay = weight_decay
-        self.ema = ema
-        self.device = device
-        self.random_state = random_state
+    history_: list[dict[str, Any]] = field(init=False)
+    learner_: ImageLearner | VectorLearner = field(init=False)
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from all rows of X and from those labels in y that are not -1."""
@@ -193,6 +175,7 @@ class SSLClassifier(Classifier):
         return tags
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class TaMatchClassifier(SSLClassifier):
     """`SSLClassifier` with TaMatch, its threshold and its target as parameters.
 
@@ -206,37 +189,12 @@ class TaMatchClassifier(SSLClassifier):
     The other parameters are those of `SSLClassifier`.
     """
 
-    def __init__(
-        self,
-        *,
-        tau: float = 0.95,
-        target: str = "uniform",
-        options: dict[str, Any] | None = None,
-        net: str | nn.Module | Callable[..., nn.Module] | None = None,
-        weights: str | None = None,
-        size: int | None = None,
-        flips: str | None = None,
-        hidden: int = 64,
-        steps: int = 1000,
-        batch: int | None = None,
-        unlabelled: int | None = None,
-        optimizer: str | None = None,
-        lr: float | None = None,
-        weight_decay: float = 5e-4,
-        ema: float = 0.99,
-        device: str = "auto",
-        random_state: int | np.random.RandomState | None = 0,
-    ) -> None:
-        super().__init__(
-            options=options, net=net, weights=weights, size=size, flips=flips, hidden=hidden,
-            steps=steps, batch=batch, unlabelled=unlabelled, optimizer=optimizer, lr=lr,
-            weight_decay=weight_decay, ema=ema, device=device, random_state=random_state,
-        )  # fmt: skip
-        self.tau = tau
-        self.target = target
+    method: str = field(default="tamatch", init=False)
+    tau: float = 0.95
+    target: str = "uniform"
 
     def _method(self) -> tuple[str, dict[str, Any]]:
-        return "tamatch", {"tau": self.tau, "target": self.target, **(self.options or {})}
+        return self.method, {"tau": self.tau, "target": self.target, **(self.options or {})}
 
 
 def run_of(given: dict[str, Any], options: dict[str, Any], side: int | None, labelled: int) -> Run:

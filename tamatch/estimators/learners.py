@@ -7,7 +7,7 @@ numbers is an image of one pixel with F channels, (F, 1, 1), so every method wor
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from ..data.dataset import Indices
 from ..errors import NumericError
 from ..model.model import Facts, Model
 from ..modules import tensors_of, unshifted, with_tensors
+from ..nets import AnyNet
 from ..nets.base import Net
 from ..runs import build
 from ..settings.config import Run
@@ -33,9 +34,6 @@ from ..step.engine import Engine
 from ..step.guard import ALLOWED_BAD_STEPS
 from ..step.source import Draw, OnHost, Source, stream_key
 from ..types import Out
-
-if TYPE_CHECKING:
-    from ..nets import AnyNet
 
 Samples = npt.NDArray[Any]
 Rows = npt.NDArray[np.float32]

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from ..errors import DataError
 from ..judge.trust import wilson
+from ..machine.threads import side_by_side
 from .regression import labels_alone, logits
 from .solver import solve
 
@@ -148,12 +149,14 @@ def _wrong(
 ) -> Tensor:  # fmt: skip
     """Whether each label of a part is guessed wrongly by a solution that did not see it."""
     generator = torch.Generator().manual_seed(seed + 1)
-    wrong = torch.zeros_like(labels, dtype=torch.bool)
+    tasks = []
     for part in range(int(parts.max()) + 1):
         held = parts == part
-        seen = ~held
-        if fraction < 1:
-            seen = _subset(seen, labels, fraction, generator)
+        seen = ~held if fraction == 1 else _subset(~held, labels, fraction, generator)
+        tasks.append((held, seen))
+
+    def guess(task: tuple[Tensor, Tensor]) -> Tensor:
+        held, seen = task
         if pool is None:
             head = labels_alone(features[seen], labels[seen], classes)
         else:
@@ -162,7 +165,11 @@ def _wrong(
             if belongs is not None:
                 amounts[len(rest) - len(pool) :] = belongs
             head = solve(features[seen], labels[seen], rest, classes, prior, amounts).head
-        wrong[held] = logits(features[held], head).argmax(1) != labels[held]
+        return logits(features[held], head).argmax(1)
+
+    wrong = torch.zeros_like(labels, dtype=torch.bool)
+    for (held, _), guesses in zip(tasks, side_by_side(guess, tasks), strict=True):
+        wrong[held] = guesses != labels[held]
     return wrong[parts >= 0]
 
 

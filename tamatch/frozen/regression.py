@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
 import torch
+from scipy.optimize import minimize  # type: ignore[import-untyped]
 from torch import Tensor
 
 from ..losses import one_hot
+
+Floats = npt.NDArray[np.float64]
 
 DECAY = 1e-2  # of L2: λ/2·‖W‖²
 STEPS = 30  # of L-BFGS at most; a round starts from the solution of the last
@@ -17,29 +22,34 @@ def fit(
     decay: float = DECAY,
 ) -> Tensor:  # fmt: skip
     """The minimum of Σ w·CE(y, softmax(W·x + b)) / Σ w + λ/2·‖W‖², as (C, D + 1) with b last."""
-    head = rows.new_zeros(classes, rows.shape[1] + 1) if start is None else start.clone()
-    head.requires_grad_()
+    head = rows.new_zeros(classes, rows.shape[1] + 1) if start is None else start
     shares = (weights / weights.sum())[:, None]
     size = max(1, CELLS // classes)
 
-    @torch.no_grad()
-    def loss_and_gradient() -> Tensor:
-        weight, loss = head[:, :-1], decay / 2 * head[:, :-1].square().sum()
-        head.grad = torch.cat([decay * weight, torch.zeros_like(head[:, -1:])], dim=1)
+    def loss_and_gradient(flat: Floats) -> tuple[float, Floats]:
+        now = torch.from_numpy(flat).view_as(head).to(rows)
+        weight = now[:, :-1]
+        loss = decay / 2 * weight.square().sum()
+        gradient = torch.cat([decay * weight, torch.zeros_like(now[:, -1:])], dim=1)
         for i in range(0, len(rows), size):
             x, y, w = rows[i : i + size], labels[i : i + size], shares[i : i + size]
-            logs = logits(x, head).log_softmax(1)
+            logs = logits(x, now).log_softmax(1)
             loss -= (w * logs.gather(1, y[:, None])).sum()
             error = w * (logs.exp() - one_hot(y, classes).to(logs.dtype))
-            head.grad[:, :-1] += error.T @ x
-            head.grad[:, -1] += error.sum(0)
-        return loss
+            gradient[:, :-1] += error.T @ x
+            gradient[:, -1] += error.sum(0)
+        return float(loss), vector(gradient)
 
-    torch.optim.LBFGS(  # type: ignore[no-untyped-call]
-        [head], max_iter=STEPS, tolerance_grad=1e-5, tolerance_change=1e-7,
-        line_search_fn="strong_wolfe",
-    ).step(loss_and_gradient)  # fmt: skip
-    return head.detach()
+    found = minimize(
+        loss_and_gradient, vector(head), jac=True, method="L-BFGS-B",
+        options={"maxiter": STEPS, "maxcor": STEPS, "gtol": 1e-5, "ftol": 1e-7},
+    )  # fmt: skip
+    return torch.from_numpy(found.x).view_as(head).to(rows)
+
+
+def vector(matrix: Tensor) -> Floats:
+    """As SciPy takes it."""
+    return matrix.flatten().double().cpu().numpy()
 
 
 def labels_alone(features: Tensor, labels: Tensor, classes: int) -> Tensor:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..machine.threads import side_by_side
 from .choose import sample
 from .features import CELLS, Scaling
 from .held_out import parts_of
@@ -14,7 +15,8 @@ from .solver import solve
 
 FOLDS = 5
 POOL = 3000  # images of the pool that the solver looks at; each fold is one more solution
-SAME = 0.98  # cosine of the scaled features: the same scene, cropped, resized or compressed anew
+ALIKE = (0.85, 0.98)  # cosine of scaled features: the same scene, cropped, mirrored or compressed
+AROUND, APART = 10, 0.25  # by so much nearer than the so-many-eth nearest: all of a sea look alike
 
 
 @dataclass(frozen=True)
@@ -39,11 +41,14 @@ def suspects(
     pool = pool[sample(len(pool), POOL, torch.empty(0, dtype=torch.int64), seed)]
     parts = parts_of(labels, FOLDS, seed)
     p = features.new_empty(len(labels), classes)
-    for part in range(int(parts.max()) + 1):
-        held = parts == part
+
+    def guess(held: Tensor) -> Tensor:
         rest = torch.cat([features[held], pool])
-        found = solve(features[~held], labels[~held], rest, classes)
-        p[held] = found.q[: int(held.sum())].to(p.dtype)
+        return solve(features[~held], labels[~held], rest, classes).q[: int(held.sum())]
+
+    folds = [parts == part for part in range(int(parts.max()) + 1)]
+    for held, q in zip(folds, side_by_side(guess, folds), strict=True):
+        p[held] = q.to(p.dtype)
     given = p.gather(1, labels[:, None])[:, 0]
     other, instead = p.scatter(1, labels[:, None], -1.0).max(1)
     margin = given - other
@@ -69,19 +74,30 @@ def contradicted(features: Tensor, labels: Tensor) -> list[tuple[int, int, float
     return [*zip(images.tolist(), instead.tolist(), sure, strict=True)]
 
 
-def near_duplicates(features: Tensor, alike: float = SAME) -> list[tuple[int, int, float]]:
+def near_duplicates(features: Tensor) -> list[tuple[int, int, float]]:
     """(first, again, cosine): images with nearly the features of an earlier one, most alike first.
 
+    They are nearer to each other than to what is around them, or so near that this does not matter.
     Each is told once, with the first image that it repeats.
     """
+    if len(features) < 2:
+        return []
     unit = torch.nn.functional.normalize(Scaling.of(features)(features), dim=1)
+    count = min(AROUND, len(unit) - 1) + 1  # each is the nearest of itself
+    blocks = [*range(0, len(unit), max(1, CELLS // len(unit)))]
+    ends = [*blocks[1:], len(unit)]
+    nearest = [
+        (unit[start:end] @ unit.T).topk(count, dim=1).values
+        for start, end in zip(blocks, ends, strict=True)
+    ]
+    around = torch.cat(nearest)[:, -1]
+    enough = (around + APART).clamp(*ALIKE)
     found: list[tuple[int, int, float]] = []
-    size = max(1, CELLS // max(1, len(unit)))
-    for start in range(0, len(unit), size):
-        rows = unit[start : start + size]
-        likeness = (rows @ unit[: start + len(rows)].T).tril(start - 1)
-        again = (likeness >= alike).any(1).nonzero()[:, 0]
-        first = (likeness[again] >= alike).int().argmax(1)
+    for start, end in zip(blocks, ends, strict=True):
+        likeness = (unit[start:end] @ unit[:end].T).tril(start - 1)
+        alike = likeness >= torch.maximum(enough[start:end, None], enough[:end])
+        again = alike.any(1).nonzero()[:, 0]
+        first = alike[again].int().argmax(1)
         cosines = likeness[again, first].tolist()
         found += zip(first.tolist(), (start + again).tolist(), cosines, strict=True)
     return sorted(found, key=lambda pair: -pair[2])

@@ -28,10 +28,7 @@ def chance_gap(a: float, b: float, images: int | None) -> float:
 
 @dataclass(frozen=True)
 class Paired:
-    """Error of the second model minus error of the first on the same images, in points.
-
-    `low` and `high` are the ends of the 95 % interval.
-    """
+    """Error of the second model minus that of the first, in points, with its 95 % interval."""
 
     images: int
     gap: float
@@ -50,9 +47,8 @@ class Paired:
 def paired(better: int, worse: int, images: int) -> Paired:
     """Compare two models by how many images only the first, and only the second, has right.
 
-    The interval is Bonett and Price's: as if one more image spoke for either side. Without these
-    two, a handful of images that all speak for one side would seem to prove it, and none that
-    speak for either would seem to prove that there is no difference.
+    The interval is Bonett and Price's, which adds an image for either side: without them, a handful
+    of images for one side would seem to prove it, and none for either that there is no difference.
     """
     count = images + 2
     mean, share = (better - worse) / count, (better + worse + 2) / count

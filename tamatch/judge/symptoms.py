@@ -1,7 +1,7 @@
 """Warnings that a run does not learn as it should: what is seen, the likely cause, the cure.
 
-Each rule is a function of a few numbers; None means that all is well. One of them is a classifier
-two-sample test: can a linear classifier tell the labelled from the unlabelled images?
+Each rule is a function of a few numbers; None means that all is well. One of them tests whether a
+linear classifier can tell the labelled from the unlabelled images.
 """
 
 from __future__ import annotations
@@ -80,20 +80,21 @@ def unused(used: float, step: int, ask: Callable[[], Reached]) -> Symptom | None
         bar = f"reaches τ = {reached.tau:g}"
         if reached.lower is not None and reached.lower < reached.tau:
             lower = f"--tau {reached.lower:g}, "
-    # what is learnt in so few steps is rarely sure of anything, whatever the learning rate
-    early = step < PATIENCE
+    cause = "The learning rate is probably too high, or there are too few labels or steps."
+    cure = f"Try {lower}a smaller --lr, more --steps or more labels."
+    if step < PATIENCE:  # what is learnt in so few steps is rarely sure of anything
+        cause = (
+            "There are probably too few steps; there may also be too few labels, or the learning "
+            "rate is too high."
+        )
+        cure = f"Try more --steps, {lower}a smaller --lr or more labels."
     return Symptom(
         "unlabelled images not used",
         f"after {step:,} step{'s' * (step != 1)}, {100 * used:.1f} % of the unlabelled images are "
         f"used: hardly any {bar} (highest confidence {reached.best:.2f}). So far this equals "
         "supervised training.",
-        "There are probably too few steps; there may also be too few labels, or the learning rate "
-        "is too high."
-        if early
-        else "The learning rate is probably too high, or there are too few labels or steps.",
-        f"Try more --steps, {lower}a smaller --lr or more labels."
-        if early
-        else f"Try {lower}a smaller --lr, more --steps or more labels.",
+        cause,
+        cure,
     )
 
 
@@ -106,8 +107,7 @@ def never_predicted(
 ) -> Symptom | None:
     """Warn of classes that are never predicted although many images should show them.
 
-    `predicted` are the shares of the classes among `images` unlabelled images, `shares` those
-    among the labelled ones.
+    `predicted` are shares among `images` unlabelled images, `shares` those among the labelled ones.
     """
     likely = [images * min(share, 1 / len(names)) for share in shares]
     missing = [

@@ -1,15 +1,14 @@
 """How far a model can be trusted, from its probabilities on images with known labels.
 
 The accuracy with its interval, the calibration of the confidences, and the confidence threshold
-that guarantees a precision. Pure functions of arrays; shares are shares of one; what cannot be
-said is None.
+that guarantees a precision.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
@@ -17,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import DataError
+from .figures import LEVEL, Bin, Calibration, ClassCounts, Level, Reliability, Trust
 
 Floats = npt.NDArray[np.floating[Any]]
 Labels = npt.NDArray[np.integer[Any]]
 Flags = npt.NDArray[np.bool_]
 
-LEVEL = 0.95  # of the confidence interval
 TAUS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99)  # of a sweep
 NOT_FITTED = "there are no validation images; --validation-per-class N holds some out"
 BINS = 10  # of the reliability curve
@@ -32,35 +31,6 @@ HOTTEST = 20.0  # temperatures are sought in [1/20, 20]
 TINY = 1e-30  # instead of a probability that has underflowed
 RISK = 0.05  # chance that a guaranteed precision does not hold
 SHARES = (1.0, 0.8, 0.6, 0.4, 0.2)  # candidate thresholds: those that keep this share of the images
-
-
-@dataclass(frozen=True)
-class Bin:
-    """The images whose confidence falls between two tenths."""
-
-    images: int
-    confidence: float  # the mean
-    accuracy: float
-
-
-@dataclass(frozen=True)
-class Reliability:
-    """Does a confidence of 80 % mean that 80 % are right?"""
-
-    confidence: float  # the mean over all images
-    ece: float  # expected calibration error
-    bins: tuple[Bin, ...]  # those that are not empty, by rising confidence
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """Confidence against accuracy, before and after the temperature where one was fitted."""
-
-    before: Reliability
-    after: Reliability | None
-    temperature: float | None
-    fitted_on: int  # validation images
-    reason: str  # why no temperature was fitted, or how `after` was measured
 
 
 def reliability(p: Floats, labels: Labels) -> Reliability:
@@ -108,19 +78,17 @@ def uncalibrated(p: Floats, labels: Labels, reason: str, fitted_on: int = 0) -> 
 
 
 def calibration_of(p: Mapping[str, Floats], labels: Mapping[str, Labels]) -> Calibration:
-    """The temperature by the validation images, judged by the test images where there are any.
-
-    Without test images it is judged by cross-validation.
-    """
+    """The temperature by the validation images, judged by test images or else cross-validation."""
     part = "test" if "test" in p else "validation"
+    p_val, y_val = p.get("validation", np.empty((0, 1))), labels.get("validation", np.empty(0, int))
+    why = ""
     if "validation" not in p:
-        return uncalibrated(p[part], labels[part], NOT_FITTED)
-    p_val, y_val = p["validation"], labels["validation"]
-    if len(y_val) < FEWEST_TO_FIT:
+        why = NOT_FITTED
+    elif len(y_val) < FEWEST_TO_FIT:
         why = f"{len(y_val)} validation images are fewer than the {FEWEST_TO_FIT} required"
-        return uncalibrated(p[part], labels[part], why, len(y_val))
-    if (p_val.argmax(-1) == y_val).all():
+    elif (p_val.argmax(-1) == y_val).all():
         why = "no validation image is wrong, so nothing limits the confidence"
+    if why:
         return uncalibrated(p[part], labels[part], why, len(y_val))
     t, how = fit_temperature(p_val, y_val), ""
     if part == "test":
@@ -132,66 +100,6 @@ def calibration_of(p: Mapping[str, Floats], labels: Mapping[str, Labels]) -> Cal
             crossed[here] = tempered(p_val[here], fit_temperature(p_val[~here], y_val[~here]))
         after, how = reliability(crossed, y_val), f"measured by {FOLDS}-fold cross-validation"
     return Calibration(reliability(p[part], labels[part]), after, t, len(y_val), how)
-
-
-@dataclass(frozen=True)
-class ClassCounts:
-    """One class: images of it, images predicted as it, and those that are both."""
-
-    images: int
-    predicted: int
-    right: int
-
-    @property
-    def precision(self) -> float | None:
-        """Of the images predicted as this class, the share that is right."""
-        return self.right / self.predicted if self.predicted else None
-
-    @property
-    def recall(self) -> float | None:
-        """Of the images of this class, the share that was found."""
-        return self.right / self.images if self.images else None
-
-
-@dataclass(frozen=True)
-class Trust:
-    """What held-out images say about a model."""
-
-    images: int
-    right: int
-    interval: tuple[float, float]  # of the accuracy, Wilson's, at LEVEL
-    classes: tuple[ClassCounts, ...]
-    confusion: tuple[tuple[int, int, int], ...]  # (true, predicted, images), no zeros
-    calibration: Calibration
-
-    @property
-    def accuracy(self) -> float:
-        return self.right / self.images
-
-    @property
-    def balanced_accuracy(self) -> float:
-        """The mean recall of the classes that occur."""
-        recalls = [c.recall for c in self.classes if c.recall is not None]
-        return math.fsum(recalls) / len(recalls)
-
-    def figures(self) -> dict[str, Any]:
-        """As trust.json has them: shares of one, None where there is nothing to divide."""
-        classes = [
-            {**asdict(one), "precision": one.precision, "recall": one.recall}
-            for one in self.classes
-        ]
-        own = {"accuracy": self.accuracy, "balanced_accuracy": self.balanced_accuracy}
-        return {**asdict(self), **own, "level": LEVEL, "classes": classes}
-
-
-@dataclass(frozen=True)
-class Level:
-    """What a threshold τ would accept: the share of the pool, and how much of that is right."""
-
-    tau: float
-    images: int
-    used: float
-    precision: float | None  # None where no true label is known, or nothing is accepted
 
 
 def measure(p: Floats, labels: Labels, calibration: Calibration | None = None) -> Trust:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ..errors import UsageError, perhaps
 from ..own import usercode
@@ -15,7 +15,7 @@ from ..own import usercode
 if TYPE_CHECKING:
     from .base import Method
 
-    AnyMethod = str | type[Method]  # a name, or the class that the user hands over
+AnyMethod: TypeAlias = "str | type[Method]"  # a name, or the class that the user gives
 
 
 class StepCount(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,16 +13,15 @@ from ..data import UNKNOWN, DataSet
 from ..data import load as load_data
 from ..data.splitfile import still_there
 from ..errors import DataError
-from ..judge.trust import LEVEL, Trust, measure
+from ..judge.figures import LEVEL, Trust
+from ..judge.trust import measure
+from ..nets import AnyNet
 from ..settings.configure import stored_config
 from ..settings.inputs import learnt_by, lineage
 from ..step.source import Subset
 from ..storage.folder import RunFolder
 from .load import load, own_data
 from .model import Model
-
-if TYPE_CHECKING:
-    from ..nets import AnyNet
 
 
 @dataclass(frozen=True)

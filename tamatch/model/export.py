@@ -11,21 +11,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from ..errors import NumericError, UsageError, one_line, perhaps
+from ..nets import AnyNet
 from ..report import model_card
 from ..storage.files import path_of, refuse_existing, write_bytes
 from ..storage.folder import RunFolder, refuse_links
 from .load import load
 from .model import Model
-
-if TYPE_CHECKING:
-    from ..nets import AnyNet
 
 FORMATS = {"onnx": "model.onnx", "pt2": "model.pt2", "safetensors": "safetensors"}
 TOLERANCE = 1e-4  # of a probability, between this package and the exported file

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..data import DATASETS, DataSet, OnProgress
 from ..data.splitfile import CurrentSplit, current_split
 from ..errors import DataError, UsageError
+from ..nets import AnyNet
 from ..settings.config import Run
 from ..settings.configure import stored_config
 from ..settings.inputs import data_of, split_plan
@@ -17,14 +17,11 @@ from ..storage.files import path_of
 from ..storage.folder import RunFolder, folder_advice
 from .model import Model
 
-if TYPE_CHECKING:
-    from ..nets import AnyNet
-
 
 def load(path: str | Path, net: AnyNet | None = None) -> Model:
     """The model of a finished run, or of a model folder by itself.
 
-    Where its net is code of your own, `net` is that: FILE.py:NAME, a module, or what makes one.
+    `net` is its net, if that is code of your own: FILE.py:NAME, a module, or what makes one.
     """
     folder = path_of(path, "load takes a run or model folder")
     RunFolder(folder).check_one_run()
@@ -46,10 +43,7 @@ def own_data(
     root: str | Path | None = None,
     progress: OnProgress | None = None,
 ) -> tuple[Run, DataSet]:
-    """The data of a run, and its settings with the paths where the data are now.
-
-    `data` and `root` say where, if it is neither where it was nor below where the run was started.
-    """
+    """The data of a run, at `data` and `root` if moved, and its settings with today's paths."""
     run = stored_config(folder)
     own = data or (
         run.data if run.data in DATASETS else found_again(

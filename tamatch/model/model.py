@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,11 +23,9 @@ from ..errors import DataError, UsageError, one_line
 from ..frozen.likeness import Likeness
 from ..machine.memory import Rows
 from ..modules import KEY, tensors_of, with_tensors
+from ..nets import AnyNet
 from ..storage.files import read_bytes, write_bytes
 from ..storage.record import MODEL, read_sealed, write_sealed
-
-if TYPE_CHECKING:
-    from ..nets import AnyNet
 
 BATCH_PIXELS = 2**18  # of images decoded and predicted together: 256 of 32 × 32
 BATCH_LIMITS = 16, 256  # least and most of them
@@ -138,8 +136,7 @@ class Model:
     def load(cls, folder: Path, net: AnyNet | None = None) -> Model:
         """Read a model folder; nothing in it can run code.
 
-        A net of one's own is code, so the user must give it: as FILE.py:NAME, as a module, or as
-        the class or function that makes one.
+        A net of one's own is code, so it must be given: FILE.py:NAME, a module, or what makes one.
         """
         if not (folder / "model.json").exists():
             raise UsageError(
@@ -226,10 +223,9 @@ class Model:
     def stream(
         self, images: Images, *, skip: Callable[[Any, str], None] | None = None
     ) -> Iterator[tuple[list[Any], Predictions]]:
-        """Images and what they are predicted as, batch by batch, so that any number fits in memory.
+        """Images and their predictions in order, batch by batch, so that any number fits in memory.
 
-        The order is kept. An image that cannot be read is an error, or is handed to `skip` with
-        the reason and left out.
+        An image that cannot be read is an error, or is handed to `skip` with the reason.
         """
         for kept, pixels in self._batches(images, skip):
             yield kept, self.predictions(pixels)

@@ -29,8 +29,8 @@ DIGITS = 6  # of a probability
 
 
 def predict(
-    run: str | Path,
-    words: Sequence[str],
+    path: str | Path,
+    images: Sequence[str],
     out: Path | None = None,
     *,
     null: bool = False,
@@ -39,29 +39,28 @@ def predict(
     overwrite: bool = False,
     net: str | None = None,
 ) -> int:
-    """Write what a run's model predicts for the images that the words name; return how many.
+    """Write what a run's model predicts for files and folders of images; return how many.
 
-    It is written to the screen or to a file. Images that cannot be read are named on stderr, and
-    are an error in the end, after all others were written.
+    Images that cannot be read are named on stderr, and are an error after all others are written.
     """
     if top is not None and top < 1:
         raise UsageError(f"--top must be at least 1, got {top}.")
-    for word in words:
+    for word in images:
         if word != STDIN and not os.path.exists(word):
             raise UsageError(f"{word} does not exist. Give image files, folders, or - for stdin.")
-    if null and STDIN not in words:
+    if null and STDIN not in images:
         raise UsageError(
             "-0 applies only to file names read from stdin: give - instead of the images."
         )
-    for word in words:
+    for word in images:
         if RunFolder(Path(word)).holds_run():
             raise UsageError(f"{word} is a run, not an image. Give the run first, then the images.")
-    model = load(run, net)
-    images: Iterable[str] = images_of(words, cast(BufferedIOBase, sys.stdin.buffer), null=null)
+    model = load(path, net)
+    files: Iterable[str] = images_of(images, cast(BufferedIOBase, sys.stdin.buffer), null=null)
     total = 0  # unknown, where names come from stdin
-    if STDIN not in words:
-        images = list(images)
-        total = len(images)
+    if STDIN not in images:
+        files = list(files)
+        total = len(files)
     unread = 0
 
     def skip(image: str, reason: str) -> None:
@@ -76,13 +75,13 @@ def predict(
             write = csv_rows(file, classes, top, belonging)
         else:
             write = json_rows(file, classes, top)
-        for names, found in model.stream(images, skip=skip):
+        for names, found in model.stream(files, skip=skip):
             write(names, found)
             file.flush()
             done += len(names)
             count(done + unread, total)
         if not (done or unread):
-            raise DataError(f"no images found in {', '.join(map(printable, words))}.")
+            raise DataError(f"no images found in {', '.join(map(printable, images))}.")
         if not done:  # in here, so that no empty table is left behind
             raise unreadable(unread, unread)
     if unread:
@@ -98,8 +97,7 @@ def unreadable(count: int, total: int) -> DataError:
 def images_of(words: Sequence[str], stdin: BufferedIOBase, *, null: bool = False) -> Iterator[str]:
     """The image files that the words name, in order: files, all images of folders, `-` for stdin.
 
-    Folders are walked in the order of their names. stdin has one name per line, or names that end
-    with a NUL byte.
+    stdin has one name per line, or names that end with a NUL byte.
     """
     for word in words:
         if word == STDIN:
@@ -124,7 +122,7 @@ def names_in(stdin: BufferedIOBase, end: bytes) -> Iterator[str]:
 def images_below(folder: str) -> Iterator[str]:
     """Every image in a folder and its folders; hidden ones are left out, links are followed.
 
-    Those in formats that are not read are among them: they must be told, not passed over.
+    Those in formats that cannot be read are among them, so that they are told.
     """
     seen = identities_above(folder)
     for here, folders, files in os.walk(folder, followlinks=True):

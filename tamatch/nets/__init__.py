@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from ..errors import UsageError, perhaps
 from ..own import usercode
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from .base import Net
 
-    AnyNet = str | nn.Module | Callable[..., nn.Module]  # a name, or what the user hands over
+AnyNet: TypeAlias = "str | nn.Module | Callable[..., nn.Module]"  # a name, or what the user gives
 
 
 @dataclass(frozen=True)

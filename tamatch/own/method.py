@@ -29,12 +29,10 @@ NETS = ("net", "average")  # parts of a method that are tried as nets
 
 
 def try_method(engine: Any, what: str, fresh: Callable[[], Any]) -> str | None:
-    """Do two steps, all but their updates, and the second again in a `fresh` method that has loaded
-    the state after the first.
+    """Do two steps without updates, and repeat the second in a `fresh` method with the saved state.
 
-    The engine's method and torch's generators stay as they are. Of several processes each tries it
-    alone: the others may not be as far. Returns where the method makes the host wait for the
-    device, if it does.
+    The engine's method and torch's generators stay as they are; other processes take no part.
+    Returns where the method makes the host wait for the device, if it does.
     """
     waits, processes = SyncDetector(), dist.world()
 

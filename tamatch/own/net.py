@@ -56,8 +56,7 @@ class Head(nn.Linear):
 def try_net(model: nn.Module, what: str, classes: int, size: int) -> Tried:
     """Pass two images through the net, once in eval mode and then as two steps of a training.
 
-    Eval mode comes first: lazy layers draw their weights in their first call. What training mode
-    changes, from dropout to statistics, it changes in a copy.
+    Eval mode comes first, where lazy layers draw their weights; the training is that of a copy.
     """
     images = torch.linspace(-1, 1, IMAGES * 3 * size**2).reshape(IMAGES, 3, size, size)
     doing = f"a pass of {IMAGES} images of 3 × {size} × {size}"
@@ -141,10 +140,7 @@ def last_linear(calls: list[tuple[str, Tensor]], found: Tensor | Out) -> str | N
 
 
 def accepts_channels_last(trial: nn.Module, images: Tensor) -> bool:
-    """Whether it works in the order that is fastest on a GPU; `view` after a convolution does not.
-
-    The module is lost for other use.
-    """
+    """Whether it works in the order that is fastest on a GPU; the module is lost for other use."""
     order = torch.channels_last
     try:
         trial.to(memory_format=order)(images.to(memory_format=order))  # type: ignore[call-overload]

@@ -1,7 +1,6 @@
 """The state of a module of the user's own: a resumed run must go on as if it had not stopped.
 
-That is tried: two steps, the state saved after the first, loaded into a fresh module, and the
-second step again. Both modules must end alike.
+Two steps are done, and the second again by a fresh module that loads the state after the first.
 """
 
 from __future__ import annotations
@@ -34,10 +33,9 @@ def check_resume(
     what: str,
     besides: tuple[str, ...] = (),
 ) -> M:
-    """Refuse a module whose second step differs when a fresh one repeats it from saved state.
+    """Refuse a module whose second `step` differs when a fresh one repeats it from saved state.
 
-    `step` does the step of a number and returns its result. Attributes of the parts that
-    `besides` names are not compared. Returns the fresh module, which is of no further use.
+    Attributes of the parts named in `besides` are not compared. Returns the fresh module, now used.
     """
     before = unsaved(module, besides)
     with draws_from_torch(what), keeps_buffers(module, what):

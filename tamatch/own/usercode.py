@@ -70,10 +70,7 @@ class UserObjects:
         return callable(thing)
 
     def register(self, thing: Any) -> str:
-        """The name under which `get` finds a thing from now on: a text is one already.
-
-        What is in no file is found again in this process alone.
-        """
+        """The name by which `get` finds a thing in this process from now on; a text is one."""
         if isinstance(thing, str):
             return thing
         if not self.fits(thing):
@@ -111,10 +108,7 @@ class UserObjects:
         return self.in_file(name)
 
     def in_file(self, name: str) -> Any:
-        """What FILE.py:NAME names.
-
-        The file is run as Python code, with the user's rights; again only if it has changed.
-        """
+        """What FILE.py:NAME names. The file is run as Python code, again only if it has changed."""
         file, _, attribute = name.rpartition(":")
         if not Path(file).is_file():
             raise UsageError(f"{self.option} {name}: file {file} not found.")
@@ -127,10 +121,7 @@ class UserObjects:
 
     @contextmanager
     def held(self, names: Iterable[str]) -> Iterator[None]:
-        """In here, each of these names stands for what it does now, even if its file changes.
-
-        What is registered in here is forgotten afterwards.
-        """
+        """In here, names keep their meaning if a file changes; new ones are forgotten after it."""
         before = {**self.things}, {**self.substitutes}
         try:
             for name in names:
@@ -141,10 +132,7 @@ class UserObjects:
 
 
 def imported(file: Path) -> ModuleType:
-    """The file as a module, of a package if it lies in one.
-
-    It can import what lies beside it.
-    """
+    """The file as a module, of a package if it lies in one; it can import what lies beside it."""
     content = file.read_bytes()
     if file not in _imported or _imported[file][0] != content:
         # others may look the module up by its name, which must not be that of another module

@@ -41,10 +41,7 @@ def sheet(images: npt.NDArray[np.uint8]) -> bytes:
 
 
 def album(name: str, pictures: Sequence[Picture], run: Path) -> dict[str, Any] | None:
-    """The sheet RUN/pictures/NAME.jpg and the place of each picture on it, for the template.
-
-    None where the run has no such sheet.
-    """
+    """The sheet RUN/pictures/NAME.jpg and the place of each picture on it; None without one."""
     address, shown = data_url(run / "pictures" / f"{name}.jpg"), pictures[:MOST]
     if address is None or not shown:
         return None
@@ -55,10 +52,7 @@ def album(name: str, pictures: Sequence[Picture], run: Path) -> dict[str, Any] |
 
 
 def first_rows(path: Path, share: str = "confidence") -> list[Picture]:
-    """The first images of a table of predictions; empty if it is missing or broken.
-
-    `share` is the column of the figure below each.
-    """
+    """The first images of a table, with the figure in the column `share`; none if it is broken."""
     rows = read_rows(path, "image", "label", "predicted", share)
     try:
         return [

@@ -10,8 +10,10 @@ from typing import Any, Generic, TypeVar
 
 from markupsafe import Markup
 
+from ..judge.figures import ClassCounts, Reliability
 from .album import album
 from .folder import Figures
+from .metrics import Points
 from .svg import Across, Line, bar, line_chart
 from .trust import Held
 from .words import UNKNOWN, count, percent, points
@@ -21,6 +23,7 @@ ENDS = 5
 LISTED = 1000  # the fold-out lists no more, to keep the page small
 LARGEST = 20  # classes; a larger matrix is unreadable, the most frequent mistakes say more
 FREQUENT = 15  # mistakes listed where a matrix would be too large
+FEWEST = 10  # images in a bin of confidence; a bin with fewer is not drawn
 FEWEST_BINS = 3  # a curve of fewer points says nothing
 
 Item = TypeVar("Item")
@@ -77,7 +80,7 @@ def accuracy_table(
     run: Figures, baseline: Figures | None, labels: Sequence[int], held: Held | None
 ) -> tuple[list[str], Ranking[ClassRow]]:
     """Headers of the cells, and the classes from the worst to the best."""
-    scores = held.classes if held is not None else []
+    scores = held.classes if held is not None else ()
     counted = ["found", "precision", "correct"] if scores else []
     columns = ["labels", "recall", *counted, *(["baseline", "gain"] if baseline else [])]
     other = {} if baseline is None else baseline.by_class
@@ -92,13 +95,18 @@ def accuracy_table(
             found, right = (
                 f"{count(one.right)} of {count(n)}" for n in (one.images, one.predicted)
             )
-            cells += [found, percent(one.precision), right]
+            cells += [found, percent(precision_of(one)), right]
         elif scores:
             cells += [UNKNOWN] * 3
         if baseline is not None:
             cells += [percent(beside), points(None if beside is None else accuracy - beside)]
         rows.append(ClassRow(name, tuple(cells), bar(accuracy, beside)))
     return columns, Ranking(rows)
+
+
+def precision_of(one: ClassCounts) -> float | None:
+    """In percent; None for a class that was never predicted."""
+    return 100 * one.right / one.predicted if one.predicted else None
 
 
 def label_counts(shares: Sequence[float], labelled: int | None) -> list[int]:
@@ -110,10 +118,11 @@ def label_counts(shares: Sequence[float], labelled: int | None) -> list[int]:
 
 def mistakes_of(held: Held, names: Sequence[str], run: Path) -> dict[str, Any]:
     """What the template shows of the mistakes, besides the scores in `held`."""
+    pairs = {(true, predicted): images for true, predicted, images in held.confusion}
     return {
-        "matrix": confusion_rows(held.pairs, names),
+        "matrix": confusion_rows(pairs, names),
         "long_names": max(map(len, names), default=0) > 3,  # too long for narrow columns
-        "frequent": frequent(held.pairs, names),
+        "frequent": frequent(pairs, names),
         "reliability_chart": _reliability_chart(held),
         "wrong": album("confident_wrong", held.confident_wrong, run),
         "doubtful": album("doubtful", held.doubtful, run),
@@ -156,10 +165,16 @@ def frequent(pairs: Confused, names: Sequence[str]) -> list[tuple[str, str, int]
     return sorted(wrong, key=lambda one: (-one[2], one[:2]))[:FREQUENT]
 
 
+def curve_of(found: Reliability) -> Points:
+    """Mean confidence and accuracy of each bin with enough images, in percent."""
+    return [(100 * b.confidence, 100 * b.accuracy) for b in found.bins if b.images >= FEWEST]
+
+
 def _reliability_chart(held: Held) -> Markup:
-    lines = [Line("uncalibrated", held.before.curve)]
-    if held.after is not None:
-        lines.append(Line("with the temperature", held.after.curve, 3, "dashed"))
+    found = held.calibration
+    lines = [Line("uncalibrated", curve_of(found.before))]
+    if found.after is not None:
+        lines.append(Line("with the temperature", curve_of(found.after), 3, "dashed"))
     if max(len(line.points) for line in lines) < FEWEST_BINS:
         return Markup("")
     return line_chart(

@@ -90,10 +90,7 @@ def _settings(folder: RunFiles) -> dict[str, str]:
 
 
 def _differences(own: dict[str, str], others: Sequence[dict[str, str]]) -> list[str]:
-    """Settings in which groups differ.
-
-    Settings that only some of them have, as after an update, count only if there are no others.
-    """
+    """Settings in which groups differ; those that only some have count if there are no others."""
     names = dict.fromkeys([*own, *(name for other in others for name in other)])
     differ = [
         name
@@ -206,10 +203,7 @@ def write_comparison(runs: Sequence[Path], out: Path) -> Path:
 
 
 def _contest(data: str, groups: Sequence[Group]) -> dict[str, Any]:
-    """All groups on one data set: who is best, their means, their single runs, their curves.
-
-    Tables have their header as first row; there is none of means where each group is one run.
-    """
+    """All groups on one data set: who is best, their means, their single runs, their curves."""
     members = [(group, member) for group in groups for member in group.members]
     kinds = {member.figures.measured_on for _, member in members}
     kind = "test" if "test" in kinds else next((kind for kind in kinds if kind), "")
@@ -281,10 +275,7 @@ def _run_row(run: RunFiles, kind: str) -> tuple[str, ...]:
 
 
 def _places(runs: Sequence[RunFiles]) -> dict[Path, str]:
-    """The ends of the folders' paths, as long as it takes to tell these apart.
-
-    A baseline has the name of the run it belongs to as well.
-    """
+    """The ends of the folders' paths, as long as it takes to tell these apart."""
     paths = [run.path for run in runs]
     longest = max((len(path.parts) for path in paths), default=0)
     for depth in range(1, longest + 1):

@@ -27,10 +27,7 @@ Pairs = list[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Figures:
-    """The figures of one run that headline, comparison, card and terminal share.
-
-    Errors and accuracies are percentages, utilization is a share of one; None: not measured.
-    """
+    """The figures of one run: errors and accuracies in percent, utilization as a share of one."""
 
     method: str
     data: str
@@ -253,8 +250,16 @@ def _read(path: Path, baseline: RunFiles | None) -> RunFiles:
             f"{metrics.unreadable} lines of metrics.jsonl cannot be read and are left out."
         )
     notes += [*_state_of(about, result), *changes(path, about)]
-    trust = _read_json(path / "trust.json", notes) if (path / "trust.json").exists() else {}
-    return RunFiles(path, about, result, metrics, tuple(notes), baseline, trust_of(trust))
+    trust = _read_trust(path / "trust.json", notes)
+    return RunFiles(path, about, result, metrics, tuple(notes), baseline, trust)
+
+
+def _read_trust(path: Path, notes: list[str]) -> TrustFile:
+    try:
+        return trust_of(_read_json(path, notes) if path.exists() else {})
+    except TypeError:
+        notes.append(f"{path.name} is damaged: a value in it is missing or of the wrong kind.")
+        return TrustFile()
 
 
 def _read_json(path: Path, notes: list[str]) -> dict[str, object]:

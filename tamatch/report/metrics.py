@@ -67,9 +67,9 @@ class Metrics:
 
 
 def read_metrics(path: Path) -> Metrics:
-    """Read the file twice: to count the lines of each kind, and to parse those that are held.
+    """Read the file twice: count the lines of each kind, then parse every `stride`-th and the last.
 
-    Of each kind these are every `stride`-th and the last. A torn last line is passed over.
+    A torn last line is passed over.
     """
     totals = Counter(map(_kind, _whole_lines(path)))
     unreadable = totals.pop("", 0)

@@ -10,7 +10,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from .album import data_url
-from .classes import accuracy_table, label_counts, mistakes_of
+from .classes import accuracy_table, label_counts, mistakes_of, precision_of
 from .folder import Figures, RunFiles, read_folder, skipped_files
 from .metrics import Log
 from .pool import balance_of, usage_of
@@ -69,16 +69,13 @@ def write_report(run: Path, out: Path | None = None) -> Path:
 
 
 def model_card(run: Path) -> str:
-    """What a stranger must know before using the model of a finished run, as Markdown.
-
-    Names come from files and folders of anybody, so the template shows them as code spans.
-    """
+    """What a stranger must know before using the model of a finished run, as Markdown."""
     folder = read_folder(run).shown
     facts, held = folder.figures, folder.trust.held
     model = [("Net", folder.net or UNKNOWN), ("Classes", count(len(facts.classes)))]
     options = [(f"Option {literal(name)}", value) for name, value in folder.method_options]
     method = [("Name", facts.method), ("Steps", count(facts.steps)), ("Seed", facts.seed)]
-    precisions = [one.precision for one in held.classes] if held else []
+    precisions = map(precision_of, held.classes) if held else ()
     classes = zip_longest(facts.classes, facts.per_class, precisions)
     return filled(
         "card.md.j2",

@@ -1,8 +1,7 @@
 """The sections on the unlabelled images: class balance, and how many are used.
 
-Balance compares p_model with the target and the truth. A class is strong where its share p_model(c)
-of what the model predicts lies above its true share of the unlabelled images, and weak where it
-lies below: the paper's confirmation bias.
+A class is strong where its share p_model(c) of the predictions is above its true share of the
+unlabelled images, and weak where it is below: the paper's confirmation bias.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -96,17 +96,10 @@ def biases(
     reference = truth if len(truth) == len(model) else target
     if not model or len(reference) != len(model) or len(names) < len(model):
         return []
-    return [
-        Bias(
-            index=index,
-            name=names[index],
-            model=share,
-            target=target[index] if index < len(target) else None,
-            truth=truth[index] if index < len(truth) else None,
-            reference=reference[index],
-        )
-        for index, share in enumerate(model)
-    ]
+    rows = zip_longest(
+        names[: len(model)], model, target[: len(model)], truth[: len(model)], reference
+    )
+    return [Bias(index, *row) for index, row in enumerate(rows)]
 
 
 def bias_table(
@@ -118,7 +111,7 @@ def bias_table(
     columns = ["kind", "p_model"]
     columns += ["target"] * any(bias.target is not None for bias in known)
     columns += ["truth"] * any(bias.truth is not None for bias in known)
-    answers = {} if pool is None else {"factor": pool.factors, "weight": pool.weights}
+    answers = {} if pool is None else {"factor": pool.factors or [], "weight": pool.weights or []}
     answers = {name: values for name, values in answers.items() if 0 < len(values) == classes}
     digits = len(str(max(classes - 1, 1)))  # more classes, smaller shares
     rows = []
@@ -262,15 +255,17 @@ def _sweep(pool: PoolScores) -> list[tuple[str, ...]]:
     rows = [("threshold τ", "used", "images", *["correct"] * known)]
     for level in pool.sweep:
         own = " (this run)" if level.tau == pool.tau else ""
-        right = [percent(level.precision)] * known
-        rows.append((f"{level.tau:g}{own}", percent(level.used), count(level.images), *right))
+        right = [share(level.precision)] * known
+        rows.append((f"{level.tau:g}{own}", share(level.used), count(level.images), *right))
     return rows
 
 
 def _sweep_chart(pool: PoolScores) -> Markup:
-    right = [(one.tau, math.nan if (p := one.precision) is None else p) for one in pool.sweep]
+    right = [
+        (one.tau, math.nan if one.precision is None else 100 * one.precision) for one in pool.sweep
+    ]
     lines = [
-        Line("used", [(level.tau, level.used) for level in pool.sweep]),
+        Line("used", [(level.tau, 100 * level.used) for level in pool.sweep]),
         Line("of these, correct", right, 3, "dashed"),
     ]
     return line_chart(

@@ -1,8 +1,7 @@
 """Line charts, and bars for table cells, as inline SVG.
 
-Across, positions are percentages; down, they are pixels. So a chart fills whatever width it is
-given, on a phone or a wide screen, while its text keeps one readable size. Colours are classes
-c1 … c8 that the style sheet defines for light and dark; every string is escaped by Markup.
+Across, positions are percentages; down, they are pixels: a chart fills any width, and its text
+keeps one size. The style sheet has the colours c1 … c8; Markup escapes every string.
 """
 
 from __future__ import annotations
@@ -70,8 +69,7 @@ def line_chart(
     """A figure with title, legend, axes and curves; empty if no line has a finite point.
 
     The vertical axis holds zero and all points ("zero"), all points ("data"), or the points after
-    the first tenth ("settled"; what lies beyond is cut off). Over steps, the legend gives each
-    line's newest value.
+    the first tenth ("settled"; the rest is cut off). Over steps, the legend has the newest values.
     """
     lines = [line for line in lines if line.last is not None]
     if not lines:

@@ -73,7 +73,7 @@ class Conclusion:
 def verdict_of(folder: RunFiles) -> Conclusion:
     """The verdict on a run folder, image by image where both have their predictions.
 
-    Of a tuned net: on the first answer, whose baseline has the same features.
+    For a tuned net it is that on the first answer, whose baseline has the same features.
     """
     if folder.first is not None:
         told = verdict_of(folder.first)
@@ -190,10 +190,7 @@ def outlook_on(run: Path) -> str:
 
 
 def summary_table(run: Path) -> list[tuple[str, ...]]:
-    """Header and rows: errors, worst class, share of unlabelled images used.
-
-    Each row is a name, the run's value and, where a baseline was trained, the baseline's.
-    """
+    """Errors, worst class and use of the pool, for the run and its baseline; header first."""
     folder = read_folder(run).shown
     ladder = (folder.first, folder.first.baseline) if folder.first else (folder.baseline,)
     runs = [folder, *(one for one in ladder if one is not None)]

@@ -43,21 +43,18 @@ def outputs(
 ) -> tuple[Floats, Floats]:
     """(n, C) probabilities and (n, D) features of these images."""
     rows: list[tuple[Floats, Floats]] = []
-    done = 0
     for p, features in model.answers(OnHost(data.images, indices, channels_last=True)):
         rows.append((p.numpy(), features.numpy()))
-        done += len(p)
         if progress is not None:
-            progress(done, len(indices))
-    every_p, every_feature = (np.concatenate(part) for part in zip(*rows, strict=True))
+            progress(sum(len(known) for known, _ in rows), len(indices))
+    every_p, every_feature = map(np.concatenate, zip(*rows, strict=True))
     return every_p, every_feature
 
 
 def usefulness(probabilities: Floats) -> Floats:
     """u = (1 − (p₁ − p₂)) · (1 + Σ_c p_c·w_c), at least 0 and at most 2, of each image.
 
-    The first factor is the uncertainty: p₁ and p₂ are the two largest probabilities. The second
-    one doubles what may belong to the weakest class; see `weakness` for w.
+    p₁ and p₂ are the two largest probabilities; w is the `weakness` of each class.
     """
     if probabilities.shape[1] < 2:
         return np.zeros(len(probabilities), np.float32)
@@ -69,8 +66,7 @@ def usefulness(probabilities: Floats) -> Floats:
 def weakness(probabilities: Floats) -> Floats:
     """w of each class: 0 for the one the model is surest of, 1 for the least sure.
 
-    How sure the model is of a class is its mean confidence in the images that it predicts as that
-    class, or 0 for a class that it never predicts.
+    That is by the mean confidence in the images predicted as the class; 0 where there are none.
     """
     classes = probabilities.shape[1]
     if not len(probabilities):
@@ -87,9 +83,8 @@ def pick_order(probabilities: Floats, features: Floats, labelled: Floats) -> Ind
     """All images, the most useful to label first.
 
     Each next one has the greatest u·t·d: its usefulness, its typicality, and the distance of its
-    features to the nearest image that is labelled or was picked before. Features have unit length,
-    so that d lies in 0 … 2, and is 0 for an image that equals a picked one. After `GREEDY` images,
-    u alone decides.
+    features, of unit length, to the nearest image that is labelled or was picked before. After
+    `GREEDY` images, u alone decides.
     """
     u = usefulness(probabilities)
     by_use = np.argsort(-u, kind="stable")
@@ -113,8 +108,7 @@ def pick_order(probabilities: Floats, features: Floats, labelled: Floats) -> Ind
 def typicality(features: Floats) -> Floats:
     """t of each image, by features of unit length: 1 for the most typical, 0 for the least.
 
-    An image is typical if it has others like it: by the mean cosine to its nearest neighbours. An
-    image that nothing resembles teaches the model little about the rest.
+    That is by the mean cosine to its nearest neighbours: an image unlike all others teaches little.
     """
     crowd = features[:: 1 + len(features) // CROWD]
     most = min(NEIGHBOURS, len(crowd) - 1)

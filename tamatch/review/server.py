@@ -49,10 +49,9 @@ REPORT = (
 class Gate:
     """A secret that the address carries once, and a cookie from then on.
 
-    `ticket` works for one visit: it is what the browser is started with, and other users of the
-    machine can see how programs are started. `token` is for the person to copy. Host and Origin
-    are compared as well: a page from elsewhere must not get in, nor a foreign name that leads to
-    this machine.
+    `ticket` works once: other users of the machine can see how the browser is started. `token` is
+    for the person to copy. Host and Origin are compared as well, against pages from elsewhere and
+    foreign names of this machine.
     """
 
     def __init__(self, port: int) -> None:

@@ -60,10 +60,7 @@ class Page(Protocol):
 
 
 class Pictures:
-    """The images of a page, by their position in it: no request ever names a file.
-
-    They are read from the person's file where it is larger than what the net sees.
-    """
+    """The images of a page, by their position in it: no request ever names a file."""
 
     def __init__(self, data: DataSet, images: Indices, place: Path) -> None:
         self.data, self.images, self.place = data, images, place

@@ -31,11 +31,8 @@ COLUMNS = (NAME, LABEL, DRAWN)
 class LabelFile:
     """File name and label of each decision, oldest first; a skipped image has an empty label.
 
-    A third column says whether the image was drawn at random: the others tell more, or were easy to
-    confirm, and are no fair sample. Labels that others wrote into the file say nothing of it.
-
-    Each change replaces the whole file atomically and flushes it to the disk, so that a killed
-    process loses nothing it had confirmed.
+    A third column says whether the image was drawn at random: others are no fair sample. A change
+    replaces the whole file atomically and flushes it, so that a confirmed label is never lost.
     """
 
     def __init__(self, path: Path, images: str | None = None) -> None:
@@ -65,10 +62,7 @@ class LabelFile:
         self.history = [{name: None} for name in self.labels]
 
     def set(self, labels: Mapping[str, str], lots: Collection[str] = ()) -> None:
-        """One decision: label images, correct their labels, or skip them (`SKIPPED`).
-
-        `lots` are those of them that were asked for because they were drawn at random.
-        """
+        """Label, correct or skip images at once; `lots` were asked for because drawn at random."""
         with self.guard:
             before = {file: self.labels.get(file) for file in labels}
             later = {k: v for k, v in self.labels.items() if k not in labels} | dict(labels)

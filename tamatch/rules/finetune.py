@@ -79,10 +79,7 @@ def divisors(number: int) -> list[int]:
 
 
 def recipe(normalise: str = NORMALISE) -> Chosen:
-    """How all layers are trained: gently, and the more so the further down.
-
-    A last layer that begins at 0 is not sure of anything before it has learnt something.
-    """
+    """How all layers are trained: gently, lower ones more so, and the last layer from zero."""
     return tuning(normalise) | Chosen({"head": "zero"}, {})
 
 
@@ -136,8 +133,8 @@ def held_out(fewest: int) -> Chosen:
 def keeps(wrong: int, first_wrong: int, labels: int, passes: float) -> tuple[bool, str]:
     """Whether the tuned net takes the place of the first answer, and why.
 
-    A few held-out labels show a large difference only. Where they show none, the net is kept if it
-    was tuned for as long as it takes to be better on data sets whose labels are all known.
+    A few held-out labels show large differences only. Where they show none, the net is kept if it
+    was tuned for long enough to be better on data sets whose labels are all known.
     """
     long = passes >= ENOUGH_PASSES
     kept = wrong < first_wrong or (wrong == first_wrong and long)

@@ -167,10 +167,7 @@ def intervals(count: int) -> dict[str, int]:
 
 
 def averages(count: int) -> dict[str, float]:
-    """The averaged weights, and BatchNorm's statistics over as many steps, up to a hundred.
-
-    A small batch says little about the statistics, and averaged weights want averaged ones.
-    """
+    """Momentum of the averaged weights, and of BatchNorm's statistics over at most 100 steps."""
     ema = ema_momentum(count)
     return {"ema": ema, "norm_momentum": round(max(LEAST_NORM, 1 - ema), 3)}
 
@@ -178,7 +175,7 @@ def averages(count: int) -> dict[str, float]:
 def ema_momentum(count: int) -> float:
     """The momentum of the averaged weights: a short run must forget its random start sooner.
 
-    1 / (1 - momentum) is the number of steps averaged over, here a tenth of the run at most.
+    1 / (1 - momentum), the number of steps averaged over, is a tenth of the run at most.
     """
     return round(min(max(LEAST_EMA, 1 - 10 / count), MOST_EMA), 3)
 

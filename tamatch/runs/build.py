@@ -83,10 +83,9 @@ def silent(text: str) -> None:
 def engine_of(
     run: Run, data: DataSet, split: Split, say: Say = silent, start: Start | None = None
 ) -> Engine:
-    """An engine at step 0, on the device the run asks for.
+    """An engine at step 0, on the device the run asks for; a tuned net begins at its `start`.
 
-    `say` is told about loaded weights, and about images that do not live on the device. A tuned
-    net begins at its `start`.
+    `say` is told about loaded weights, and about images that are not kept on the device.
     """
     device, autocast = set_up_machine(run)
     with seeded(run):
@@ -263,10 +262,9 @@ def accelerate(
 
 
 def keep_compiled() -> None:
-    """Keep kernels in `compiled` in the cache folder, unless the user's environment says where.
+    """Keep compiled kernels in the cache folder, unless the user's environment says where.
 
-    The folder can be copied to another machine with the same GPU and versions: its runs start
-    without compiling.
+    On another machine with the same GPU and versions, a copy of the folder saves the compiling.
     """
     import torch._dynamo
 

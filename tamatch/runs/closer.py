@@ -13,7 +13,6 @@ from ..errors import UsageError
 from ..frozen.suspects import contradicted, near_duplicates
 from ..nets.pretrained import locate
 from ..settings.hardware import pick_device
-from .first_answer import few_threads
 from .pick import looked_at
 
 
@@ -29,9 +28,8 @@ def look_closer(name: str, labels: Path | None, weights: str, device: str = "aut
     data, rows = looked_at(own_path(name), labels, weights, pick_device(device))
     held = np.isin(np.arange(len(data.images)), np.concatenate(data.parts[2:]))
     digests = data.image_digests()
-    with few_threads(len(rows)):
-        doubtful = contradicted(rows, torch.from_numpy(data.labels))
-        pairs = near_duplicates(rows)
+    doubtful = contradicted(rows, torch.from_numpy(data.labels))
+    pairs = near_duplicates(rows)
     alike = [
         (data.files[a], data.files[b], cosine, bool(held[a] != held[b]))
         for a, b, cosine in pairs

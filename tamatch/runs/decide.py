@@ -1,8 +1,7 @@
-"""Chooses what the user left open, in one pass: asks the data and the machine, by `rules`.
+"""Chooses the settings that the user left open, with the rules in `rules`.
 
-What the user asks for (`Asked`) comes in. The size and the net are chosen by the images and the
-weights, the batches by the split, the length by a measured speed and the time; what depends on the
-length comes last. One valid `Run` goes out, with a reason for each choice.
+The images and the weights decide the size and the net, the split the batches, a measured speed and
+the time limit the number of steps, and that number the rest. Each choice has a reason.
 """
 
 from __future__ import annotations
@@ -86,10 +85,17 @@ class Decided:
 
 
 class Draft:
-    """The settings while they are chosen: each choice may rest on the ones before."""
+    """The settings while they are chosen: each choice may rest on the ones before.
 
-    def __init__(self, asked: Asked, fixed: set[str]) -> None:
-        self.asked, self.fixed = asked, fixed
+    Within a time limit, the time runs from when the draft is made; so many `runs` share it.
+    """
+
+    def __init__(self, asked: Asked, limit: str | None, runs: int) -> None:
+        self.asked, self.limit, self.runs = asked, limit, runs
+        self.fixed = fixed_by(asked, limit)
+        self.device = pick_device(asked.run.device)
+        self.gpu = self.device.type == "cuda"
+        self.began = time.perf_counter()
         self.chosen = NOTHING
 
     def __getitem__(self, name: str) -> Any:
@@ -110,76 +116,76 @@ class Draft:
         length = {k: chosen[k] for k in PACE_SETTINGS if k in chosen and k not in self.fixed}
         return self.asked.with_choices(chosen, instead=length)
 
+    def decided(self, run: Run, data: DataSet, *remarks: str) -> Decided:
+        """The run on these data, with the reasons of what was chosen and the remarks there are."""
+        told = {name: why for name, why in self.chosen.reasons.items() if name not in self.fixed}
+        occasion = f"{len(data.images):,} images on {machine(self.device, run)}"
+        return Decided(run, told, occasion, tuple(filter(None, remarks)))
+
+    def left(self, limit: str) -> float:
+        """The seconds left of a time limit for the training."""
+        return pace.parse_time(limit) - OVERHEAD - (time.perf_counter() - self.began)
+
 
 @restoring_threads()
 def decide(asked: Asked, limit: str | None = None, runs: int = 1) -> Decided:
-    """The run that the user asks for, with what is left open chosen; options always win.
+    """The run that the user asks for, with the rest chosen; what the user says is never changed.
 
-    The settings of a person's own images are chosen from these and from the device; with a time
-    limit, so are the steps of any run. Where the time matters, the speed is measured. So many
-    `runs` share the time, at worst one after the other.
+    Settings for a person's own images depend on these and on the device. Within a time limit, the
+    speed is measured; so many `runs` share the time, at worst one after the other.
     """
-    began = time.perf_counter()
     if limit is not None and "steps" in asked.user:
         raise UsageError("--steps and --time both set the length of a run: give only one.")
     run = asked.run
     own = run.data not in DATASETS
     if not own and limit is None:
-        return Decided(run, remarks=remarks_on_average(run))
+        return Decided(run, remarks=tuple(filter(None, [remark_on_average(run)])))
 
-    fixed, device = fixed_by(asked, limit), pick_device(run.device)
-    draft, from_scratch = Draft(asked, fixed), ""
-    if own and (way := way_of(asked.said, limit, device)) != "train":
-        weights, from_scratch = weights_for(asked.said, device)
+    draft, from_scratch = Draft(asked, limit, runs), ""
+    if own and (way := way_of(asked.said, limit, draft.device)) != "train":
+        weights, from_scratch = weights_for(asked.said, draft.device)
         if weights is not None and way == "tune" and not tunable(weights, asked.said):
             way = "first" if is_neutral(asked.said, limit) else "train"
         if weights is not None and way == "first":
-            return decide_first(draft, weights, device)
+            return decide_first(draft, weights)
         if weights is not None and way == "tune":
-            return decide_tuned(draft, weights, device, limit, began, runs)
-    gpu = device.type == "cuda"
+            return decide_tuned(draft, weights)
     if limit is not None:
-        pace.refuse_too_short(limit, pace.parse_time(limit) - OVERHEAD, gpu=gpu)
+        pace.refuse_too_short(limit, pace.parse_time(limit) - OVERHEAD, gpu=draft.gpu)
     if own:
-        draft.take(size_and_net(run, fixed, gpu=gpu))
+        place = own_path(run.data)
+        side = None if "size" in draft.fixed else side_of(place)
+        draft.take(start_of(run, draft.fixed, side, arrays=place.suffix == ".npz", gpu=draft.gpu))
     with counting("reading images") as count:
         data = data_of(run, count, size=draft["size"], normalise=draft["normalise"])
     split = split_of(run, data, draft["size"])
     if own:
         choose_form(draft, data, split)
-        fit_to_data(draft, split, device)
+        fit_to_data(draft, split)
     if limit is not None:
-        speeds = Speeds(data, split, pace.parse_time(limit))
-        fit_to_time(draft, speeds, device, limit, began, runs)
-    elif own and "steps" not in fixed:
-        fit_to_machine(draft, Speeds(data, split), device, len(split.unlabelled), runs)
+        fit_to_time(draft, Speeds(data, split, pace.parse_time(limit)), limit)
+    elif own and "steps" not in draft.fixed:
+        fit_to_machine(draft, Speeds(data, split), len(split.unlabelled))
     draft.chosen = paced(draft, own=own) | draft.chosen
-    told = {name: why for name, why in draft.chosen.reasons.items() if name not in fixed}
     run = draft.final()
-    remarks = remarks_on(run, asked.user, data, split) if own else ()
-    occasion = f"{len(data.images):,} images on {machine(device, run)}"
-    remarks = tuple(filter(None, (from_scratch, *remarks)))
-    return Decided(run, told, occasion, (*remarks, *remarks_on_average(run)))
+    remarks = [outlook_of(run, split), balance_of(run, asked.user, data, split)] if own else []
+    return draft.decided(run, data, from_scratch, *remarks, remark_on_average(run))
 
 
-def decide_first(draft: Draft, weights: str, device: torch.device) -> Decided:
+def decide_first(draft: Draft, weights: str) -> Decided:
     """A run that is solved at once on the features of a frozen net."""
     draft.take(Chosen({"weights": weights}, {}))
     side = side_of(own_path(draft.asked.run.data))
-    chosen, look = first_settings(draft.run(), draft.asked.said, side, device)
+    chosen, look = first_settings(draft.run(), draft.asked.said, side, draft.device)
     draft.take(chosen)
-    run, told = draft.run(), {k: v for k, v in chosen.reasons.items() if k not in draft.fixed}
-    occasion = f"{len(look.data.images):,} images on {machine(device, run)}"
-    return Decided(run, told, occasion, (RULE,))
+    return draft.decided(draft.run(), look.data, RULE)
 
 
-def decide_tuned(
-    draft: Draft, weights: str, device: torch.device, limit: str | None, began: float, runs: int
-) -> Decided:
+def decide_tuned(draft: Draft, weights: str) -> Decided:
     """A run whose net is tuned from the first answer on, if there is time for it."""
     draft.take(Chosen({"weights": weights}, {}))
     side, asked = side_of(own_path(draft.asked.run.data)), draft.asked.run
-    first, look = first_settings(draft.run(), draft.asked.said, side, device)
+    first, look = first_settings(draft.run(), draft.asked.said, side, draft.device)
     data, name = normalised(look.data, look.net.normalise), nets.TUNED + look.net.name
     why = f"tuned from the first answer on; {first.reasons['net'].partition(': ')[2]}"
     chosen = {k: v for k, v in first.settings.items() if k not in ONE_STEP}
@@ -187,36 +193,30 @@ def decide_tuned(
     draft.take(finetune.tuning(look.net.normalise))
     split = split_of(asked, data, draft["size"])
     choose_form(draft, data, split, look)
-    look = Look(look.net, look.data)  # by now, features may be known
-    fit_to_data(draft, split, device)
+    fit_to_data(draft, split)
     draft.take(choice("baseline", "none", "none", "the first answer has one: labels alone"))
     if draft.fixed.isdisjoint(("validation_per_class", "fold")):
         split = hold_out(draft, data, split)
-    if "steps" not in draft.fixed:
-        within = limit or pace.duration_in_words(pace.CPU_SECONDS)
-        speeds = Speeds(data, split, pace.parse_time(limit) if limit else math.inf)
-        before = runs * first_seconds(look, split, device)
-        if limit is None and device.type == "cuda":
-            draft.take(finetune.tuned_steps(len(split.unlabelled), draft["unlabelled"]))
-        elif not tuned_in_time(draft, speeds, device, within, began - before, runs):
+    if "steps" not in draft.fixed and draft.limit is None and draft.gpu:
+        draft.take(finetune.tuned_steps(len(split.unlabelled), draft["unlabelled"]))
+    elif "steps" not in draft.fixed:
+        speeds = Speeds(data, split, pace.parse_time(draft.limit) if draft.limit else math.inf)
+        within = draft.limit or pace.duration_in_words(pace.CPU_SECONDS)
+        before = draft.runs * first_seconds(look, split, gpu=draft.gpu)
+        if not tuned_in_time(draft, speeds, within, before):
             alone = f"Within {within} there is time for the first answer, but not for tuning."
             if "net" in draft.fixed:
                 raise UsageError(f"{alone} Give more --time, or leave out --net.")
-            found = decide_first(Draft(draft.asked, draft.fixed), weights, device)
+            found = decide_first(Draft(draft.asked, draft.limit, draft.runs), weights)
             return replace(found, remarks=(alone,))
     draft.chosen = paced(draft, own=True) | draft.chosen
-    told = {k: v for k, v in draft.chosen.reasons.items() if k not in draft.fixed}
     run = draft.final()
-    occasion = f"{len(data.images):,} images on {machine(device, run)}"
-    remarks = filter(None, (balance_of(run, draft.asked.user, data, split),))
-    return Decided(run, told, occasion, (TUNED_RULE, *remarks, *remarks_on_average(run)))
+    balance = balance_of(run, draft.asked.user, data, split)
+    return draft.decided(run, data, TUNED_RULE, balance, remark_on_average(run))
 
 
 def choose_form(draft: Draft, data: DataSet, split: Split, look: Look | None = None) -> None:
-    """The plain or the long-tailed form of TaMatch, unless the user says anything of the method.
-
-    The shares of the pool are known where there is a way to look at it: the first answer's.
-    """
+    """The plain or the long-tailed form of TaMatch, unless the user says anything of the method."""
     said = {name for name, value in draft.asked.said.items() if value is not None}
     if {"method", "prior"} & said or said - RUN_OPTIONS.keys():
         return
@@ -244,59 +244,42 @@ def hold_out(draft: Draft, data: DataSet, split: Split) -> Split:
     return split
 
 
-def tuned_in_time(
-    draft: Draft, speeds: Speeds, device: torch.device, limit: str, began: float, runs: int
-) -> bool:
-    """Choose as many steps as fit; False if these are too few."""
-    gpu = device.type == "cuda"
-
-    def left() -> float:
-        return pace.parse_time(limit) - OVERHEAD - (time.perf_counter() - began)
-
-    if left() < (pace.GPU_SECONDS if gpu else 1):
+def tuned_in_time(draft: Draft, speeds: Speeds, limit: str, before: float) -> bool:
+    """Choose as many steps as fit after so many seconds; False if these are too few."""
+    if draft.left(limit) - before < (pace.GPU_SECONDS if draft.gpu else 1):
         return False
     if "compile" not in draft.fixed:
-        draft.take(pace.compiling(limit, gpu=gpu))
-    found = measured(draft, speeds, device, runs)
-    if pace.steps_within(left(), found) < pace.LEAST_STEPS:
+        draft.take(pace.compiling(limit, gpu=draft.gpu))
+    found = measured(draft, speeds)
+    if pace.steps_within(draft.left(limit) - before, found) < pace.LEAST_STEPS:
         return False
-    draft.take(pace.steps_in_time(limit, left(), found, device.type))
+    left = draft.left(limit) - before
+    draft.take(pace.steps_in_time(limit, left, found, draft.device.type))
     return True
 
 
-def first_seconds(look: Look, split: Split, device: torch.device) -> float:
-    """What the first answer takes, and the last: features not known yet, or not any more.
-
-    Those of the pool at the end are in the measured speed.
-    """
+def first_seconds(look: Look, split: Split, *, gpu: bool) -> float:
+    """Seconds to compute features before tuning and again after it, and to solve."""
     images = look.left + len(look.data.images) - len(split.unlabelled)
-    each = look.seconds_each if device.type != "cuda" else 1 / GPU_IMAGES
+    each = 1 / GPU_IMAGES if gpu else look.seconds_each
     return images * each + len(split.unlabelled) / SOLVED_IMAGES
 
 
 def fixed_by(asked: Asked, limit: str | None) -> set[str]:
     """What is not to be chosen: what the user says, or the run that this one starts from.
 
-    What the latter says about its length gives way to a time limit.
+    Within a time limit, the steps of the earlier run and what follows from them are chosen anew.
     """
     said = {k for k, v in asked.said.items() if v is not None}
     return {k for k in said if limit is None or k in asked.user or k not in PACE_SETTINGS}
 
 
-def size_and_net(run: Run, fixed: Container[str], *, gpu: bool) -> Chosen:
-    """The image size and net, by the images and by the weights that the run starts from."""
-    place = own_path(run.data)
-    side = None if "size" in fixed else side_of(place)
-    return start_of(run, fixed, side, arrays=place.suffix == ".npz", gpu=gpu)
-
-
 def start_of(
     run: Run, fixed: Container[str], side: float | None, *, arrays: bool, gpu: bool
 ) -> Chosen:
-    """The size of the images; from pre-trained weights, also their net and how it is trained.
+    """The size of the images and, for pre-trained weights, the net and how it is trained.
 
-    What is `fixed` is the user's, and the rest is fitted to it. `side` is that of most images, in
-    pixels, and `arrays` whether they are no files, but arrays of that size already.
+    `fixed` settings are not changed. `side` is that of most images in pixels, and that of `arrays`.
     """
     if run.weights is not None and "net" in fixed and nets.is_timm(run.net):
         return timm_start(run, fixed, gpu=gpu)
@@ -377,9 +360,9 @@ def side_of(place: Path) -> float | None:
         return typical_side(place, count)
 
 
-def fit_to_data(draft: Draft, split: Split, device: torch.device) -> None:
+def fit_to_data(draft: Draft, split: Split) -> None:
     """The net and the batches by what there is to learn from, the precision by the device."""
-    gpu, labelled, asked = device.type == "cuda", len(split.labelled), draft.asked.run
+    gpu, labelled, asked = draft.gpu, len(split.labelled), draft.asked.run
     images = labelled + len(split.unlabelled)
     fitting = choose.net(images, gpu=gpu) | choose.batch(labelled, gpu=gpu)
     draft.chosen = fitting | draft.chosen  # weights have a net of their own
@@ -387,7 +370,7 @@ def fit_to_data(draft: Draft, split: Split, device: torch.device) -> None:
     pool = choose.pool_batch(draft["batch"], gpu=gpu)
     reads_pool = bool(methods.get(asked.method).views.u)
     draft.take(pool if reads_pool else Chosen(pool.settings, {}))
-    draft.take(precision_of(asked, device))
+    draft.take(precision_of(asked, draft.device))
 
 
 def precision_of(run: Run, device: torch.device) -> Chosen:
@@ -399,45 +382,37 @@ def precision_of(run: Run, device: torch.device) -> Chosen:
     return choose.precision("bf16" if native_bf16() else "fp32", gpu=False)
 
 
-def fit_to_time(
-    draft: Draft, speeds: Speeds, device: torch.device, limit: str, began: float, runs: int
-) -> None:
-    """As many steps as fit; compiling and the baseline give way. The time runs from `began`."""
-
-    def left() -> float:
-        return pace.parse_time(limit) - OVERHEAD - (time.perf_counter() - began)
-
-    pace.refuse_too_short(limit, left(), gpu=device.type == "cuda")
+def fit_to_time(draft: Draft, speeds: Speeds, limit: str) -> None:
+    """As many steps as fit; compiling and the baseline give way."""
+    pace.refuse_too_short(limit, draft.left(limit), gpu=draft.gpu)
     if "compile" not in draft.fixed:
-        draft.take(pace.compiling(limit, gpu=device.type == "cuda"))
-    found = measured(draft, speeds, device, runs)
+        draft.take(pace.compiling(limit, gpu=draft.gpu))
+    found = measured(draft, speeds)
     if "baseline" not in draft.fixed:
-        draft.take(pace.baseline_in_time(limit, left(), found))
+        draft.take(pace.baseline_in_time(limit, draft.left(limit), found))
         found = found[: 1 + (draft["baseline"] == "supervised")]
-    draft.take(pace.steps_in_time(limit, left(), found, device.type))
+    draft.take(pace.steps_in_time(limit, draft.left(limit), found, draft.device.type))
 
 
-def fit_to_machine(
-    draft: Draft, speeds: Speeds, device: torch.device, pool: int, runs: int
-) -> None:
+def fit_to_machine(draft: Draft, speeds: Speeds, pool: int) -> None:
     """The steps by the data; without a GPU, no more than end in a quarter of an hour."""
     wanted = pace.steps(pool, draft["unlabelled"])
-    if device.type != "cuda":
-        found = measured(draft, speeds, device, runs)
-        wanted = pace.steps_at_most(pace.CPU_SECONDS - OVERHEAD, wanted, found)
+    if not draft.gpu:
+        seconds = pace.CPU_SECONDS - OVERHEAD
+        wanted = pace.steps_at_most(seconds, wanted, measured(draft, speeds))
     draft.take(wanted)
 
 
-def measured(draft: Draft, speeds: Speeds, device: torch.device, runs: int) -> list[Speed]:
+def measured(draft: Draft, speeds: Speeds) -> list[Speed]:
     """The speed of the run and of its baseline; on a CPU, threads are chosen by it as well."""
     run, available = draft.run(), torch.get_num_threads()
-    own, cpu = run.data not in DATASETS, device.type == "cpu"
+    own, cpu = run.data not in DATASETS, draft.device.type == "cpu"
     if own and cpu and available > 1 and "threads" not in draft.fixed:
         alone, together = (replace(run, threads=count) for count in (1, available))
         found = choose.threads(available, speeds.of(alone).step, speeds.of(together).step)
         draft.take(found)
         run = alone if found.settings["threads"] == 1 else together
-    return speeds.with_baseline(run, runs)
+    return speeds.with_baseline(run, draft.runs)
 
 
 def paced(draft: Draft, *, own: bool) -> Chosen:
@@ -453,15 +428,9 @@ def paced(draft: Draft, *, own: bool) -> Chosen:
     return Chosen(settings, {}) | target
 
 
-def remarks_on(run: Run, user: Mapping[str, Any], data: DataSet, split: Split) -> tuple[str, ...]:
-    """What the user should know of such a run before it begins."""
-    return tuple(filter(None, (outlook_of(run, split), balance_of(run, user, data, split))))
-
-
-def remarks_on_average(run: Run) -> tuple[str, ...]:
+def remark_on_average(run: Run) -> str:
     """A remark if the average keeps too much of the initial weights, unless these are trained."""
-    remark = "" if run.from_ else pace.average_remark(run.steps, run.ema)
-    return (remark,) if remark else ()
+    return "" if run.from_ else pace.average_remark(run.steps, run.ema)
 
 
 def outlook_of(run: Run, split: Split) -> str:

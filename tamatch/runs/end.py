@@ -14,7 +14,8 @@ import numpy.typing as npt
 import torch
 
 from ..data.dataset import DataSet, Indices
-from ..judge.trust import Floats, Trust, calibration_of, measure, sweep, tempered
+from ..judge.figures import Trust
+from ..judge.trust import Floats, calibration_of, measure, sweep, tempered
 from ..methods.base import Method
 from ..model.model import BELONGS
 from ..pseudo.account import accepted, class_shares, generated, threshold
@@ -41,8 +42,8 @@ Rows = Sequence[dict[str, Any]]  # lines of metrics.jsonl
 class PoolPredictions:
     """One entry per image of the pool.
 
-    What the model predicts is its own answer. A pseudo-label is what the method makes of the answer
-    of the net in training, for example by rescaling, before it compares the confidence with τ.
+    Predictions are the model's own. Pseudo-labels are what the method makes of the answer of the
+    net in training, for example by rescaling, before it compares the confidence with τ.
     """
 
     predicted: Indices
@@ -116,7 +117,7 @@ def pseudo_label_probabilities(
 ) -> torch.Tensor:
     """(n, C): what pseudo-labels are made from, by the trained net itself and not its average.
 
-    `final` are the probabilities by the final net: where that is the same net, they are reused.
+    `final`, the probabilities by the final net, is reused where that is the same net.
     """
     method = engine.method
     if method.average is not None or final is None:

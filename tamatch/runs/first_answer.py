@@ -78,8 +78,7 @@ def solve_run(job: Job, shared: SharedData) -> dict[str, Any]:
     rows = features(net, data)
     described = time.perf_counter()
 
-    with few_threads(len(rows)):
-        found, error = learn(run, Task.of(run, data, split, rows, device))
+    found, error = learn(run, Task.of(run, data, split, rows, device))
     net.net.set_head(found.head)
     answer = Answer(found, rows)
     parts = {"validation": split.validation, "test": split.test}
@@ -103,8 +102,7 @@ def solve_run(job: Job, shared: SharedData) -> dict[str, Any]:
     write_assessment(assessed, folder.path)
     doubted = None
     if pool is not None and run.fold is None:
-        with few_threads(len(rows)):
-            doubted = write_suspects(data, split, rows, folder.path)
+        doubted = write_suspects(data, split, rows, folder.path)
     result = result_of(run, folder.rows(), time.perf_counter() - began)
     result["first_answer"] = {
         "features_seconds": round(described - began, 3),
@@ -222,7 +220,9 @@ class Answer:
 
 def learn(run: Run, task: Task) -> tuple[Learnt, dict[str, Any]]:
     """The solution, and what is known of its error without a test set."""
-    found, judged = task.solved(), task.judged
+    judged = task.judged
+    with few_threads(len(task.features) + (0 if task.pool is None else len(task.pool))):
+        found = task.solved()
     unknown: dict[str, Any] = {"cross_validation": None, "learning_curve": None}
     unknown["chosen"] = 0 if judged is None else int((~judged).sum())
     if run.fold is not None:

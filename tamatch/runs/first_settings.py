@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -14,7 +14,7 @@ import torch
 
 from .. import nets
 from ..data import DataSet
-from ..data.feature_cache import missing
+from ..data.feature_cache import holds_some, missing
 from ..errors import DataError, UsageError
 from ..nets.features import Frozen, frozen
 from ..nets.foreign import published
@@ -27,9 +27,9 @@ from ..settings.inputs import data_of
 
 # DINOv2's features are the better ones by what is published, and 16 times as slow on a CPU
 CPU_WEIGHTS, GPU_WEIGHTS = "vit_tiny", "dinov2_small"
-SIZES = (224, 128)  # pixels at which a transformer looks at images; below, errors rise steeply
-MOST_SECONDS = 45.0  # for features at the larger size, so that an answer is there in a minute
-MEASURED = 8  # images whose features are timed
+SIZES = (224, 160)  # pixels at which a transformer looks at images; below, errors rise steeply
+MOST_SECONDS = 45.0  # for features at a larger size, so that an answer is there in a minute
+MEASURED = 20  # images whose features are timed
 NEUTRAL = {  # options that say nothing of how a net is trained
     "data", "root", "labels", "size", "weights", "seed", "labels_per_class", "head_labelled",
     "head_unlabelled", "gamma", "gamma_unlabelled", "pool_shape", "validation_per_class", "fold",
@@ -48,29 +48,37 @@ Way = Literal["first", "tune", "train"]  # features alone; then the net; a net f
 
 @dataclass(frozen=True)
 class Look:
-    """A way to look at the images: the net at a size, and the images for it."""
+    """A way to look at the images: the net at a size, and the images once they are needed."""
 
     net: Frozen
-    data: DataSet
+    read: Callable[[], DataSet]
 
     @cached_property
-    def left(self) -> int:
-        """Images whose features are not known yet."""
-        return missing(self.data.image_digests(), self.net.key)
+    def data(self) -> DataSet:
+        return self.read()
 
     @property
-    def seconds(self) -> float:
-        """For these."""
-        return self.left * self.seconds_each
+    def is_known(self) -> bool:
+        """Whether all images have features; where none have, the images are not read to tell."""
+        return holds_some(self.net.key) and self.left == 0
+
+    @property
+    def left(self) -> int:
+        """How many images have no features yet."""
+        return missing(self.data.image_digests(), self.net.key)
+
+    def seconds(self, images: int) -> float:
+        """For those of `images` that have none; the images are not read where none have any."""
+        return (self.left if holds_some(self.net.key) else images) * self.seconds_each
 
     @cached_property
     def seconds_each(self) -> float:
-        """By looking at some images twice: the first time is slower."""
-        some = self.data.images[np.arange(min(MEASURED, len(self.data.images)))]
+        """For the features of an image, whatever it shows; the first time is slower."""
+        some = np.zeros((MEASURED, self.net.size, self.net.size, 3), np.uint8)
         self.net(some)
         began = time.perf_counter()
         self.net(some)
-        return (time.perf_counter() - began) / len(some)
+        return (time.perf_counter() - began) / MEASURED
 
 
 def way_of(given: Mapping[str, Any], limit: str | None, device: torch.device) -> Way:
@@ -152,18 +160,19 @@ def best_look(
     looks = []
     for name in names or names_of(weights):
         net = frozen(weights, size_for(name), device, name)
-        looks.append(Look(net, read(size or size_of_images(net, side))))
-        if looks[-1].left == 0:
+        images = size or size_of_images(net, side)
+        looks.append(Look(net, partial(read, images)))
+        if looks[-1].is_known:
             break
-    known = [look for look in looks if look.left == 0]
-    in_time = (look for look in looks[:-1] if look.seconds <= MOST_SECONDS)
-    look = next(iter(known), None) or next(in_time, looks[-1])
-    first = looks[0]
+    first, last = looks[0], looks[-1]
+    count = len(first.data.images)
+    in_time = (look for look in looks[:-1] if look.seconds(count) <= MOST_SECONDS)
+    look = last if last.is_known else next(in_time, last)
     if look is first:
         return look, f"as large as {locate(weights).title} is made for"
-    if known:
+    if look.is_known:
         return look, "these features are known already"
-    return look, f"at {first.net.size}, {first.left:,} images would take {first.seconds:.0f} s"
+    return look, f"at {first.net.size}, {count:,} images would take {first.seconds(count):.0f} s"
 
 
 def names_of(weights: str) -> list[str]:

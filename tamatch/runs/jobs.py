@@ -32,16 +32,16 @@ from .training import Training
 SWITCHES = ("precision", "deterministic", "threads")  # options that set them
 
 
-def refuse_mixed(runs: Sequence[Run], folders: Sequence[RunFolder]) -> None:
+def refuse_mixed(jobs: Sequence[Job]) -> None:
     """Refuse runs that need different switches of torch: a process has only one set."""
-    found = [switches(run, folder) for run, folder in zip(runs, folders, strict=True)]
+    found = [switches(job.run, job.folder) for job in jobs]
     for name, (i, other) in product(SWITCHES, enumerate(found)):
         if other[name] != found[0][name]:
             one, two = (as_text(each[name]) for each in (found[0], other))
             raise UsageError(
-                f"{folders[0].path} trains with {RUN_OPTIONS[name].flag} {one} and "
-                f"{folders[i].path} with {two}, but runs in one process have the same. Train them "
-                "one after the other."
+                f"{jobs[0].folder.path} trains with {RUN_OPTIONS[name].flag} {one} and "
+                f"{jobs[i].folder.path} with {two}, but runs in one process have the same. Train "
+                "them one after the other."
             )
 
 
@@ -69,10 +69,7 @@ def complete(
 def complete_all(
     jobs: Sequence[Job], stop: StopSignals | None = None
 ) -> list[Finished | NumericError]:
-    """The same for several runs in parallel; for a run that failed, its error.
-
-    A signal that arrives after their last step stays in `stop`, for runs that follow.
-    """
+    """The same for several runs; for one that failed, its error. A late signal stays in `stop`."""
     stop = stop or StopSignals()
     with resumable_after_ctrl_c([job.folder for job in jobs]):
         with dist.joined():
@@ -124,22 +121,12 @@ def begin_baseline(job: Job, held: ExitStack) -> Job:
     return baseline
 
 
-def train_one(job: Job, stop: StopSignals) -> dict[str, Any]:
-    """Train what is left of one run, without its baseline and report."""
-    [result] = train_all([job], stop)
-    assert not isinstance(result, NumericError)  # the error of a single run is raised
-    return result
-
-
 @restoring_threads()
 def train_all(jobs: Sequence[Job], stop: StopSignals) -> list[Outcome]:
-    """Train what is left of these runs; the result of a finished one is read.
-
-    A signal that came while the runs before them were writing their results counts here.
-    """
+    """Train what is left of these runs and read the results of finished ones; heed `stop`."""
     results = [result_in(job.folder) for job in jobs]
     left = [job for job, result in zip(jobs, results, strict=True) if result is None]
-    refuse_mixed([job.run for job in left], [job.folder for job in left])
+    refuse_mixed(left)
     if left and stop.received and dist.alone():  # several processes agree on it in their next step
         how = resume_command([RunFolder(job.folder.to_resume) for job in left])
         raise Stopped(stop.received, f"stopped; all is saved. {how} continues from there.")

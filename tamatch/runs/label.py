@@ -1,7 +1,6 @@
 """Labels for a run's unlabelled pool, as a table that `--data` reads back.
 
-A confidence threshold for a given precision may be judged by folds: more runs, each trained
-without a part of the labels.
+Folds, runs that are each trained without a part of the labels, can judge its threshold.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,6 +24,7 @@ from ..kinds import FRACTION, SHARE
 from ..machine.launch import StopSignals
 from ..model.load import load, own_data, own_split
 from ..model.model import BELONGS, Model, Predictions
+from ..nets import AnyNet
 from ..progress import Progress
 from ..settings.config import Run
 from ..settings.configure import stored_config
@@ -35,12 +34,9 @@ from ..storage.files import path_of, refuse_existing
 from ..storage.folder import RunFolder, refuse_links
 from ..storage.spreadsheet import read_rows, write_table
 from .end import ODD
-from .jobs import train_one
+from .jobs import train_all
 from .record import begin
 from .start import Job
-
-if TYPE_CHECKING:
-    from ..nets import AnyNet
 
 COLUMNS = ("file_name", "label", "confidence", "second", "accepted")
 GIVEN = "given"  # in the last column: by a person
@@ -93,10 +89,7 @@ def of_run(folder: RunFolder, column: str) -> dict[str, str]:
 
 
 def accepted(folder: RunFolder) -> dict[str, str]:
-    """Was an image accepted as a pseudo-label at least once in training? yes or no, by its file.
-
-    Empty for methods without such a rule, and where the run's own table is gone.
-    """
+    """Whether each image was ever accepted as a pseudo-label, by file; empty where unknown."""
     times = of_run(folder, "accepted")
     return {image: "no" if n == "0" else "yes" for image, n in times.items()}
 
@@ -118,9 +111,8 @@ def trained_without(
 ) -> Iterator[tuple[Model, Indices]]:
     """Models of the same run without a part of its labels each, and the images of that part.
 
-    Where the run goes on from another, which has learnt from that part as well, they begin as the
-    first of them did. They are trained in RUN/folds. What has finished is not trained again, what
-    was stopped goes on.
+    They are trained in RUN/folds, from the weights that the first run of the lineage began with, as
+    these know no label. What has finished is not trained again, what was stopped goes on.
     """
     refuse_links(folder.path)
     run = kept_run(folder, run)
@@ -138,7 +130,7 @@ def trained_without(
             if not place.split.exists():
                 write_split(place.split, data, parted)
             progress.say(f"Fold {k} of {folds}: the same run, trained without part of its labels")
-            train_one(Job(part, place, progress), stop)
+            train_all([Job(part, place, progress)], stop)
         without = parted.validation
         yield Model.load(place.model, run.net), without[np.isin(without, split.labelled)]
 
@@ -206,10 +198,9 @@ def label(
 ) -> Labelled:
     """Write the label of every image of a run's pool; below a confidence threshold it stays empty.
 
-    The threshold is `min_confidence`, or is chosen so that at least the share `precision` of the
-    labels is right. The run's validation images judge that; or, with `folds`, its labelled images
-    do, each judged by one of `folds` models that are trained without it: one more run per fold.
-    `data` is where the run's images lie now, if they were moved.
+    The threshold is `min_confidence`, or one above which at least the share `precision` of labels
+    is right: by the run's validation images or, with `folds`, by its labelled images, each judged
+    by one of so many models trained without it. `data` is where the run's images lie now, if moved.
     """
     check_options(min_confidence, precision, folds)
     place = path_of(out, "out takes a CSV file to write")
@@ -266,10 +257,7 @@ def label(
 
 
 def given_and_pool(run: Run, images: DataSet, current: CurrentSplit) -> tuple[Indices, Indices]:
-    """The images that have their label from a person, and those that get one from the model.
-
-    A label that came since the run is a person's, unless an earlier table of ours put it there.
-    """
+    """The images labelled by a person, also since the run, and those that the model labels."""
     split = current.split
     every = np.concatenate([split.known, split.unknown])
     since = np.isin(every, current.labelled_since)
@@ -309,11 +297,6 @@ def predictions(model: Model, data: DataSet, indices: np.ndarray) -> Predictions
     return model.predictions(OnHost(data.images, indices, channels_last=True))
 
 
-def probabilities(model: Model, data: DataSet, indices: np.ndarray) -> np.ndarray:
-    """(n, C) of these images."""
-    return predictions(model, data, indices).probabilities
-
-
 def cut_by_validation(
     model: Model, data: DataSet, split: Split, precision: float, folder: RunFolder
 ) -> Cut:
@@ -325,7 +308,7 @@ def cut_by_validation(
             f"model classifies all of them correctly; {folder.path} has {have or 'none'}. "
             f"{ways_out(data, split, need)}"
         )
-    p = probabilities(model, data, split.validation)
+    p = predictions(model, data, split.validation).probabilities
     right = p.argmax(-1) == data.labels[split.validation]
     return choose_cut(p.max(-1), right, precision)
 
@@ -351,10 +334,7 @@ def cut_by_folds(
     precision: float,
     folds: Iterable[tuple[Model, Indices]],
 ) -> Cut:
-    """The cut that the labelled images support, each judged by a model that did not learn it.
-
-    A fold is such a model and the images that it was trained without.
-    """
+    """The cut that labelled images support, each judged by the model of a fold without it."""
     need, have = least_images(precision), images_to_hold_out(data.labels[split.labelled])
     if have < need:
         raise DataError(
@@ -366,7 +346,7 @@ def cut_by_folds(
     confidence, right = [], []
     for other, images in folds:
         facts = dataclasses.replace(other.facts, temperature=model.facts.temperature)
-        p = probabilities(Model(facts, other.net), data, images)
+        p = predictions(Model(facts, other.net), data, images).probabilities
         confidence.append(p.max(-1))
         right.append(p.argmax(-1) == data.labels[images])
     return choose_cut(

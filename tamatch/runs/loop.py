@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -16,6 +16,8 @@ from ..data.splitfile import ROLES
 from ..errors import DataError, NumericError, Stopped
 from ..machine.launch import StopSignals
 from ..machine.memory import OutOfMemory, free_memory
+from ..methods import AnyMethod
+from ..nets import AnyNet
 from ..settings.config import Run
 from ..settings.configure import without_start
 from ..settings.inputs import data_of
@@ -27,18 +29,14 @@ from .end import Finished
 from .place import resume_command
 from .training import Training
 
-if TYPE_CHECKING:
-    from ..methods import AnyMethod
-    from ..nets import AnyNet
-
 Outcome = dict[str, Any] | NumericError  # a run's result, or why it has none
 
 
 def train_to_end(trainings: Sequence[Training], stop: StopSignals) -> list[Outcome]:
     """Train all runs to their ends; `Stopped` after a signal, with everything saved.
 
-    Runs that have done fewer steps go first, until all have done the same number. One of several
-    whose values are no longer finite ends with its error, and the others go on.
+    Runs with fewer steps done go first. If the values of one of several are not finite, it ends
+    with its error, and the others go on.
     """
     outcomes: dict[Training, Outcome] = {}
     begin(trainings)
@@ -106,10 +104,7 @@ def advance(joint: JointGraph, trainings: Sequence[Training]) -> None:
 
 
 def captured(joint: JointGraph, trainings: Sequence[Training]) -> bool:
-    """Replay a step of each run, captured if need be; False if memory did not suffice to capture.
-
-    The runs then use less memory. Capturing computes nothing, so no step is lost.
-    """
+    """Replay a step of each run; False if there was no memory to capture it: they use less now."""
     try:
         joint.replay([training.engine for training in trainings])
         return True
@@ -152,10 +147,7 @@ def send_end(end: Finished | NumericError) -> None:
 
 
 def follow(method: AnyMethod | None = None, net: AnyNet | None = None) -> Finished:
-    """What every process but the first does: take part in the runs that the first one leads.
-
-    It never looks at the run folder, which may be on another machine.
-    """
+    """Take part in the runs that the first process leads, without looking at its run folder."""
     with dist.joined(), StopSignals() as stop:
         while "state" in (order := dist.broadcast()):
             run = Run(**order["run"])

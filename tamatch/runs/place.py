@@ -34,7 +34,7 @@ def default_folder(run: Run) -> Path:
 
 
 def resume_command(folders: Sequence[RunFolder], home: SeedFolder | None = None) -> str:
-    """The command that resumes these runs, all of them if they share the folder `home`.
+    """The command that resumes these runs, or all in the folder `home`.
 
     It is a Python call where they need objects that were given in Python and are in no file.
     """
@@ -50,9 +50,7 @@ def resume_command(folders: Sequence[RunFolder], home: SeedFolder | None = None)
 
 @contextmanager
 def advising_resume(folders: Sequence[RunFolder], home: SeedFolder | None = None) -> Iterator[None]:
-    """To errors of the disk, the GPU and its memory, add which checkpoint is safe and the command
-    that resumes these runs.
-    """
+    """To errors of the disk, the GPU and its memory, add what is saved and how to resume."""
 
     def advice(when: str) -> str:
         saved = checkpoint.saved_in(folders[0].checkpoints) if len(folders) == 1 else []
@@ -88,6 +86,12 @@ def resumable_after_ctrl_c(folders: Sequence[RunFolder]) -> Iterator[None]:
             raise
         message = f"stopped. {resume_command(folders)} continues."
         raise Stopped(signal.SIGINT, message) from None
+
+
+def refuse_place(out: Path, run: Run, folders: Sequence[RunFolder]) -> None:
+    """Refuse a run where it would do harm: in the images, or in place of the one it starts from."""
+    refuse_inside(out, run.data)
+    refuse_replacing_start(run, folders)
 
 
 def refuse_inside(out: Path, data: str) -> None:

@@ -21,9 +21,8 @@ from ..data import DataSet, Split, read_split, shares, write_split
 from ..data.splitfile import ROLES
 from ..errors import DataError, UsageError
 from ..machine import launch
-from ..settings.config import RUN_OPTIONS, Run, method_options
+from ..settings.config import Run, as_words
 from ..settings.hardware import pick_precision
-from ..settings.options import Option, as_text
 from ..storage.files import timestamp
 from ..storage.folder import RunFolder
 from ..storage.record import MACHINE, file_digest
@@ -76,12 +75,12 @@ def record_facts(
         "validation": len(split.validation),
         "test": len(split.test),
         "labelled_in_pool": run.labelled_in_pool == "yes",
-        "labelled_shares": shares(data.labels[split.labelled], len(data.classes)),
-        "true_shares": shares(hidden, len(data.classes)) if known else None,
+        "labelled_shares": [*shares(data.labels[split.labelled], len(data.classes))],
+        "true_shares": [*shares(hidden, len(data.classes))] if known else None,
     }
     before = folder.read()
     if "data" in before:
-        if change := next(changes(before, json_like(facts), folder, data, split), None):
+        if change := next(changes(before, facts, folder, data, split), None):
             raise DataError(
                 f"cannot resume {folder.path}: {change}. Undo the change, or start a new run with "
                 "a different --out."
@@ -128,10 +127,6 @@ def changes(
             yield f"{name.replace('_', ' ')} of the data was {value}, now it is {now[name]}"
 
 
-def json_like(facts: dict[str, Any]) -> dict[str, Any]:
-    return {k: list(v) if isinstance(v, tuple) else v for k, v in facts.items()}
-
-
 def record_skipped(folder: RunFolder, data: DataSet) -> None:
     if data.skipped:
         write_table(folder.path / "skipped.csv", ("file", "reason"), data.skipped)
@@ -139,22 +134,9 @@ def record_skipped(folder: RunFolder, data: DataSet) -> None:
 
 def command(run: Run, out: Path) -> str:
     """The exact command that repeats a run, every setting spelt out."""
-    words = ["tamatch", "train", "--out", str(out)]
-    for name, option in RUN_OPTIONS.items():
-        value = getattr(run, name)
-        if option.type is bool:
-            words.append(option.flag if value else option.flag.replace("--", "--no-", 1))
-        elif value is not None:
-            words += option_words(option, value)
-    for name, option in method_options(run.method).items():
-        words += option_words(option, run.options[name])
-    return shlex.join(words)
-
-
-def option_words(option: Option, value: Any) -> list[str]:
-    """An option and its value as words of a command; a value that looks like an option is tied."""
-    text = as_text(value)
-    return [f"{option.flag}={text}"] if text.startswith("-") else [option.flag, text]
+    given = {k: v for k, v in run.flat().items() if v is not None or k in run.options}
+    words = (word for name, value in given.items() for word in as_words(name, value))
+    return shlex.join(["tamatch", "train", "--out", str(out), *words])
 
 
 def conditions(run: Run, device: torch.device) -> Conditions:

@@ -7,12 +7,16 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean, stdev
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import NumericError, Stopped, UsageError
 from ..machine import launch
+from ..methods import AnyMethod
+from ..nets import AnyNet
 from ..own import usercode
 from ..progress import Progress, Screen
+from ..report.comparison import mean_and_spread
+from ..report.words import percent
 from ..settings.config import RUN_OPTIONS, Run
 from ..settings.configure import ask, stored_config, user_settings
 from ..settings.options import read_seeds
@@ -22,20 +26,9 @@ from ..storage.seedfolder import SeedFolder, runs_in
 from .decide import decide
 from .end import Finished
 from .jobs import complete_all
-from .place import (
-    advising_resume,
-    default_folder,
-    refuse_elsewhere,
-    refuse_inside,
-    refuse_replacing_start,
-    resume_command,
-)
+from .place import advising_resume, default_folder, refuse_elsewhere, refuse_place, resume_command
 from .record import begin
 from .start import Job
-
-if TYPE_CHECKING:
-    from ..methods import AnyMethod
-    from ..nets import AnyNet
 
 FIGURES = {"error": "test error", "baseline_error": "supervised", "utilization": "unlabelled used"}
 
@@ -80,8 +73,7 @@ def train_group(
     asked = ask({**options, "seed": numbers[0]}, file)
     home = None if out is None else SeedFolder(path_of(out, "out takes a folder"))
     folders = home.runs(numbers) if home else [usual_folder(asked.run, n) for n in numbers]
-    refuse_inside(home.path if home else folders[0].path, asked.run.data)
-    refuse_replacing_start(asked.run, folders)
+    refuse_place(home.path if home else folders[0].path, asked.run, folders)
     with ExitStack() as held, advising_resume(folders, home):
         if home is not None:
             held.enter_context(home.taken(numbers))
@@ -197,13 +189,18 @@ class SeedGroup:
         """The same for people, header first; what no run has is left out."""
         found = self.summary()
         names = [name for name in FIGURES if found[name] is not None]
-        scale = {name: 100.0 if name == "utilization" else 1.0 for name in names}  # to percent
         rows = [("", *(FIGURES[name] for name in names))]
-        for job, run in zip(self.jobs, found["runs"], strict=True):
-            cells = (as_percent(run.get(name), scale[name]) for name in names)
-            rows.append((job.progress.name, *(("failed",) if "failed" in run else cells)))
-        over = (as_percent(**found[name], scale=scale[name]) for name in names)
+        columns = [[in_percent(name, run.get(name)) for run in found["runs"]] for name in names]
+        for job, run, *cells in zip(self.jobs, found["runs"], *columns, strict=True):
+            shown = ("failed",) if "failed" in run else (percent(cell, 2) for cell in cells)
+            rows.append((job.progress.name, *shown))
+        over = (mean_and_spread([v for v in column if v is not None]) for column in columns)
         return [*rows, ("mean ± std (n − 1)", *over)]
+
+
+def in_percent(name: str, value: float | None) -> float | None:
+    """A figure of a run in percent: errors are, shares of images are shares of one."""
+    return 100 * value if name == "utilization" and value is not None else value
 
 
 def figures(job: Job, end: Finished | NumericError) -> dict[str, Any]:
@@ -222,10 +219,3 @@ def spread(values: Sequence[float | None]) -> dict[str, float | None] | None:
     if not known:
         return None
     return {"mean": mean(known), "std": stdev(known) if len(known) > 1 else None}
-
-
-def as_percent(mean: float | None, scale: float, std: float | None = None) -> str:
-    """A percentage, with its spread where there is one."""
-    if mean is None:
-        return "–"
-    return f"{scale * mean:.2f}{'' if std is None else f' ± {scale * std:.2f}'} %"

@@ -22,9 +22,7 @@ TESTED_IMAGES = 512  # that a test is timed with
 
 
 class Speeds:
-    """Measures runs on some data, none of them twice. What is compiled for it is kept in this
-    process, so that the training that follows does not compile it again.
-    """
+    """Measures each run once; the training that follows finds what was compiled for it."""
 
     def __init__(self, data: DataSet, split: Split, limit: float = math.inf) -> None:
         self.data, self.split = data, split
@@ -41,11 +39,7 @@ class Speeds:
         return self.found[-1][1]
 
     def with_baseline(self, run: Run, runs: int = 1) -> list[Speed]:
-        """The speed of the run and, where it has one, of its baseline.
-
-        For several runs, as if the device did a step of each in turn; in parallel they are no
-        slower.
-        """
+        """The speed of the run and of its baseline, if it has one; several runs take turns."""
         kinds = [run, baseline_config(run)] if run.baseline == "supervised" else [run]
         found = map(self.of, kinds)
         return [Speed(runs * one.start, runs * one.step, runs * one.test) for one in found]

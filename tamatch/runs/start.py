@@ -12,7 +12,9 @@ import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
+from torch.nn import functional
 
+from ..augment import Policy
 from ..data import DATASETS, DataSet, Split
 from ..data.dataset import Indices
 from ..data.splits import Mask
@@ -53,10 +55,7 @@ class Job:
 
 
 class SharedData:
-    """The data sets, and the held-out images on the device.
-
-    Training images are not shared: each seed draws its own, in its own order.
-    """
+    """The data sets and held-out images of several runs; each seed has its own training images."""
 
     def __init__(self) -> None:
         self.sets: dict[tuple[str | int | None, ...], DataSet] = {}
@@ -202,25 +201,17 @@ def save_views(engine: Engine, path: Path) -> None:
     start = torch.zeros_like(engine.device_step)
     batch = engine.batch(start)
     rows = []
-    for kind, ids, views in (
-        (LABELLED, batch.id_x, batch.x),
-        (UNLABELLED, batch.id_u, batch.u),
-    ):
+    for kind, ids, views in ((LABELLED, batch.id_x, batch.x), (UNLABELLED, batch.id_u, batch.u)):
         if views:
             images = engine.source.images(kind, ids)
             plain = engine.augment("plain", images, start, engine.batch.slots[kind], stream=0)
-            rows += [plain, *views]
-    write_bytes(path, _png(torch.stack([_fill(row[:COLUMNS]) for row in rows]), engine))
+            rows += [row[:COLUMNS] for row in (plain, *views)]
+    filled = [functional.pad(row, (*[0] * 7, COLUMNS - len(row))) for row in rows]  # mean colour
+    write_bytes(path, as_png(torch.stack(filled), engine.augment.policy))
 
 
-def _fill(row: Tensor) -> Tensor:
-    """Fewer images than columns leave black tiles."""
-    missing = COLUMNS - len(row)
-    return torch.cat([row, row.new_zeros(missing, *row.shape[1:])]) if missing else row
-
-
-def _png(rows: Tensor, engine: Engine) -> bytes:
-    policy = engine.augment.policy
+def as_png(rows: Tensor, policy: Policy) -> bytes:
+    """A picture of rows of images, each enlarged if it is small, with white edges."""
     mean, std = (rows.new_tensor(v)[:, None, None] for v in (policy.mean, policy.std))
     pixels = ((rows * std + mean) * 255).round().clamp(0, 255).to(torch.uint8)
     scale = max(1, TILE // policy.size)
@@ -228,7 +219,7 @@ def _png(rows: Tensor, engine: Engine) -> bytes:
     tiles = tiles.repeat(scale, axis=2).repeat(scale, axis=3)
     tiles = np.pad(tiles, ((0, 0), (0, 0), (2, 2), (2, 2), (0, 0)), constant_values=255)
     r, c, h, w, _ = tiles.shape
-    sheet = tiles.transpose(0, 2, 1, 3, 4).reshape(r * h, c * w, 3)
     buffer = io.BytesIO()
-    Image.fromarray(sheet).save(buffer, "PNG", optimize=True)
+    sheet = Image.fromarray(tiles.transpose(0, 2, 1, 3, 4).reshape(r * h, c * w, 3))
+    sheet.save(buffer, "PNG", optimize=True)
     return buffer.getvalue()

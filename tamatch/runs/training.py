@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from typing import Any
 
@@ -54,31 +54,28 @@ SAMPLE = 512  # images of the pool that are asked why nothing is accepted
 ENOUGH = 0.1  # share of them that a lower threshold should accept
 
 
+@dataclass(eq=False)
 class Training:
     """Everything that happens between two steps."""
 
-    def __init__(
-        self,
-        run: Run,
-        engine: Engine,
-        folder: RunFolder,
-        held_out: dict[str, Subset],
-        facts: Facts,
-        progress: Progress,
-        pool: Pool | None = None,
-        callbacks: Callbacks | None = None,
-        *,
-        kept: bool = True,
-    ) -> None:
-        self.run, self.engine, self.folder = run, engine, folder
-        self.held_out, self.facts, self.progress = held_out, facts, progress
-        self.pool, self.callbacks, self.kept = pool, callbacks, kept
-        self.watch = None if pool is None else Watch(run, engine, pool, folder, progress)
+    run: Run
+    engine: Engine
+    folder: RunFolder
+    held_out: dict[str, Subset]
+    facts: Facts
+    progress: Progress
+    pool: Pool | None = None
+    callbacks: Callbacks | None = None
+    kept: bool = field(default=True, kw_only=True)
+
+    def __post_init__(self) -> None:
+        run, engine, pool = self.run, self.engine, self.pool
+        self.watch = None if pool is None else Watch(run, engine, pool, self.folder, self.progress)
         self.steps = engine.pace.steps
         self.seconds = 0.0  # training time before this process
         self.bad_steps = 0  # as far as the user knows
         self.conditions = conditions(run, engine.device)
-        self.trackers = Trackers(progress.say)
+        self.trackers = Trackers(self.progress.say)
 
     def resume(self, state: dict[str, Any] | None) -> None:
         """Go back to a checkpoint, or to the start if there is none."""

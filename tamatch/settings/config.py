@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from ..kinds import AT_LEAST_ONE, AT_LEAST_ZERO, FRACTION, POSITIVE, SHARE, Betw
 from ..methods import entry, get
 from ..own.usercode import blaming
 from ..storage.untrusted import parse_yaml
-from .options import Option, flag_of, keyword_options, options_of_dataclass
+from .options import Option, as_text, flag_of, keyword_options, options_of_dataclass
 
 ELSEWHERE = ("out", "overwrite", "seeds", "time", "config", "print_config")  # options of a command
 ROUNDING = 1e-9  # by which shares may miss a sum of 1
@@ -177,6 +178,9 @@ def read_config(path: Path) -> dict[str, Any]:
             "under `config` and the command that repeats it under `command`. --print-config "
             "prints an option file."
         )
+    if {"algorithm", "dataset"} <= content.keys():
+        turned = f"tamatch from-usb {shlex.quote(str(path))}"
+        raise UsageError(f"--config {path} is one of USB: `{turned}` makes it a command.")
     values = {str(k).replace("-", "_"): v for k, v in content.items()}
     for name in ELSEWHERE:
         if name in values:
@@ -198,6 +202,14 @@ def naming_file(path: Path | None, names: Collection[str]) -> Iterator[None]:
         if path and any(flag_of(name.rstrip("_")) in flags for name in names):
             raise type(error)(f"--config {path}: {error}") from None
         raise
+
+
+def as_words(name: str, value: Any) -> list[str]:
+    """An option as words of a command; a value that looks like an option is tied to its own."""
+    flag, text = flag_of(name.rstrip("_")), as_text(value)
+    if isinstance(value, bool) and name in RUN_OPTIONS:
+        return [flag if value else flag.replace("--", "--no-", 1)]
+    return [f"{flag}={text}"] if text.startswith("-") else [flag, text]
 
 
 def dump(run: Run) -> str:

@@ -9,12 +9,13 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import methods, nets
 from ..errors import UsageError
 from ..machine import launch
-from ..methods import METHODS, entry, get
+from ..methods import METHODS, AnyMethod, entry, get
+from ..nets import AnyNet
 from ..storage.events import check_installed
 from ..storage.folder import RunFolder
 from . import recipes
@@ -29,10 +30,6 @@ from .config import (
     read_target,
 )
 from .options import as_text, flag_of, undescribed_option, unknown_option
-
-if TYPE_CHECKING:
-    from ..methods import AnyMethod
-    from ..nets import AnyNet
 
 TARGET = {"target", "prior", "lambda_target"}  # what says where TaMatch steers to
 
@@ -68,9 +65,9 @@ class Asked:
     def with_choices(
         self, chosen: Mapping[str, Any], instead: Mapping[str, Any] | None = None
     ) -> Run:
-        """The complete, valid run: what is said goes before what is `chosen`.
+        """The complete, valid run: what the user or an earlier run says wins over what is `chosen`.
 
-        What is chosen `instead` goes before what an earlier run says, as if the user gave it.
+        What is chosen `instead` wins over the earlier run, but not over the user.
         """
         with naming_file(self.file, self.from_file):
             said = with_inherited({**self.user, **instead}, self.earlier) if instead else self.said
@@ -118,10 +115,7 @@ def settings_of_run(place: str) -> dict[str, Any]:
 
 
 def with_inherited(values: dict[str, Any], earlier: dict[str, Any] | None) -> dict[str, Any]:
-    """The user's settings and, for the rest, those of the run to start from.
-
-    The options of another method are not among them.
-    """
+    """The user's settings, then those of the run to start from; not another method's options."""
     if earlier is None:
         return values
     config = {k: v for k, v in earlier.items() if k != "options"}
@@ -149,10 +143,9 @@ def with_inherited(values: dict[str, Any], earlier: dict[str, Any] | None) -> di
 
 
 def resolve(values: Mapping[str, Any]) -> Run:
-    """A complete, valid `Run`.
+    """A complete, valid `Run` from options by name, as values or as texts.
 
-    Names are those of the options; values may be texts. Everything that is not there comes from
-    the recipe of the data set and, for the method's own options, from its signature.
+    The recipe of the data set and the method's signature give the rest.
     """
     values = with_names(values)
     given = {k: RUN_OPTIONS[k].parse(v) for k, v in values.items() if k in RUN_OPTIONS}
@@ -192,11 +185,7 @@ def resolve_method(
 def stored_config(
     folder: RunFolder, method: AnyMethod | None = None, net: AnyNet | None = None
 ) -> Run:
-    """The resolved configuration in run.json, checked like any other input.
-
-    `method` and `net` are the run's, where they are code of the user's own that may not be where it
-    was.
-    """
+    """The settings in run.json, checked; `method` and `net` replace the user's own code in them."""
     config = folder.read()["config"]
     own = config.pop("options", {})
     name = str(config.get("method"))
@@ -242,10 +231,7 @@ def in_steps(preset: dict[str, Any], steps: Any) -> dict[str, Any]:
 
 
 def filled_in(given: Mapping[str, Any], preset: Mapping[str, Any]) -> dict[str, Any]:
-    """What the user gave, and the preset for the rest.
-
-    A long tail takes the place of a preset with equal classes, and the reverse.
-    """
+    """What the user gave, then the preset; a long tail and equal classes replace each other."""
     known = {k: v for k, v in given.items() if v is not None}
     replaced: tuple[str, ...] = ()
     if "head_labelled" in known:
@@ -352,10 +338,7 @@ def check_processes(run: Run) -> None:
 
 
 def baseline_config(run: Run) -> Run:
-    """The same labels, net, steps and average, without the unlabelled images.
-
-    Where the run goes on from another, its baseline goes on from that one's.
-    """
+    """The same without unlabelled images; after a run --from another, from that one's baseline."""
     options = {k: o.default for k, o in method_options("supervised").items()}
     earlier = RunFolder(Path(run.from_)).baseline if run.from_ else None
     start = str(earlier.path) if earlier and earlier.model.exists() else None

@@ -59,12 +59,10 @@ def pick_precision(run: Run, device: torch.device) -> str:
 
 
 def set_up_torch(precision: str, *, deterministic: bool = False) -> torch.dtype | None:
-    """Set torch's switches; returns the autocast type, None for full precision.
-
-    On a GPU, torch's fastest kernels may add in another order each time; a CPU's do not.
-    """
+    """Set torch's switches; returns the type for autocast, None for full precision."""
     torch.set_float32_matmul_precision("highest" if precision == "fp32" else "high")
     torch.backends.cudnn.allow_tf32 = precision != "fp32"
+    # A GPU's fastest kernels may add in another order each time.
     torch.backends.cudnn.benchmark = not deterministic
     torch.backends.cudnn.benchmark_limit = 0  # of kernels to measure: all
     torch.backends.cudnn.deterministic = deterministic

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,11 @@ from ..rules.finetune import COLOURS
 from ..storage.folder import RunFolder
 from .config import Run
 
+HIDING = (  # options that hide labels, or images with them
+    "labels_per_class", "head_labelled", "head_unlabelled", "gamma", "gamma_unlabelled",
+    "pool_shape",
+)  # fmt: skip
+
 
 def data_of(
     run: Run,
@@ -27,10 +33,7 @@ def data_of(
     size: int | None = None,
     normalise: str | None = None,
 ) -> DataSet:
-    """The data of a run, with the labels that were given to it.
-
-    `size` and `normalise` replace the run's own, where they are still to be chosen.
-    """
+    """The data of a run with their labels; `size` and `normalise` replace the run's own."""
     root, labels = (Path(p) if p else None for p in (run.root, run.labels))
     data = load(run.data, root, size or run.size, progress, labels)
     return normalised(data, normalise or run.normalise)
@@ -44,21 +47,18 @@ def normalised(data: DataSet, normalise: str) -> DataSet:
     return dataclasses.replace(data, mean=colours.mean, std=colours.std)
 
 
+def plan_of(settings: Mapping[str, Any]) -> SplitPlan:
+    """What these settings draw from the data, by the names that a run has for them."""
+    plan = {f.name: settings[f.name] for f in dataclasses.fields(SplitPlan) if f.name in settings}
+    if "labelled_in_pool" in plan:
+        plan["labelled_in_pool"] = plan["labelled_in_pool"] == "yes"
+    return SplitPlan(**plan | {"fold": read_fold(settings.get("fold"))})
+
+
 def split_plan(run: Run) -> SplitPlan:
-    """What to draw from the data; a fully supervised run draws every label."""
-    everything = methods.entry(run.method).all_labels
-    return SplitPlan(
-        labels_per_class=None if everything else run.labels_per_class,
-        head_labelled=None if everything else run.head_labelled,
-        head_unlabelled=None if everything else run.head_unlabelled,
-        gamma=1.0 if everything else run.gamma,
-        gamma_unlabelled=None if everything else run.gamma_unlabelled,
-        pool_shape="tail" if everything else run.pool_shape,
-        validation_per_class=run.validation_per_class,
-        labelled_in_pool=run.labelled_in_pool == "yes",
-        seed=run.seed,
-        fold=read_fold(run.fold),
-    )
+    """What a run draws from the data; a fully supervised one draws every label."""
+    every = HIDING if methods.entry(run.method).all_labels else ()
+    return plan_of({name: value for name, value in vars(run).items() if name not in every})
 
 
 def lineage(start: str | None) -> list[RunFolder]:
@@ -121,7 +121,7 @@ def learnt_by(runs: Sequence[RunFolder], data: DataSet, size: int | None) -> Mas
 def split_of(run: Run, data: DataSet, size: int | None, before: Path | None = None) -> Split:
     """The split of a run on images of this `--size`.
 
-    With its split.csv of `before`, it holds out what was held out there, and no more.
+    Where `before` is the split.csv of the run, the same images are held out again.
     """
     plan = split_plan(run)
     held_out: set[str] | None = None

@@ -21,8 +21,14 @@ LARGEST = 2**53  # whole numbers are read as floats, which have gaps beyond it
 OTHER_NAMES = {  # what other programs call it
     "epochs": "steps", "iterations": "steps", "learning_rate": "lr", "dataset": "data",
     "model": "net", "gpu": "device", "image_size": "size", "threshold": "tau",
-    "pretrained": "weights",
+    "pretrained": "weights", "algorithm": "method", "num_train_iter": "steps",
+    "num_eval_iter": "test_every", "num_labels": "labels_per_class", "uratio": "unlabelled",
+    "p_cutoff": "tau", "data_dir": "root",
 }  # fmt: skip
+TAKES = {
+    int: "a whole number", float: "a number", tuple: "comma-separated numbers", bool: "yes or no",
+}  # fmt: skip
+BOOLEANS = {"yes": True, "true": True, "no": False, "false": False}
 KINDS = (int, float, bool, str, tuple[float, ...])  # of values that `parse` can read
 
 
@@ -51,15 +57,13 @@ class Option:
             return None
         if value is None or text == "":  # an empty path would be this folder
             raise UsageError(f"{self.flag} needs a value.")
-        if self.choices:
-            return self._chosen(str(value))
-        if self.type is bool:
-            return self._boolean(value)
+        if self.choices and (chosen := str(value)) not in self.choices:
+            hint = perhaps(chosen, self.choices, most=1)
+            raise UsageError(f"{self.flag} takes {', '.join(self.choices)}; got {chosen!r}.{hint}")
         try:
             number = self._convert(value)
-        except (ValueError, TypeError, OverflowError):
-            kinds = {int: "a whole number", float: "a number", tuple: "comma-separated numbers"}
-            wanted = kinds.get(self.type, self.type.__name__)
+        except (KeyError, ValueError, TypeError, OverflowError):
+            wanted = TAKES.get(self.type, self.type.__name__)
             raise UsageError(f"{self.flag} takes {wanted}, got {value!r}.") from None
         if self.bounds is not None and number not in self.bounds:
             raise UsageError(f"{self.flag} must {self.bounds}, got {value}.")
@@ -68,6 +72,8 @@ class Option:
         return number
 
     def _convert(self, value: Any) -> Any:
+        if self.type is bool:
+            return value if isinstance(value, bool) else BOOLEANS[str(value).lower()]
         if isinstance(value, bool):
             raise TypeError
         if self.type is int:
@@ -83,20 +89,6 @@ class Option:
         if self.type is tuple:
             return parse_numbers(value, named=self.named)
         return self.type(value)
-
-    def _boolean(self, value: Any) -> bool:
-        words = {"yes": True, "true": True, "no": False, "false": False}
-        if isinstance(value, bool):
-            return value
-        if str(value).lower() in words:
-            return words[str(value).lower()]
-        raise UsageError(f"{self.flag} takes yes or no, got {value!r}.")
-
-    def _chosen(self, value: str) -> str:
-        if value in self.choices:
-            return value
-        hint = perhaps(value, self.choices, most=1)
-        raise UsageError(f"{self.flag} takes {', '.join(self.choices)}; got {value!r}.{hint}")
 
 
 def flag_of(name: str) -> str:
@@ -220,11 +212,10 @@ def options_of_dataclass(cls: Any) -> dict[str, Option]:
 
 
 def keyword_options(cls: type) -> dict[str, Option | None]:
-    """The keyword parameters of a class, then those its `**` hands to parents; None if no option.
+    """The keyword parameters of a class and its parents as options; None for one that is no option.
 
-    The class that names a keyword first decides what it is: one that fixes what its parent leaves
-    open names it, too, without an `Annotated` type. In a class of the user's own, a keyword that no
-    parent has needs none: its type, or that of its default, is enough.
+    The first class that names a keyword decides. Without an `Annotated` type, it fixes an option of
+    its parent; in a class of the user's own, the type of a new keyword or its default is enough.
     """
     found: dict[str, Option | None] = {}
     plain: dict[str, Option] = {}

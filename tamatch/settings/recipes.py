@@ -1,9 +1,8 @@
 """The settings each data set is trained with: the paper's protocols, and ours for small data.
 
-The benchmark's two protocols are recorded here once: (a) pre-trained ViTs on few labels, (b) wide
-residual nets from scratch. A method's signature holds its values for (a); its row in `METHODS`
-holds what (b), under the name of CIFAR-10, or one data set changes. A name that ends in `-tuned`
-is for (a) with a ViT-Tiny of ImageNet and the settings that small photos get on a GPU.
+There are two protocols: (a) pre-trained ViTs on few labels, (b) wide residual nets from scratch. A
+method's signature has its values for (a), its row in `METHODS` what differs in (b), under the name
+of CIFAR-10, or for one data set. Names that end in `-tuned` are (a) with a ViT-Tiny.
 """
 
 from __future__ import annotations
@@ -144,8 +143,7 @@ BESIDES: dict[tuple[str, str], Settings] = {  # what such a set changes in one m
 def defaults(data: str, method: str, *, named: bool) -> Recipe:
     """The recipe for a data set and a method, with what the method's row changes in it.
 
-    The supervised baseline runs beside the digits and a person's own images, unless the user
-    named a method: then they are comparing, and want that one alone.
+    Digits and a person's own images get a supervised baseline, unless the user named a method.
     """
     run, row = dict(PROTOCOLS.get(data, FOLDER)), entry(method)
     small = data == "digits" or data not in PROTOCOLS

@@ -10,10 +10,11 @@ from typing import Any
 
 from ..data import known_sets
 from ..errors import UsageError, perhaps
+from ..kinds import AT_LEAST_ONE
 from ..methods import METHODS
-from .config import RUN_OPTIONS, method_options, read_mapping
+from .config import RUN_OPTIONS, as_words, method_options, read_mapping
 from .configure import resolve
-from .options import as_text, flag_of
+from .options import Option
 from .recipes import PROTOCOLS
 
 METHOD_NAMES = {
@@ -56,6 +57,7 @@ THEIRS: dict[str, Any] = {  # what is trained with where a file does not say it
     "net": "wrn_28_2", "batch_size": 8, "uratio": 1, "num_warmup_iter": 0, "optim": "SGD",
     "lr": 0.03, "weight_decay": 5e-4, "layer_decay": 1.0, "ema_m": 0.999, "lb_imb_ratio": 1,
     "ulb_imb_ratio": 1, "include_lb_to_ulb": True, "img_size": 32, "seed": 1,
+    "num_train_iter": 20, "num_eval_iter": 10,
 }  # fmt: skip
 SAME = {  # what is as it is here, and need not be told; another value is
     "crop_ratio": 0.875, "momentum": 0.9, "clip": 0.0, "clip_grad": 0.0, "train_sampler":
@@ -90,6 +92,14 @@ def translate(path: Path) -> Translated:
     """A USB configuration file as a command."""
     given = {str(k): v for k, v in read_mapping(path, "from-usb").items()}
     given = {k: None if v == "None" else v for k, v in given.items()}  # as their generator writes
+    try:
+        return translated(given)
+    except UsageError as error:
+        raise UsageError(f"from-usb {path}: {error}") from None
+
+
+def translated(given: Mapping[str, Any]) -> Translated:
+    """The same for the values of a file."""
     theirs = {**THEIRS, **given}
     method = method_of(theirs)
     wanted, remarks = dict(run_options(theirs)), [*remarks_on(theirs, method)]
@@ -97,18 +107,32 @@ def translate(path: Path) -> Translated:
     for name, value in given.items():
         ours = OPTION_NAMES_OF.get(method, {}).get(name) or OPTION_NAMES.get(name)
         if ours in own and not ignored(name, theirs, method):
-            wanted[ours] = own[ours].parse(value)
+            wanted[ours] = parsed(own[ours], name, value)
         elif name not in NO_MATTER and name not in RUN_NAMES and value != SAME.get(name, value):
             remarks.append(f"{name}: {value} has no counterpart here ({SAME[name]} is built in).")
         elif name not in {*NO_MATTER, *RUN_NAMES, *SAME} and not ignored(name, theirs, method):
             remarks.append(f"{name}: {value} is not taken over.")
     if method == "daso" and "steps" in wanted:
-        wanted["blend_after"] = int(theirs.get("daso_num_pretrain_iter", 5120)) / wanted["steps"]
+        before = {"daso_num_pretrain_iter": 5120, **theirs}
+        wanted["blend_after"] = whole(before, "daso_num_pretrain_iter") / wanted["steps"]
     usual = resolve({"data": wanted["data"], "method": method}).flat()
     kept = {k: v for k, v in wanted.items() if k in ("data", "root") or usual.get(k) != v}
     resolve({**kept, "method": method})  # an error, if the values do not fit together
-    words = ["--method", method, *(w for k, v in kept.items() for w in (flag_of(k), as_text(v)))]
+    words = ["--method", method, *(w for k, v in kept.items() for w in as_words(k, v))]
     return Translated(f"tamatch train {shlex.join(words)}", [*remarks, *ALWAYS])
+
+
+def parsed(option: Option, name: str, value: Any) -> Any:
+    """A value of the file for an option of ours; an error names it as the file does."""
+    try:
+        return option.parse(value)
+    except UsageError as error:
+        raise UsageError(str(error).replace(option.flag, name, 1)) from None
+
+
+def whole(theirs: Mapping[str, Any], name: str) -> int:
+    """A whole number of the file, at least 1."""
+    return int(parsed(Option(name, int, None, bounds=AT_LEAST_ONE), name, theirs[name]))
 
 
 def method_of(theirs: Mapping[str, Any]) -> str:
@@ -130,7 +154,7 @@ def data_of(theirs: Mapping[str, Any]) -> str:
     if data in ("cifar100", "stl10") and classic:
         return f"{data}-classic"
     if data == "imagenet":
-        return f"imagenet-{1 if int(theirs['num_labels']) < 64_000 else 10}percent"
+        return f"imagenet-{1 if whole(theirs, 'num_labels') < 64_000 else 10}percent"
     name = DATA_NAMES.get(data, data)
     if name not in PROTOCOLS or name == "digits":
         raise UsageError(
@@ -142,7 +166,8 @@ def data_of(theirs: Mapping[str, Any]) -> str:
 
 
 def is_tail(theirs: Mapping[str, Any]) -> bool:
-    return float(theirs["lb_imb_ratio"]) != 1
+    ratios = (ratio(theirs, name) for name in ("lb_imb_ratio", "ulb_imb_ratio"))
+    return theirs.get("ulb_num_labels") is not None or any(each != 1 for each in ratios)
 
 
 def run_options(theirs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -150,34 +175,57 @@ def run_options(theirs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     data = data_of(theirs)
     yield "data", data
     for key, ours in RUN_NAMES.items():
-        if theirs.get(key) is not None and key != "img_size":
-            yield ours, RUN_OPTIONS[ours].parse(theirs[key])
-    if theirs["net"] in NET_NAMES:
+        if key in theirs and key != "img_size":
+            yield ours, parsed(RUN_OPTIONS[ours], key, theirs[key])
+    if str(theirs["net"]) in NET_NAMES:
         yield "net", NET_NAMES[str(theirs["net"])]
         yield from size_of(theirs, data)
-    yield "unlabelled", int(theirs["batch_size"]) * int(theirs["uratio"])
-    yield "optimizer", RUN_OPTIONS["optimizer"].parse(str(theirs["optim"]).lower())
+    yield "unlabelled", whole(theirs, "batch_size") * whole(theirs, "uratio")
+    yield "optimizer", parsed(RUN_OPTIONS["optimizer"], "optim", str(theirs["optim"]).lower())
     yield "labelled_in_pool", "yes" if theirs["include_lb_to_ulb"] else "no"
     if data == "svhn-extra":
         yield "flips", "horizontal"
     if data.startswith("imagenet"):
         return  # lists name the labelled images
     if not is_tail(theirs):
-        yield "labels_per_class", int(theirs["num_labels"]) // int(theirs["num_classes"])
+        yield "labels_per_class", of_each_class(theirs, "num_labels")
         return
-    yield "head_labelled", int(theirs["num_labels"])
-    yield "gamma", float(theirs["lb_imb_ratio"])
+    gamma, own = ratio(theirs, "lb_imb_ratio"), ratio(theirs, "ulb_imb_ratio")
+    yield "head_labelled", of_largest_class(theirs, "num_labels", gamma)
+    yield "gamma", gamma
     if theirs.get("ulb_num_labels") is not None:
-        yield "head_unlabelled", int(theirs["ulb_num_labels"])
-        if theirs["ulb_imb_ratio"] != theirs["lb_imb_ratio"]:
-            yield "gamma_unlabelled", float(theirs["ulb_imb_ratio"])
+        yield "head_unlabelled", of_largest_class(theirs, "ulb_num_labels", own)
+        if own != gamma:
+            yield "gamma_unlabelled", own
+    elif own != 1 and not data.startswith("stl10"):  # whose pool has no labels
+        raise UsageError(f"ulb_imb_ratio: {own:g} needs ulb_num_labels, in USB as well.")
+
+
+def ratio(theirs: Mapping[str, Any], name: str) -> float:
+    return float(parsed(RUN_OPTIONS["gamma"], name, theirs[name]))
+
+
+def of_largest_class(theirs: Mapping[str, Any], name: str, gamma: float) -> int:
+    """What their count says: the images of the largest class, or of all if they are equal."""
+    return of_each_class(theirs, name) if gamma == 1 else whole(theirs, name)
+
+
+def of_each_class(theirs: Mapping[str, Any], name: str) -> int:
+    images, classes = whole(theirs, name), whole(theirs, "num_classes")
+    if images % classes:
+        raise UsageError(
+            f"{name}: {images} cannot be shared equally by {classes} classes (num_classes), which "
+            "USB refuses as well."
+        )
+    return images // classes
 
 
 def size_of(theirs: Mapping[str, Any], data: str) -> Iterator[tuple[str, Any]]:
     """The side of the images where it is not that of the data set or of the net."""
     usual = {"stl10": 96, "food101": 224, "imagenet": 224}.get(str(theirs["dataset"]), 32)
-    if int(theirs["img_size"]) != usual and str(theirs["net"]).startswith("wrn"):
-        yield "size", int(theirs["img_size"])
+    size = parsed(RUN_OPTIONS["size"], "img_size", theirs["img_size"])
+    if size != usual and str(theirs["net"]).startswith("wrn"):
+        yield "size", size
 
 
 def ignored(name: str, theirs: Mapping[str, Any], method: str) -> bool:
@@ -202,9 +250,10 @@ def remarks_on(theirs: Mapping[str, Any], method: str) -> Iterator[str]:
     if net not in NET_NAMES:
         yield f"net: {net} is not provided: --net takes FILE.py:NAME, or timm/NAME."
     if theirs.get("use_pretrain"):
-        address = str(theirs.get("pretrain_path", ""))
-        file = address.rpartition("/")[2]
-        yield f"Pre-trained weights: download {address} and give --weights {file}."
+        address = str(theirs.get("pretrain_path") or "")
+        file = address.rpartition("/")[2] if "://" in address else address
+        first = f"download {address} and " if "://" in address else ""
+        yield f"Pre-trained weights: {first}give --weights {file or 'FILE'}."
     if theirs.get("amp") or theirs.get("use_amp"):
         yield "amp: mixed precision is bfloat16 here, and the default on a GPU (--precision)."
     if theirs.get("hard_label") is False and method in HARD:
@@ -219,5 +268,5 @@ def remarks_on(theirs: Mapping[str, Any], method: str) -> Iterator[str]:
         yield "Strong views may change colours, which USB leaves out for these images."
     if data in ("imagenet", "food101"):
         yield "Views are shifted by an eighth at most, where USB cuts out parts of any size."
-    if int(theirs.get("world_size") or 1) > 1:
+    if theirs.get("world_size") not in (None, 1):
         yield "Several GPUs: torchrun starts tamatch; batch_size is that of all together."

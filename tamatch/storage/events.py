@@ -67,6 +67,9 @@ class Callbacks:
     """Functions of the user's own: `on_log` for lines of training, `on_test` for tests."""
 
     def __init__(self, on_log: Callback | None, on_test: Callback | None) -> None:
+        for name, told in (("on_log", on_log), ("on_test", on_test)):
+            if told is not None and not callable(told):
+                raise UsageError(f"{name} takes a function of one argument, got {told!r}.")
         self.on_log, self.on_test = on_log, on_test
 
     def add(self, row: Row) -> None:

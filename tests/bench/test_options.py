@@ -59,6 +59,13 @@ def test_options_of_train_are_taken(capsys: pytest.CaptureFixture[str]) -> None:
         ("--tua 0.7", "--tua is not an option. Perhaps you meant --tau"),
         ("--tau 7", "--tau must lie in (0, 1), got 7."),
         ("--set tau", "--set takes NAME=VALUE or NAME=V1,V2, got 'tau'."),
+        (
+            "--tau 0.9 --set tau=0.8,0.7",
+            "--tau is given twice. For a row each: --set tau=0.9,0.8,0.7.",
+        ),
+        ("--set tau=0.9,0.90", "--set gives the row FixMatch, tau 0.9 twice."),
+        ("--set net=wrn_10_1_clean,wrn_1", "--net wrn_1 is not a net."),
+        ("--net no.py:Net", "--net no.py:Net: file no.py not found."),
         ("--set steps=3", "--steps is set by --steps here."),
         ("--set data=x", "--data is set by --settings here."),
         ("0.7", "0.7 is not an option."),
@@ -106,7 +113,18 @@ def test_a_table_of_ones_own_is_ranked(capsys: pytest.CaptureFixture[str]) -> No
     assert ["Theirs", "1.67", "2.33", "3"] in rows and ["Other", "3.00", "3.00", "2"] in rows
     assert "Without a value in some setting: Other." in out
     Path("mine.csv").write_text("method,a\nMine,x\n")
-    status, _, err = bench(capsys, "rank --table mine.csv")
-    assert status == 2 and "--table mine.csv cannot be read" in err and err.count("\n") == 1
-    Path("mine.csv").write_text("method,a\n")
-    assert "--table mine.csv has no errors." in bench(capsys, "rank --table mine.csv")[2]
+    for text, message in {
+        "method,a\nMine,x\n": ", line 2: 'x' under a is not a number.",
+        "method,a\nMine,nan\n": ", line 2: 'nan' under a is not a number.",
+        "method,a,b\n\nMine,1\n": ", line 3: the number of cells is 2, that of the first line 3",
+        "method,a\nMine,1\nMine,2\n": ", line 3: there is a line of Mine already.",
+        "method,a\n": " has no errors.",
+        "": " has no errors.",
+    }.items():
+        Path("mine.csv").write_text(text)
+        status, _, err = bench(capsys, "rank --table mine.csv")
+        assert status == 2 and err.startswith("tamatch: --table mine.csv") and message in err
+        assert err.count("\n") == 1
+    assert "--table no.csv cannot be read: No such" in bench(capsys, "rank --table no.csv")[2]
+    Path("mine.csv").write_bytes(b"\xff\xfe")
+    assert "--table mine.csv cannot be read: 'utf-8'" in bench(capsys, "rank --table mine.csv")[2]

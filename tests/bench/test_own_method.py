@@ -55,6 +55,9 @@ def test_it_is_a_row_beside_the_others(capsys: pytest.CaptureFixture[str]) -> No
     assert main([*WORDS.split(), "--list"]) == 0
     listed = capsys.readouterr().out
     assert "2 runs, 2 of them done." in listed and "--method mine.py:Mine" in listed
+    for more in ((), ("--tau", "0.9")):  # its runs come first
+        assert main([*WORDS.split(), *more, "--list"]) == 0
+        assert "--method mine.py:Mine" in capsys.readouterr().out.splitlines()[0]
     assert main([*WORDS.split(), "--cell", "1/2", "--show", "--format", "latex"]) == 0
     assert "mine.py:Mine" in capsys.readouterr().out
     assert (

@@ -18,11 +18,11 @@ from tamatch.bench.results import (
     Vectors,
     commit,
     course,
-    parsed,
     source_digest,
 )
 from tamatch.errors import DataError, StorageError
 from tamatch.storage.files import read_json
+from tamatch.storage.typed import typed
 from tests.bench.made import result
 
 CELLS = PLANS["digits"].cells("digits")
@@ -177,7 +177,7 @@ def test_the_results_of_the_repository_can_be_read() -> None:
     """Every file, also those of before the newest fields; all of them small."""
     folder = Path(__file__).parents[2] / "results"
     for path in folder.glob("*/*.r[0-9]*.json"):
-        found: Result = parsed(read_json(path), Result)
+        found: Result = typed(read_json(path), Result, closed=True)
         made = found.method if found.variant is None else f"{found.method}+{found.variant}"
         assert path.relative_to(folder).as_posix().startswith(f"{found.setting}/{made}.")
         assert found.made["commit"]  # so that every number of the report can be traced

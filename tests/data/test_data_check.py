@@ -15,7 +15,7 @@ from PIL import Image
 from rich.cells import cell_len
 
 from tamatch.cli import main
-from tamatch.cli.train import plan_of
+from tamatch.cli.train import drawn_plan
 from tamatch.data import DATASETS, SplitPlan
 from tamatch.data.check import check, equal_images, table
 from tamatch.data.dataset import digests_of
@@ -207,14 +207,14 @@ def test_classes_may_be_called_like_the_table_s_own_rows() -> None:
 )
 def test_check_shows_the_split_that_training_draws(name: str, options: dict[str, Any]) -> None:
     trained = configure({"data": name, "method": "fixmatch", **options})
-    assert plan_of(name, options) == split_plan(trained)
+    assert drawn_plan(name, options) == split_plan(trained)
 
 
 def test_the_split_of_a_named_set_is_shown_unasked(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "digits", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert set(found["roles"]["labelled"].values()) == {4} and found["labelled_in_pool"]
-    assert plan_of("photos", {}) is None
+    assert drawn_plan("photos", {}) is None
 
 
 def test_a_long_tail_of_a_set_with_equal_classes(capsys: pytest.CaptureFixture[str]) -> None:

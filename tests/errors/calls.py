@@ -126,4 +126,5 @@ CALLS: list[tuple[Callable[[], object], str]] = [
     (lambda: one_gpu("cuda"),
      "2 processes need 2 GPUs, but this machine has 1: use torchrun --nproc-per-node gpu, or "
      "--device cpu."),
+    (lambda: tamatch.train("digits", on_log=3), "on_log takes a function of one argument, got 3."),
 ]  # fmt: skip

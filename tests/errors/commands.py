@@ -190,6 +190,10 @@ COMMANDS = [
      "--config runs/photos/run.json is a run record, not an option file: it has the options of "
      "the run under `config` and the command that repeats it under `command`. --print-config "
      "prints an option file."),
+    ("train --config 'of usb.yaml'", 2,
+     "--config of usb.yaml is one of USB: `tamatch from-usb 'of usb.yaml'` makes it a command."),
+    ("train --p_cutoff 0.9 --method fixmatch", 2,
+     "--p-cutoff is not an option. Perhaps you meant --tau (confidence threshold, default 0.95)."),
     ("train --config unknown.yaml", 2,
      "--config unknown.yaml: --stpes is not an option. Perhaps you meant --steps (training "
      "steps)."),

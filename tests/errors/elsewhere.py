@@ -271,23 +271,38 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
         "test_logits_shifted_at_test_time_do_not_fit_a_layer_that_is_solved_anew"
     ),
     "--set takes NAME=VALUE": ("bench/test_options.py::test_a_wrong_option_is_one_line"),
+    "is given twice. For a row each": ("bench/test_options.py::test_a_wrong_option_is_one_line"),
+    "--set gives the row \0 twice": ("bench/test_options.py::test_a_wrong_option_is_one_line"),
     "\0 is set by \0 here": ("bench/test_options.py::test_a_wrong_option_is_one_line"),
     "\0 is not an option.": ("bench/test_options.py::test_a_wrong_option_is_one_line"),
     "--data \0 does not exist.": ("bench/test_options.py::test_own_images"),
     "bench own needs --steps": ("bench/test_options.py::test_own_images"),
     "--table \0 has no errors": ("bench/test_options.py::test_a_table_of_ones_own_is_ranked"),
+    "\0: the number of cells is": ("bench/test_options.py::test_a_table_of_ones_own_is_ranked"),
+    "\0: there is a line of \0": ("bench/test_options.py::test_a_table_of_ones_own_is_ranked"),
+    "\0: \0 under \0 is not a number": (
+        "bench/test_options.py::test_a_table_of_ones_own_is_ranked"
+    ),
     "--table \0 cannot be read": ("bench/test_options.py::test_a_table_of_ones_own_is_ranked"),
     "this method remembers single inputs": ("test_loop.py::test_a_mistake_is_one_line"),
+    "\0 must be a whole number of at least": ("test_loop.py::test_a_mistake_is_one_line"),
+    "prior must be a share for each": ("test_loop.py::test_a_mistake_is_one_line"),
+    "batch takes the numbers of": ("test_loop.py::test_a_mistake_is_one_line"),
     "labels must be whole numbers": ("test_loop.py::test_a_mistake_is_one_line"),
     "labels must lie in 0": ("test_loop.py::test_a_mistake_is_one_line"),
     "calculates with its inputs": ("test_loop.py::test_a_mistake_is_one_line"),
     "names what it wants": ("test_loop.py::test_a_mistake_is_one_line"),
-    "y must be a tensor of whole": ("test_loop.py::test_a_mistake_is_one_line"),
+    "\0 must be a tensor of whole": ("test_loop.py::test_a_mistake_is_one_line"),
     "losses without after_step()": ("test_loop.py::test_a_forgotten_after_step_is_told"),
     "net must be a torch module": ("test_loop.py::test_a_mistake_is_one_line"),
     "example must be a tensor": ("test_loop.py::test_a_mistake_is_one_line"),
     "net: expected \0": ("test_loop.py::test_a_mistake_is_one_line"),
     "\0 must lie in 0 … \0, got": ("test_loop.py::test_a_mistake_is_one_line"),
+    "from-usb \0: \0": ("settings/test_usb.py::test_what_cannot_be_translated_is_one_line"),
+    "cannot be shared equally by \0": (
+        "settings/test_usb.py::test_what_cannot_be_translated_is_one_line"
+    ),
+    "ulb_imb_ratio: \0 needs": ("settings/test_usb.py::test_what_cannot_be_translated_is_one_line"),
     "is no method of this package": (
         "settings/test_usb.py::test_what_cannot_be_translated_is_one_line"
     ),

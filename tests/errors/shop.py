@@ -65,6 +65,7 @@ FILES = {
     "no-seeds/seeds.json": "{}",
     "one-seed/seeds.json": '{"seeds": [3]}',
     "one-seed/s3/run.json": "{}",
+    "of usb.yaml": "algorithm: fixmatch\ndataset: cifar10\nnum_labels: 40\noverwrite: True\n",
     "photos.zip": "no archive",
 }
 ARRAYS = {

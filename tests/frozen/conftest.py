@@ -14,7 +14,7 @@ NET = "vit_64x2_p8_32"
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The weights of a small transformer; its values are random."""
-    torch.manual_seed(0)
+    torch.manual_seed(1)
     file = tmp_path_factory.mktemp("weights") / "tiny.safetensors"
     save_file(nets.build(NET, 5, 32).state_dict(), file)
     return str(file)

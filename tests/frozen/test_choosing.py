@@ -181,6 +181,16 @@ def test_nearly_equal_images_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {pair[:2] for pair in found} == {(3, len(y)), (40, len(y) + 1)}
 
 
+def test_images_are_nearly_equal_where_others_are_further_away() -> None:
+    draw = torch.Generator().manual_seed(0)
+    different = torch.randn(200, 32, generator=draw)
+    sea = torch.randn(32, generator=draw) + 0.3 * torch.randn(30, 32, generator=draw)
+    again = different[7] + 0.3 * torch.randn(32, generator=draw)
+    found = near_duplicates(torch.cat([different, sea, again[None]]))
+    assert [pair[:2] for pair in found] == [(7, 230)] and 0.85 < found[0][2] < 0.98
+    assert near_duplicates(different[:1]) == []
+
+
 # the live loop
 
 

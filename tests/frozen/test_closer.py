@@ -49,7 +49,7 @@ def test_wrong_labels_and_images_that_come_again(
     assert (file, label, instead) == ("train/light/wrong.png", "light", "dark") and sure > 0.5
     first, again, cosine, leak = found["alike"][0]
     assert {first, again} == {"unlabelled/3.png", "test/light/again.png"}
-    assert leak and cosine > 0.98
+    assert leak and cosine > 0.95
 
 
 def test_equal_images_are_told_once(photos: Path, tiny: str) -> None:

@@ -283,7 +283,7 @@ def test_the_largest_size_in_time(
     assert decide(ask(start)).run.net == "frozen/vit_64x1_p16_224"
     monkeypatch.setattr(first_settings, "MOST_SECONDS", -1.0)
     slow = decide(ask(start))
-    assert slow.run.net == "frozen/vit_64x1_p16_128" and slow.run.size == 24
+    assert slow.run.net == "frozen/vit_64x1_p16_160" and slow.run.size == 24
     assert "at 224, 32 images would take" in slow.reasons["net"]
     tamatch.train(photos, weights=str(file), out=tmp_path / "run", quiet=True)
     monkeypatch.undo()

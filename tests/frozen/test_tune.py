@@ -310,7 +310,7 @@ def test_what_a_user_says_decides_what_is_trained(
 
 
 def timed(step: float) -> Any:
-    return lambda draft, speeds, device, runs: [Speed(0.5, step, 0.01)]
+    return lambda draft, speeds: [Speed(0.5, step, 0.01)]
 
 
 def test_what_fits_into_a_time_is_done(

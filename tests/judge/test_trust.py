@@ -19,9 +19,9 @@ from sklearn.metrics import (
 )
 
 from tamatch.judge.differences import kl
+from tamatch.judge.figures import Calibration
 from tamatch.judge.trust import (
     FEWEST_TO_FIT,
-    Calibration,
     calibration_of,
     fit_temperature,
     measure,

@@ -37,7 +37,7 @@ def made(folder: Path, name: str = "dinov2reg_64x2_p14_42", size: int = 42, seed
     return file
 
 
-def test_they_are_those_of_the_image_and_its_mirror_image(tmp_path: Path) -> None:
+def test_they_are_those_of_the_image_as_it_is(tmp_path: Path) -> None:
     found = frozen(str(made(tmp_path)), 45, CPU)  # not a multiple of 14
     assert (found.name, found.size, found.normalise) == ("dinov2reg_64x2_p14_42", 42, "imagenet")
     levels = torch.from_numpy(IMAGES).permute(0, 3, 1, 2).float()
@@ -45,12 +45,11 @@ def test_they_are_those_of_the_image_and_its_mirror_image(tmp_path: Path) -> Non
     mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
     x = (scaled / 255 - mean[:, None, None]) / std[:, None, None]
     with torch.no_grad():
-        body = found.net.body
-        tokens = (body.frozen_features(x) + body.frozen_features(x.flip(3))) / 2
+        tokens = found.net.body.frozen_features(x)
     got = found(IMAGES)
     assert got.shape == (7, 128) and got.dtype == np.float32
     np.testing.assert_allclose(got, tokens, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(found(IMAGES[:, :, ::-1]), got, rtol=1e-3, atol=1e-4)
+    assert np.abs(found(IMAGES[:, :, ::-1]) - got).max() > 0.1  # left and right are told apart
 
 
 def test_batches_do_not_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

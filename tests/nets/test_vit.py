@@ -6,11 +6,12 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from tamatch import nets
 from tamatch.errors import UsageError
-from tamatch.nets.vit import TransformerBlock, ViT
+from tamatch.nets.vit import TransformerBlock, ViT, attended
 
 
 def tiny(classes: int = 5, depth: int = 3) -> ViT:
@@ -137,3 +138,16 @@ def test_depth_is_random_in_training_alone() -> None:
 def test_patches_must_fit_the_image() -> None:
     with pytest.raises(UsageError, match="multiple of 16"):
         nets.build("vit_base_p16_96", 10, 100)
+
+
+def test_attention_in_bfloat16_on_a_cpu_is_that_of_torch() -> None:
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, 3, 17, 64).bfloat16().requires_grad_() for _ in range(3))
+    for first in (None, 1):
+        ours = attended(q[:, :, :first], k, v)
+        exact = F.scaled_dot_product_attention(q[:, :, :first].double(), k.double(), v.double())
+        assert ours.dtype == torch.bfloat16 and ours.shape == exact.shape
+        torch.testing.assert_close(ours.double(), exact, rtol=0.02, atol=0.01)
+        gradients = (torch.autograd.grad(out.square().sum(), (q, k, v)) for out in (ours, exact))
+        for got, expected in zip(*gradients, strict=True):
+            torch.testing.assert_close(got, expected, rtol=0.05, atol=0.05)

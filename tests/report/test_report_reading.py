@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from tamatch.errors import UsageError
+from tamatch.judge.figures import Bin, Reliability
 from tamatch.report import write_report
 from tamatch.report.album import first_rows
-from tamatch.report.classes import confusion_rows, frequent
+from tamatch.report.classes import confusion_rows, curve_of, frequent, precision_of
 from tamatch.report.folder import (
     SKIPPED_LISTED,
     read_folder,
@@ -142,24 +143,29 @@ def test_trust_is_read_as_it_was_written(make_run: MakeRun) -> None:
     held = found.held
     assert held.images == 500
     assert [held.low, held.high] == [100 * bound for bound in stored["interval"]]
-    assert held.pairs == {(t, p): n for t, p, n in stored["confusion"]}
+    assert [[*pair] for pair in held.confusion] == stored["confusion"]
     for mine, theirs in zip(held.classes, stored["classes"], strict=True):
-        assert mine.precision == pytest.approx(100 * theirs["precision"])
-    assert held.before.error == 100 * stored["calibration"]["before"]["ece"]
+        assert mine.precision == theirs["precision"]
+        assert precision_of(mine) == pytest.approx(100 * theirs["precision"])
+    assert held.calibration.before.ece == stored["calibration"]["before"]["ece"]
     assert [level.tau for level in found.pool.sweep] == [e["tau"] for e in stored["pool"]["sweep"]]
     assert len(held.doubtful) == 32 and held.doubtful[0].image == stored["doubtful"][0]["image"]
 
 
 def test_thin_bins_are_left_out_of_the_curve() -> None:
-    bins = [{"images": n, "confidence": 0.5, "accuracy": 0.25} for n in (9, 10)]
-    reliability = {"confidence": 0.5, "ece": 0.1, "bins": bins}
-    content: dict[str, object] = {
-        "images": 19, "interval": [0.4, 0.6], "calibration": {"before": reliability},
-    }  # fmt: skip
-    found = trust_of(content)
-    assert found.held is not None
-    assert found.held.before.curve == [(50, 25)]
+    bins = tuple(Bin(images, 0.5, 0.25) for images in (9, 10))
+    assert curve_of(Reliability(0.5, 0.1, bins)) == [(50, 25)]
     assert trust_of({}).held is None
+
+
+def test_a_value_of_the_wrong_kind_is_noted_and_nothing_is_shown_of_it(make_run: MakeRun) -> None:
+    run = make_run(baseline=False)
+    stored = json.loads((run / "trust.json").read_text())
+    for wrong in ({**stored, "right": "many"}, {**stored, "interval": [0.5]}, {"images": 3}):
+        (run / "trust.json").write_text(json.dumps(wrong))
+        found = read_folder(run)
+        assert found.trust.held is None and found.trust.pool is None
+        assert any(note.startswith("trust.json is damaged") for note in found.notes)
 
 
 def test_the_most_frequent_mistakes_come_first() -> None:

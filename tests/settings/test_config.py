@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tamatch.data import DATASETS
 from tamatch.errors import TamatchError, UsageError
+from tamatch.kinds import Between
 from tamatch.methods import METHODS
 from tamatch.runs.build import task_of
 from tamatch.settings import recipes
@@ -312,3 +313,8 @@ def test_a_number_without_end_is_refused(number: str, tmp_path: Path) -> None:
     file.write_text(f"batch: 8\nsteps: {number}\n")
     with pytest.raises(UsageError, match=r"is not valid YAML \(line 2\): a number of [\d,]+ char"):
         configure({}, file)
+
+
+def test_an_interval_without_bounds_takes_any_number() -> None:
+    assert str(Between()) == "be a number" and str(Between(0)) == "be at least 0"
+    assert -1e9 in Between() and -1 not in Between(0)

@@ -51,7 +51,7 @@ def given(tmp_path: Path, **changes: Any) -> Path:
 
 
 def run_of(command: str) -> Run:
-    words = shlex.split(command)[2:]
+    words = [part for word in shlex.split(command)[2:] for part in word.split("=")]
     flags = (w.removeprefix("--").replace("-", "_") for w in words[::2])
     return configure(dict(zip(flags, words[1::2], strict=True)))
 
@@ -152,6 +152,9 @@ def test_what_a_file_leaves_out_is_as_there(tmp_path: Path) -> None:
     run = run_of(translate(given(tmp_path, **left)).command)
     assert (run.warmup, run.batch, run.unlabelled, run.ema) == (0, 8, 8, 0.999)
     assert (run.seed, run.layer_decay, run.labelled_in_pool) == (1, 1.0, "yes")
+    left = dict.fromkeys(("num_train_iter", "num_eval_iter"), "left out")
+    run = run_of(translate(given(tmp_path, **left | {"num_warmup_iter": 0})).command)
+    assert (run.steps, run.test_every) == (20, 10)
 
 
 def test_a_long_tail(tmp_path: Path) -> None:
@@ -161,6 +164,25 @@ def test_a_long_tail(tmp_path: Path) -> None:
     run = run_of(translate(given(tmp_path, **CLASSIC | tail)).command)
     assert (run.data, run.head_labelled, run.head_unlabelled) == ("cifar10-lt", 1500, 3000)
     assert (run.gamma, run.gamma_unlabelled, run.labels_per_class) == (150, -150, None)
+
+
+def test_equal_classes_are_counted_in_sum(tmp_path: Path) -> None:
+    """As `sample_labeled_unlabeled_data` counts: of the largest class only where ratios differ."""
+    even_pool = {
+        "num_labels": 1500, "lb_imb_ratio": 100, "ulb_num_labels": 30_000, "ulb_imb_ratio": 1,
+    }  # fmt: skip
+    run = run_of(translate(given(tmp_path, **CLASSIC | even_pool)).command)
+    assert (run.head_labelled, run.gamma) == (1500, 100)
+    assert (run.head_unlabelled, run.gamma_unlabelled) == (3000, 1)
+    even_labels = {"num_labels": 40, "ulb_num_labels": 4000, "ulb_imb_ratio": 100}
+    run = run_of(translate(given(tmp_path, **CLASSIC | even_labels)).command)
+    assert (run.data, run.head_labelled, run.gamma) == ("cifar10-lt", 4, 1)
+    assert (run.head_unlabelled, run.gamma_unlabelled) == (4000, 100)
+
+
+def test_own_weights_are_not_downloaded(tmp_path: Path) -> None:
+    own = translate(given(tmp_path, use_pretrain=True, pretrain_path="nets/my vit.pth"))
+    assert own.remarks[0] == "Pre-trained weights: give --weights nets/my vit.pth."
 
 
 def test_temperatures_of_hard_labels_are_ignored(tmp_path: Path) -> None:
@@ -186,16 +208,34 @@ def test_names_are_ours() -> None:
     [
         ({"algorithm": "fixmach"}, "algorithm: fixmach is no method of this package. Perhaps"),
         ({"dataset": "yelp_review"}, "dataset: yelp_review is not provided"),
-        ({"lr": "fast"}, "--lr takes a number, got 'fast'."),
-        ({"p_cutoff": 3}, "--tau must lie in (0, 1), got 3."),
+        ({"lr": "fast"}, "lr takes a number, got 'fast'."),
+        ({"p_cutoff": 3}, "p_cutoff must lie in (0, 1), got 3."),
+        ({"optim": None}, "optim takes sgd, adamw; got 'none'."),
+        ({"num_labels": "many"}, "num_labels takes a whole number, got 'many'."),
+        ({"num_labels": None}, "num_labels needs a value."),
+        ({"num_labels": 250}, "num_labels: 250 cannot be shared equally by 100 classes"),
+        ({"num_classes": 0}, "num_classes must be at least 1, got 0."),
+        ({"num_train_iter": None}, "num_train_iter needs a value."),
+        ({"uratio": 0.5}, "uratio takes a whole number, got 0.5."),
+        ({"img_size": "large"}, "img_size takes a whole number, got 'large'."),
+        ({"lb_imb_ratio": "high"}, "lb_imb_ratio takes a number, got 'high'."),
+        ({"net": ["a"], "dataset": ["b"]}, "dataset: ['b'] is not provided"),
+        ({"ulb_imb_ratio": 100}, "ulb_imb_ratio: 100 needs ulb_num_labels, in USB as well."),
+        (
+            {"imb_algorithm": "daso", "daso_num_pretrain_iter": "x"},
+            "daso_num_pretrain_iter takes a whole number, got 'x'.",
+        ),
     ],
 )
 def test_what_cannot_be_translated_is_one_line(
     tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
+    """It names the file, and the value as the file does."""
+    file = given(tmp_path, **changes)
     with pytest.raises(UsageError) as caught:
-        translate(given(tmp_path, **changes))
-    assert message in str(caught.value) and "\n" not in str(caught.value)
+        translate(file)
+    assert str(caught.value).startswith(f"from-usb {file}: {message}")
+    assert "\n" not in str(caught.value)
 
 
 def test_the_page_shows_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -212,6 +252,6 @@ def test_the_command_prints_it(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert main(["from-usb", str(given(tmp_path, use_pretrain=True, pretrain_path="a/b.pth"))]) == 0
     first, *rest = capsys.readouterr().out.splitlines()
     assert first.startswith("tamatch train ") and all(line.startswith("# ") for line in rest)
-    assert any("--weights b.pth" in line for line in rest)
+    assert any("--weights a/b.pth" in line for line in rest)
     assert main(["from-usb", str(tmp_path / "no.yaml")]) == 2
     assert "cannot be read" in capsys.readouterr().err

@@ -66,6 +66,8 @@ def test_the_command_writes_what_the_arrays_hold(
     assert [float(line["total"]) for line in table] == run.history.train["total"].tolist()
     assert float(table[2]["p_model/3"]) == run.history.train["p_model"][2, 3]
     file = tmp_path / "test.csv"
+    assert main(["history", str(run.path), "--csv"]) == 0  # without a file
+    assert capsys.readouterr().out == tamatch.history(run.path).csv()
     assert main(["history", str(run.path), "--rows", "test", "--csv", str(file)]) == 0
     assert file.read_text() == tamatch.history(run.path).csv("test")
     assert main(["history", str(run.path), "--csv", str(file)]) == 2
