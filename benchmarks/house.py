@@ -46,7 +46,7 @@ NEW = (
 
 # What serves nothing but that in older files: functions, classes, methods and tables.
 NEW_PARTS = {
-    "bench/order.py": "TAU_RULE Agreement agreement agreements in_print column ranks",
+    "bench/order.py": "TAU_RULE Agreement agreement tau agreements in_print column ranks",
     "bench/plans.py": (
         "NOT_SET other_pool CLASSIC RACE OTHER_POOLS TAILS TAIL_METHODS option_values with_options "
         "row_name own_setting"
@@ -57,7 +57,7 @@ NEW_PARTS = {
     "cli/parser.py": "add_look",
     "cli/train.py": "add_from_usb run_from_usb",
     "cli/use.py": "add_pick run_pick add_start run_start add_history run_history",
-    "data/archives.py": "SVHN FOOD101 MEDMNIST_MD5 MEDMNIST",
+    "data/archives.py": "SVHN FOOD101 MEDMNIST_NAMES MEDMNIST",
     "data/check.py": "Closer",
     "data/dataset.py": "DataSet.of_no_class",
     "kinds.py": "AgreementWeight MixTarget EnergyBound TestStrength",
