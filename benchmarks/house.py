@@ -46,7 +46,7 @@ NEW = (
 
 # What serves nothing but that in older files: functions, classes, methods and tables.
 NEW_PARTS = {
-    "bench/order.py": "TAU_RULE Agreement agreement agreements in_print column ranks",
+    "bench/order.py": "TAU_RULE Agreement agreement tau agreements in_print column ranks",
     "bench/plans.py": (
         "NOT_SET other_pool CLASSIC RACE OTHER_POOLS TAILS TAIL_METHODS option_values with_options "
         "row_name own_setting"

@@ -35,6 +35,7 @@ CHUNKS = 8, 256  # least and most files decoded together
 class Decoded:
     """The images that could be read, and why the others could not."""
 
+    folder: Path  # of the cache, where `fill` may have put more
     images: Pixels  # (M, size, size, 3), a memory map
     digests: Digests  # (M, DIGEST)
     sizes: Sizes  # (M, 2) width and height of the files
@@ -96,6 +97,7 @@ def cached(
     entry = open_or_build(key, size, build)
     unreadable = {i: str(reason) for i, reason in entry.facts["unreadable"]}
     return Decoded(
+        folder=entry.folder,
         images=entry.images,
         digests=entry.digests,
         sizes=np.load(entry.folder / SIZES),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -11,9 +12,9 @@ import numpy as np
 
 from ..errors import DataError
 from .archives import STL10, locate, members, verify
-from .bulk import fingerprint
-from .cache import DIGESTS, PIXELS, Facts, PixelFile, open_or_build
-from .dataset import DIGEST, NONE, UNKNOWN, DataSet, Indices, OnProgress, Pixels
+from .bulk import Chunk, cached, fingerprint
+from .cache import PixelFile
+from .dataset import NONE, UNKNOWN, DataSet, OnProgress, Pixels
 from .decode import resized
 
 SIDE = 96
@@ -33,44 +34,38 @@ def read(
     side = size or SIDE
     files = [path / name for name in MD5] if path.is_dir() else [path]
     # the cache knows these files as they are, so they are verified only when it is built
-    entry = open_or_build(
-        fingerprint(files, f"stl10 {side}"), side, partial(_build, path, side, progress)
-    )
-    rows = _rows()
+    key = fingerprint(files, f"stl10 in chunks {side}")
+    decoded = cached(key, sum(COUNTS.values()), side, partial(_fill, path), progress)
+    train, unlabelled, test = map(np.array, _rows().values())
     return DataSet(
         name="stl10",
         classes=CLASSES,
-        images=entry.images,
-        labels=np.load(entry.folder / LABELS),
-        parts=(rows["train"], rows["unlabeled"], NONE, rows["test"]),
+        images=decoded.images,
+        labels=np.load(decoded.folder / LABELS),
+        parts=(train, unlabelled, NONE, test),
         files=[f"{name}/{i}" for name, count in COUNTS.items() for i in range(count)],
         mean=(112.4 / 255, 109.1 / 255, 98.6 / 255),
         std=(68.4 / 255, 66.6 / 255, 68.5 / 255),
         train_in_pool=True,
-        digests=entry.digests,
+        digests=decoded.digests,
         checksums="every file has the published MD5",
     )
 
 
-def _rows() -> dict[str, Indices]:
+def _rows() -> dict[str, range]:
     """The rows of each part."""
     ends = accumulate(COUNTS.values())
-    return {part: np.arange(e - n, e) for (part, n), e in zip(COUNTS.items(), ends, strict=True)}
+    return {part: range(e - n, e) for (part, n), e in zip(COUNTS.items(), ends, strict=True)}
 
 
-def _build(path: Path, size: int, progress: OnProgress | None, folder: Path) -> Facts:
+def _fill(path: Path, pixels: PixelFile) -> Iterator[Chunk]:
     """Verify the files, then read them part by part in whatever order the archive has them."""
     if path.is_dir():
         for name, md5 in MD5.items():
             verify(path / name, [md5], STL10)
     else:
         verify(path, [STL10.md5], STL10)
-    total = sum(COUNTS.values())
-    pixels = PixelFile(folder / PIXELS, size)
-    pixels.create(total)
-    labels = np.full(total, UNKNOWN, np.int64)
-    digests = np.zeros((total, DIGEST), np.uint8)
-    done = 0
+    labels = np.full(sum(COUNTS.values()), UNKNOWN, np.int64)
     for name, file in members(path, list(MD5)):
         part, kind = name.removesuffix(".bin").split("_")
         rows = _rows()[part]
@@ -78,20 +73,16 @@ def _build(path: Path, size: int, progress: OnProgress | None, folder: Path) -> 
             own = np.frombuffer(file.read(), np.uint8).astype(np.int64) - 1
             known = len(own) == len(rows) and own.min() >= 0 and own.max() < len(CLASSES)
             _check(path / name, known)
-            labels[rows] = own
+            labels[rows.start : rows.stop] = own
             continue
         for at in range(0, len(rows), BATCH):
             batch = rows[at : at + BATCH]
             images = _images(file, len(batch))
             _check(path / name, len(images) == len(batch))
-            written = [image.tobytes() for image in resized(images, size)]
-            digests[batch] = pixels.write(int(batch[0]), written)
-            done += len(images)
-            if progress is not None:
-                progress(done, total)
-    np.save(folder / LABELS, labels)
-    np.save(folder / DIGESTS, digests)
-    return {}
+            written = (image.tobytes() for image in resized(images, pixels.size))
+            digests = pixels.write(batch.start, written)
+            yield Chunk(batch.start, np.full((len(batch), 2), SIDE, np.int32), digests, {})
+    np.save(pixels.path.with_name(LABELS), labels)
 
 
 def _images(file: IO[bytes], count: int) -> Pixels:
