@@ -34,5 +34,5 @@ class Rising(tamatch.Method):
         mask = (confidence >= self.first + (self.last - self.first) * batch.progress).float()
         sup = each_ce(x.logits, batch.y).mean()
         unsup = (mask * each_ce(strong.logits, label)).mean()
-        parts = {"sup": sup, "unsup": unsup, "used": mask.mean()}
+        parts = {"sup": sup.detach(), "unsup": unsup.detach(), "used": mask.mean()}
         return Loss(sup + self.lambda_u * unsup, parts)

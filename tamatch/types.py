@@ -1,4 +1,4 @@
-"""The values of one training step, as plain records without state."""
+"""The values of one training step. Everything here is a plain record: no behaviour, no state."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Out(NamedTuple):
 
 @dataclass
 class Loss:
-    """`total` is what is minimised; `parts` are values for the report alone, without gradient.
+    """`total` is what is minimised; `parts` are values for the report alone.
 
     Parts are scalars or per-class vectors. They are averaged between two log lines, except
     those whose name begins with `max_`, of which the largest is kept.
@@ -59,8 +59,3 @@ class Loss:
 
     total: Tensor
     parts: dict[str, Tensor] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for name, part in self.parts.items():
-            if isinstance(part, Tensor) and part.requires_grad:  # a user's part may be no tensor
-                self.parts[name] = part.detach()

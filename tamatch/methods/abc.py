@@ -43,15 +43,16 @@ class ABC(FixMatch):
     def forward(self, batch: Batch) -> Loss:
         x, weak, strong = self.predict(*batch.x, *batch.u, constant=1)
         g_x, g_w, g_s = (self.second(out) for out in (x, weak, strong))
-        pseudo = self.labeler(g_w, g_x, batch.id_u)
+        pseudo = self.labeler(g_w.detach(), g_x.detach(), batch.id_u)
         sup = each_ce(g_x, batch.y).mean()
         unsup = pseudo.loss(g_s)
         balanced = self.balanced(weak.logits.detach(), batch.progress)
         drawn = lots(len(batch.y), batch.y.device) < self.keep[batch.y]
         both = (drawn * each_ce(x.logits, batch.y)).mean() + balanced.loss(strong.logits)
         terms = {"sup": sup, "unsup": unsup, "balanced": both}
+        parts = {name: term.detach() for name, term in terms.items()}
         total = sup + self.lambda_u * unsup + both
-        return Loss(total, {**terms, **self.labeler.report(pseudo)})
+        return Loss(total, {**parts, **self.labeler.report(pseudo)})
 
     def balanced(self, logits: Tensor, progress: Tensor) -> Pseudo:
         """The balanced head's own labels; of those accepted, ever fewer of frequent classes."""

@@ -63,7 +63,7 @@ class ACR(Method):
         sup = each_ce(x.logits + at_x, batch.y).mean() + each_ce(self.second(x), batch.y).mean()
         unsup = mean_of([balanced.loss(out.logits) for out in strong])
         unsup = unsup + mean_of([plain.loss(self.second(out)) for out in strong])
-        parts = {"sup": sup, "unsup": unsup, "p_model": self.shares.value}
+        parts = {"sup": sup.detach(), "unsup": unsup.detach(), "p_model": self.shares.value}
         return Loss(sup + self.lambda_u * unsup, {**parts, **balanced.report()})
 
     def labels(self, logits: Tensor, other: Tensor) -> Pseudo:

@@ -116,11 +116,6 @@ class Head(nn.Linear):
             return super().forward(out.features)
 
 
-def two_layers(width: int, outputs: int) -> nn.Sequential:
-    """A head with a hidden layer, which is as wide as the features."""
-    return nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, outputs))
-
-
 def quarter_turned(images: Tensor, turns: int) -> Tensor:
     """Images turned counter-clockwise; what is no square image has no way up and stays as it is."""
     square = images.ndim == 4 and images.shape[-1] == images.shape[-2]

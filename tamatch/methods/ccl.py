@@ -14,7 +14,7 @@ from ..machine.precision import without_autocast
 from ..pseudo import Pseudo
 from ..stats import Ema, Tally, log_shares, start_of_target
 from ..types import Batch, Loss, Out, Task, Views
-from .base import Head, Method, two_layers
+from .base import Head, Method
 
 CLASSES = 0.7  # their λ₁: weight of the losses on classes; the rest is that of labelled contrast
 SPREAD = 0.2  # what an image takes over from those that resemble it
@@ -67,7 +67,7 @@ class CCL(Method):
         self.lambda_u, self.pool_part = max(1.5, many), many / (1 + many)
         self.second = Head(net, task)
         width = cast(int, net.width)
-        self.project, self.centre = (two_layers(width, 2 * width) for _ in range(2))
+        self.project, self.centre = (projector(width) for _ in range(2))
         self.pool = Ema(start_of_target(task, "uniform"), momentum)  # π_u
         self.used = Ema(start_of_target(task, "labelled"), momentum)  # π_a
         self.tally = Tally(task)
@@ -103,10 +103,11 @@ class CCL(Method):
         self.learn_(pseudo, sure, batch.progress)
         self.tally.add_(batch.id_u, pseudo.mask)
         terms = {"sup": sup, "unsup": unsup, "contrast": contrast, "smooth": smooth}
+        parts = {name: term.detach() for name, term in terms.items()}
         total = CLASSES * (sup + self.lambda_u * unsup) + (1 - CLASSES) * contrast
         return Loss(
             total + self.lambda_contrast * smooth,
-            {**terms, **pseudo.report(), "p_model": self.pool.value},
+            {**parts, **pseudo.report(), "p_model": self.pool.value},
         )
 
     def opinion(self, weak: Out) -> Tensor:
@@ -156,6 +157,11 @@ class CCL(Method):
         for shares, kept in ((self.pool, sure), (self.used, pseudo.mask)):
             count = (kept[:, None] * pseudo.p).double().sum(0)
             shares.update_share_(late * dist.sum_(count))
+
+
+def projector(width: int) -> nn.Sequential:
+    """Two layers from features to embeddings."""
+    return nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 2 * width))
 
 
 def embed(layers: nn.Module, features: Tensor) -> Tensor:

@@ -54,7 +54,7 @@ class CDMAD(Method):
         pseudo = Pseudo(q, q.argmax(-1), mask, mask)
         sup = each_ce(x.logits, batch.y).mean()
         unsup = (pseudo.loss(one.logits, q) + pseudo.loss(two.logits, q)) / 2
-        parts = {"sup": sup, "unsup": unsup, **pseudo.report()}
+        parts = {"sup": sup.detach(), "unsup": unsup.detach(), **pseudo.report()}
         return Loss(sup + self.lambda_u * unsup, parts)
 
     @property

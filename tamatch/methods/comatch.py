@@ -58,7 +58,7 @@ class CoMatch(Contrastive):
         unsup, report = self.agreement(strong.logits, p, batch.id_u)
         contrast = -(self.graph(p) * (near + 1e-7).log()).sum(-1).mean()
         total = sup + self.lambda_u * unsup + self.lambda_contrast * contrast
-        parts = {"sup": sup, "unsup": unsup, "contrast": contrast}
+        parts = {"sup": sup.detach(), "unsup": unsup.detach(), "contrast": contrast.detach()}
         return Loss(total, {**parts, **report})
 
     @torch.no_grad()

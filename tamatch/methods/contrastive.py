@@ -13,7 +13,7 @@ from ..machine.precision import without_autocast
 from ..pseudo import Pseudo
 from ..stats import Status, Tally
 from ..types import Batch, Loss, Out, Task
-from .base import Method, two_layers
+from .base import Method
 
 
 class Contrastive(Method):
@@ -32,7 +32,10 @@ class Contrastive(Method):
         super().__init__(net, task, **base)
         self.tau = tau
         self.status, self.tally = Status(task, window=window), Tally(task)
-        self.project = two_layers(cast(int, net.width), projection)
+        width = cast(int, net.width)
+        self.project = nn.Sequential(
+            nn.Linear(width, width), nn.ReLU(), nn.Linear(width, projection)
+        )
 
     def forward(self, batch: Batch) -> Loss:
         outs = self.predict(*batch.x, *batch.u)

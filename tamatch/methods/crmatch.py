@@ -13,7 +13,7 @@ from ..losses import each_ce
 from ..pseudo import compose
 from ..stats import Status
 from ..types import Batch, Loss, Task
-from .base import Method, quarter_turned, two_layers
+from .base import Method, quarter_turned
 
 
 class CRMatch(Method):
@@ -44,7 +44,7 @@ class CRMatch(Method):
         self.lambda_distance, self.lambda_rotation = lambda_distance, lambda_rotation
         self.labeler = compose(task, Status(task), tau=tau)
         width, map_width = cast(int, net.width), cast(int, net.map_width)
-        self.rotation = two_layers(width, 4)
+        self.rotation = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 4))
         self.distance = nn.Linear(map_width, width)
 
     def forward(self, batch: Batch) -> Loss:
@@ -53,7 +53,7 @@ class CRMatch(Method):
         turned_images = torch.cat([quarter_turned(upright, k) for k in range(4)])
         turn = torch.arange(4, device=upright.device).repeat_interleave(len(upright))
         x, weak, strong, turned = self.predict(*batch.x, *batch.u, turned_images)
-        pseudo = self.labeler(weak.logits, x.logits, batch.id_u)
+        pseudo = self.labeler(weak.logits.detach(), x.logits.detach(), batch.id_u)
         z_s, z_w = (out.map.flatten(1).to(self.distance.weight.dtype) for out in (strong, weak))
         nearness = F.cosine_similarity(self.distance(z_s), self.distance(z_w)).relu()
         sup = each_ce(x.logits, batch.y).mean()
@@ -63,4 +63,5 @@ class CRMatch(Method):
         total = sup + self.lambda_u * unsup
         total = total + self.lambda_distance * distance + self.lambda_rotation * rotation
         terms = {"sup": sup, "unsup": unsup, "distance": distance, "rotation": rotation}
-        return Loss(total, {**terms, **self.labeler.report(pseudo)})
+        parts = {name: term.detach() for name, term in terms.items()}
+        return Loss(total, {**parts, **self.labeler.report(pseudo)})

@@ -60,7 +60,7 @@ class Dash(Method):
         pseudo = pseudo._replace(mask=pseudo.mask * (batch.step >= self.warmup))
         self.tally.add_(batch.id_u, pseudo.mask)
         unsup = pseudo.loss(strong.logits, target)
-        parts = {"sup": sup, "unsup": unsup, "rho": rho, **pseudo.report()}
+        parts = {"sup": sup.detach(), "unsup": unsup.detach(), "rho": rho, **pseudo.report()}
         return Loss(sup + self.lambda_u * unsup, parts)
 
     def learn_(self, step: Tensor, sup: Tensor) -> None:

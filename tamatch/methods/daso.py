@@ -75,13 +75,14 @@ class DASO(FixMatch):
             q, likeness = self.likeness(weak).softmax(-1).detach(), self.likeness(strong)
         p = self.blended(weak.logits.detach().softmax(-1), q, late)
         tiny = torch.finfo(p.dtype).tiny
-        pseudo = self.labeler(p.clamp(min=tiny).log(), x.logits, batch.id_u)
+        pseudo = self.labeler(p.clamp(min=tiny).log(), x.logits.detach(), batch.id_u)
         self.shares.update_(dist.mean_(one_hot(pseudo.label, self.task.classes).double().mean(0)))
         sup = each_ce(x.logits, batch.y).mean()
         unsup, assign = pseudo.loss(strong.logits), late * each_ce(likeness, q).mean()
         terms = {"sup": sup, "unsup": unsup, "assign": assign}
+        parts = {name: term.detach() for name, term in terms.items()}
         total = sup + self.lambda_u * unsup + self.lambda_assign * assign
-        return Loss(total, {**terms, **self.labeler.report(pseudo)})
+        return Loss(total, {**parts, **self.labeler.report(pseudo)})
 
     def likeness(self, out: Out) -> Tensor:
         """cos(f, μ)/T, (N, C)."""

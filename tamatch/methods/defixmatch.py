@@ -33,10 +33,11 @@ class DeFixMatch(FixMatch):
 
     def forward(self, batch: Batch) -> Loss:
         x, x_strong, weak, strong = self.predict(*batch.x, *batch.u, constant=2)
-        pseudo = self.labeler(weak.logits, x.logits, batch.id_u)
-        pseudo_x = self.labeler(x.logits, x.logits, batch.id_x, learn=False)
+        x_weak = x.logits.detach()
+        pseudo = self.labeler(weak.logits.detach(), x_weak, batch.id_u)
+        pseudo_x = self.labeler(x_weak, x_weak, batch.id_x, learn=False)
         sup = (each_ce(x.logits, batch.y) + each_ce(x_strong.logits, batch.y)).mean() / 2
         unsup, anti = pseudo.loss(strong.logits), pseudo_x.loss(x_strong.logits)
-        parts = {"sup": sup, "unsup": unsup, "anti": anti}
+        parts = {"sup": sup.detach(), "unsup": unsup.detach(), "anti": anti.detach()}
         total = sup + self.lambda_u * (unsup - anti)
         return Loss(total, {**parts, **self.labeler.report(pseudo)})

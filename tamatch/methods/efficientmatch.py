@@ -43,13 +43,14 @@ class EfficientMatch(FixMatch):
 
     def forward(self, batch: Batch) -> Loss:
         x, weak, strong = self.predict(*batch.x, *batch.u, constant=1)
-        pseudo = self.labeler(weak.logits, x.logits, batch.id_u)
+        pseudo = self.labeler(weak.logits.detach(), x.logits.detach(), batch.id_u)
         sup = each_ce(x.logits, batch.y).mean()
         unsup = pseudo.loss(strong.logits)
         mixed = self.mixed_loss(batch, pseudo)
         terms = {"sup": sup, "unsup": unsup, "mixed": mixed}
+        parts = {name: term.detach() for name, term in terms.items()}
         total = sup + self.lambda_u * unsup + self.lambda_mix * mixed
-        return Loss(total, {**terms, **self.labeler.report(pseudo)})
+        return Loss(total, {**parts, **self.labeler.report(pseudo)})
 
     def mixed_loss(self, batch: Batch, pseudo: Pseudo) -> Tensor:
         mixed = self.mix(batch, pseudo)

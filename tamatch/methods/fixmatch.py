@@ -51,10 +51,10 @@ class FixMatch(Method):
 
     def forward(self, batch: Batch) -> Loss:
         x, weak, strong = self.predict(*batch.x, *batch.u, constant=1)
-        pseudo = self.labeler(weak.logits, x.logits, batch.id_u)
+        pseudo = self.labeler(weak.logits.detach(), x.logits.detach(), batch.id_u)
         sup = each_ce(x.logits, batch.y).mean()
         unsup = pseudo.loss(strong.logits)
-        parts = {"sup": sup, "unsup": unsup, **self.labeler.report(pseudo)}
+        parts = {"sup": sup.detach(), "unsup": unsup.detach(), **self.labeler.report(pseudo)}
         return Loss(sup + self.lambda_u * unsup, parts)
 
     @property

@@ -48,11 +48,11 @@ class FreeMatch(FixMatch):
     def labels_and_loss(self, batch: Batch) -> tuple[Pseudo, Loss]:
         """The pseudo-labels of a step, and its loss."""
         x, weak, strong = self.predict(*batch.x, *batch.u, constant=1)
-        pseudo = self.labeler(weak.logits, x.logits, batch.id_u)
+        pseudo = self.labeler(weak.logits.detach(), x.logits.detach(), batch.id_u)
         sup = each_ce(x.logits, batch.y).mean()
         unsup = pseudo.loss(strong.logits)
         fair = self.fairness(pseudo, strong.logits)
-        parts = {"sup": sup, "unsup": unsup, "fair": fair}
+        parts = {"sup": sup.detach(), "unsup": unsup.detach(), "fair": fair.detach()}
         total = sup + self.lambda_u * unsup + self.lambda_f * fair
         return pseudo, Loss(total, {**parts, **self.labeler.report(pseudo)})
 

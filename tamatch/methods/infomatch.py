@@ -50,7 +50,7 @@ class InfoMatch(FixMatch):
     def forward(self, batch: Batch) -> Loss:
         cut = self.mix(batch.u[0])
         x, weak, *strong, mixed = self.predict(*batch.x, *batch.u, cut.images, constant=1)
-        pseudo = self.labeler(weak.logits, x.logits, batch.id_u)
+        pseudo = self.labeler(weak.logits.detach(), x.logits.detach(), batch.id_u)
         first, second = (standardised(out.logits) for out in strong)
         terms = {
             "sup": each_ce(x.logits, batch.y).mean(),
@@ -59,7 +59,8 @@ class InfoMatch(FixMatch):
             "agreement": (first - second).square().mean(),
         }
         follow = (terms["unsup"] + terms["mixed"]) / 2 + self.lambda_agreement * terms["agreement"]
-        return Loss(terms["sup"] + self.lambda_u * follow, {**terms, **self.labeler.report(pseudo)})
+        parts = {name: term.detach() for name, term in terms.items()}
+        return Loss(terms["sup"] + self.lambda_u * follow, {**parts, **self.labeler.report(pseudo)})
 
     def mix(self, images: Tensor) -> Cut:
         """Each image with a piece of a partner, which may come from any process."""

@@ -49,7 +49,7 @@ class MixMatch(Method):
         sup = each_ce(logits[:size], targets[:size]).mean()
         unsup = each_mse(logits[size:].softmax(-1), targets[size:]).mean()
         total = sup + self.lambda_u * ramp(batch.progress, self.rampup) * unsup
-        return Loss(total, {"sup": sup, "unsup": unsup})
+        return Loss(total, {"sup": sup.detach(), "unsup": unsup.detach()})
 
 
 def mixed_logits(net: nn.Module, views: Sequence[Tensor], alpha: float) -> tuple[Tensor, MixUp]:

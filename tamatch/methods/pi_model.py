@@ -40,4 +40,4 @@ class PiModel(Method):
         sup = each_ce(x.logits, batch.y).mean()
         unsup = each_mse(p, q).mean()
         total = sup + self.lambda_u * ramp(batch.progress, self.rampup) * unsup
-        return Loss(total, {"sup": sup, "unsup": unsup})
+        return Loss(total, {"sup": sup.detach(), "unsup": unsup.detach()})

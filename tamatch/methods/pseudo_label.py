@@ -36,8 +36,8 @@ class PseudoLabel(FixMatch):
         (x,) = self.predict(*batch.x)
         with frozen_norm(self.net):
             (weak,) = self.predict(*batch.u)
-        pseudo = self.labeler(weak.logits, x.logits, batch.id_u)
+        pseudo = self.labeler(weak.logits.detach(), x.logits.detach(), batch.id_u)
         sup = each_ce(x.logits, batch.y).mean()
         unsup = pseudo.loss(weak.logits)
-        parts = {"sup": sup, "unsup": unsup, **self.labeler.report(pseudo)}
+        parts = {"sup": sup.detach(), "unsup": unsup.detach(), **self.labeler.report(pseudo)}
         return Loss(sup + self.lambda_u * ramp(batch.progress, self.rampup) * unsup, parts)

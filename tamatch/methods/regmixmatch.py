@@ -69,7 +69,7 @@ class RegMixMatch(FreeMatch):
         doubt = dist.sum_((rest * pseudo.p.amax(-1) ** 3).sum()) / count
         cam = doubt * dist.total((rest * away).sum()) / count
         total = loss.total + self.lambda_mix * srm + self.lambda_cam * cam
-        return Loss(total, {**loss.parts, "mixed": srm, "class_aware": cam})
+        return Loss(total, {**loss.parts, "mixed": srm.detach(), "class_aware": cam.detach()})
 
     def mix(self, batch: Batch, pseudo: Pseudo, sure: Tensor) -> Mixed:
         """Labelled images and strong views, all with another one in them; `mask` is who is sure."""

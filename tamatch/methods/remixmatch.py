@@ -74,7 +74,7 @@ class ReMixMatch(Method):
         total = total + self.lambda_rotation * rotation
         terms = {"sup": sup, "unsup": unsup, "strong": unmixed, "rotation": rotation}
         status = {"p_model": self.status.model.value, "p_target": self.status.target.value}
-        return Loss(total, {**terms, **status})
+        return Loss(total, {**{name: term.detach() for name, term in terms.items()}, **status})
 
     def guess(self, weak: Tensor) -> Tensor:
         """q, aligned before it is sharpened."""

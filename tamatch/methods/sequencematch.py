@@ -45,7 +45,7 @@ class SequenceMatch(FixMatch):
 
     def forward(self, batch: Batch) -> Loss:
         x, weak, medium, strong = self.predict(*batch.x, *batch.u, constant=1)
-        pseudo = self.labeler(weak.logits, x.logits, batch.id_u)
+        pseudo = self.labeler(weak.logits.detach(), x.logits.detach(), batch.id_u)
         p_m = medium.logits.detach().softmax(-1)
         q_w, q_m = self.sharpened(pseudo.p), self.sharpened(p_m)
         m_w, m_m = self.sure(pseudo.p, pseudo.mask), self.sure(p_m, pseudo.mask)
@@ -57,8 +57,9 @@ class SequenceMatch(FixMatch):
             + (m_w * divergence(q_w, strong.logits)).mean()
         )
         terms = {"sup": sup, "unsup": unsup, "sequence": sequence}
+        parts = {name: term.detach() for name, term in terms.items()}
         total = sup + self.lambda_u * (unsup + sequence)
-        return Loss(total, {**terms, **self.labeler.report(pseudo)})
+        return Loss(total, {**parts, **self.labeler.report(pseudo)})
 
     def sharpened(self, p: Tensor) -> Tensor:
         if self.parity == "usb":  # takes probabilities for logits

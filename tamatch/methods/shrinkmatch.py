@@ -50,14 +50,15 @@ class ShrinkMatch(FixMatch):
 
     def forward(self, batch: Batch) -> Loss:
         x, weak, strong = self.predict(*batch.x, *batch.u, constant=1)
-        pseudo = self.labeler(weak.logits, x.logits, batch.id_u)
+        pseudo = self.labeler(weak.logits.detach(), x.logits.detach(), batch.id_u)
         certain = self.certain.update_(dist.mean_(pseudo.mask.double().mean()))
         sup = each_ce(x.logits, batch.y).mean()
         unsup = pseudo.loss(strong.logits, pseudo.p)
         shrunk = self.shrunk_loss(pseudo, strong)
         total = sup + self.lambda_u * (unsup + certain.to(shrunk) * shrunk)
         terms = {"sup": sup, "unsup": unsup, "shrunk": shrunk}
-        return Loss(total, {**terms, **self.labeler.report(pseudo)})
+        parts = {name: term.detach() for name, term in terms.items()}
+        return Loss(total, {**parts, **self.labeler.report(pseudo)})
 
     def shrunk_loss(self, pseudo: Pseudo, strong: Out) -> Tensor:
         with without_autocast(strong.features.device):

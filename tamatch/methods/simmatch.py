@@ -66,7 +66,7 @@ class SimMatch(Contrastive):
         unsup, report = self.agreement(strong.logits, p, batch.id_u)
         instance = each_ce(self.embed(strong) @ bank.T / self.temperature, q).mean()
         total = sup + self.lambda_u * unsup + self.lambda_instance * warm * instance
-        parts = {"sup": sup, "unsup": unsup, "instance": instance}
+        parts = {"sup": sup.detach(), "unsup": unsup.detach(), "instance": instance.detach()}
         return Loss(total, {**parts, **report})
 
     def remember_(self, f: Tensor, ids: Tensor, labels: Tensor) -> None:

@@ -51,7 +51,7 @@ class SimPro(Method):
         self.tally.add_(batch.id_u, pseudo.mask)
         sup = mean_of([each_ce(out.logits + prior, batch.y) for out in x])
         unsup = mean_of([pseudo.loss(out.logits + prior, pseudo.p) for out in (one, two)])
-        parts = {"sup": sup, "unsup": unsup, "p_model": self.pool.value}
+        parts = {"sup": sup.detach(), "unsup": unsup.detach(), "p_model": self.pool.value}
         return Loss(self.lambda_x * sup + unsup, {**parts, **pseudo.report()})
 
     def labels(self, logits: Tensor) -> Pseudo:

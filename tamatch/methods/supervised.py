@@ -15,7 +15,7 @@ class Supervised(Method):
     def forward(self, batch: Batch) -> Loss:
         (x,) = self.predict(*batch.x)
         sup = each_ce(x.logits, batch.y).mean()
-        return Loss(sup, {"sup": sup})
+        return Loss(sup, {"sup": sup.detach()})
 
 
 class FullySupervised(Supervised):

@@ -66,7 +66,7 @@ class TaMatchLT(FixMatch):
         outs = self.predict(*batch.x, *batch.u, constant=count)
         x, weak, strong = outs[:count], outs[count], outs[count + 1 :]
         logits = self.opinion(weak).detach()
-        pseudo = self.labeler(logits, x[0].logits, batch.id_u)
+        pseudo = self.labeler(logits, x[0].logits.detach(), batch.id_u)
         at_x = self.strength * log_shares(self.labelled)
         at_u = self.strength * log_shares(self.used_shares(pseudo))
         if self.fitted is not None:
@@ -80,7 +80,8 @@ class TaMatchLT(FixMatch):
             follow = mean_of([pseudo.loss(self.second(out)) for out in strong])
             terms["second"] = plain + self.lambda_u * follow
             total = total + terms["second"]
-        return Loss(total, {**terms, **self.labeler.report(pseudo)})
+        parts = {name: term.detach() for name, term in terms.items()}
+        return Loss(total, {**parts, **self.labeler.report(pseudo)})
 
     def used_shares(self, pseudo: Pseudo) -> Tensor:
         """The class shares of what L^u learns from."""

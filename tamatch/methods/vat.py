@@ -72,7 +72,7 @@ class VAT(Method):
         doubt = each_ce(clean, p).mean()  # H(p), with a finite gradient where some p is 0
         total = sup + self.lambda_u * ramp(batch.progress, self.rampup) * unsup
         total = total + self.lambda_entropy * doubt
-        parts = {"sup": sup, "unsup": unsup, "entropy": doubt}
+        parts = {"sup": sup.detach(), "unsup": unsup.detach(), "entropy": doubt.detach()}
         return Loss(total, parts)
 
     def unrounded(self, images: Tensor) -> Tensor | None:
