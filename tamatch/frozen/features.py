@@ -11,6 +11,7 @@ from torch import Tensor
 from ..losses import normalize, one_hot
 
 SHRINKAGE = 3.0  # added to the correlations' diagonal: 0 whitens fully, a large value not at all
+SHRINKAGE_WITHIN = 0.4  # the same where differences between classes are left out
 LENGTH = 10.0  # root mean square length of a scaled row: the slope of the softmax
 LEAST_WITHIN = 0.01  # of a column's variance; else a column that tells all would be the only one
 NEIGHBOURS = 10  # at most; log₂ of the number of images where these are few
@@ -44,10 +45,24 @@ class Scaling:
         inverse = _inverse(centred.square().mean(0).sqrt(), mean)
         standard = centred * inverse
         correlation = standard.T @ standard / len(features)
-        identity = torch.eye(len(mean), dtype=features.dtype, device=features.device)
-        root = torch.linalg.cholesky(correlation + SHRINKAGE * identity)
-        matrix = torch.linalg.solve_triangular(root, inverse.diag(), upper=False)
-        return cls._sized(mean, matrix, centred)
+        return cls._sized(mean, _uncorrelated(correlation, inverse, SHRINKAGE), centred)
+
+    @classmethod
+    def within(cls, features: Tensor, members: Tensor) -> Scaling:
+        """From how rows differ within their classes, to which they belong by `members` (N, C).
+
+        What all classes vary in tells nothing of the class. The mean is that of evenly frequent
+        classes; in the differences, a class counts as often as it has members.
+        """
+        counts = members.sum(0)
+        means = normalize(members.T) @ features
+        mean = means.mean(0)
+        centred, between = features - mean, means - mean
+        total = (centred * members.sum(1, keepdim=True)).T @ centred
+        covariance = (total - (between * counts[:, None]).T @ between) / counts.sum()
+        inverse = _inverse(covariance.diagonal().clamp(min=0).sqrt(), mean)
+        correlation = covariance * inverse * inverse[:, None]
+        return cls._sized(mean, _uncorrelated(correlation, inverse, SHRINKAGE_WITHIN), centred)
 
     @classmethod
     def of_classes(cls, features: Tensor, labels: Tensor, amounts: Tensor, classes: int) -> Scaling:
@@ -130,6 +145,14 @@ class Space:
 def neighbours(rows: int) -> int:
     """log₂ of the rows keep a graph connected; more would link different classes."""
     return min(NEIGHBOURS, round(math.log2(rows)), rows - 1)
+
+
+def _uncorrelated(correlation: Tensor, inverse: Tensor, shrinkage: float) -> Tensor:
+    """A: columns times `inverse`, and then as far decorrelated as the shrinkage leaves."""
+    identity = torch.eye(len(inverse), dtype=inverse.dtype, device=inverse.device)
+    root = torch.linalg.cholesky(correlation + shrinkage * identity)
+    matrix: Tensor = torch.linalg.solve_triangular(root, inverse.diag(), upper=False)
+    return matrix
 
 
 def _inverse(deviation: Tensor, mean: Tensor) -> Tensor:

@@ -12,6 +12,8 @@ Given features x, some of them with labels y, of C classes; u = 1/C:
         ŷ = argmax q; the share a of the pool with the largest max q is accepted
         W = regression of labels and accepted ŷ on d, weighted   weights, regression.fit
         p = softmax(W·d), known labels fixed, smoothed over the graph
+    A, centre from how images differ within the classes by q     features.Scaling.within
+    the same once more from p on, for a = 0.5, 0.6, …, 0.9
     W = the last regression once more, on z                      linear in x
     π = share of each class among ŷ of the whole pool; known shares stay
     V = regression of the labels alone, on directions of x·b/w²  features.Scaling.of_classes
@@ -28,6 +30,10 @@ class's labels is the longer the fewer they are; and the centre of evenly freque
 around the pool's mean the largest class has no direction. What the answers count in the end is
 nearer to the pool's shares than t, and is told as their estimate.
 
+The first A knows no classes, and takes from all directions alike in which images differ. With
+answers at hand, the second takes from those in which images of one class do. t stays: guesses by
+the second A are better, and so nearer to the pool's shares than half-way.
+
 The more unequal these are, the more images of others are taken for the rare classes. So W moves
 towards V, the classifier of the labels alone, which a pool cannot mislead, and at most half-way.
 V does better without decorrelation, and where a column counts by b / w, the deviation between
@@ -37,6 +43,7 @@ classes over that within them, as answered.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -49,6 +56,7 @@ from .features import LENGTH, Graph, Scaling
 from .regression import fit, logits
 
 ACCEPTED = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # share of the pool, round by round
+ACCEPTED_AGAIN = ACCEPTED[3:]  # with the second A
 LABEL_WEIGHT = 0.3  # of a class's labels, relative to the accepted images of a class on average, …
 SKEW_WEIGHT = 30.0  # … plus this times KL[t ‖ u]: in a skewed pool pseudo-labels are less reliable
 DOUBT = 8.0  # so that δ is near 0 for balanced pools, 0.3 at γ = 10 and 0.4 at γ = 50
@@ -103,31 +111,56 @@ def solve(
         prior = prior.to(both)
         target = (prior + 1 / classes) / 2
 
-    rows = scaling(both)
-    directions = directed(rows)
-    graph = Graph(directions)
     seeds = torch.cat([normalize(truth.T).T, truth.new_zeros(len(pool), classes)])
-    p = normalize(graph.smoothed(seeds, *SPREAD))
-    own = LABEL_WEIGHT + SKEW_WEIGHT * float(kl(target, torch.full_like(target, 1 / classes)))
-    start: Tensor | None = None
-    for share in ACCEPTED:
-        confidence, guess = rescaled(p[count:], target, belongs).max(1)
-        number = max(1, round(share * float(belongs.sum())))
-        surest = (confidence * belongs).topk(number).indices
-        accepted = torch.cat([torch.arange(count, device=rows.device), count + surest])
-        answers = torch.cat([labels, guess[surest]])
-        weight = weights(labels, guess[surest], belongs[surest], classes, own)
-        start = fit(directions[accepted], answers, weight, classes, start=start)
-        p = torch.cat([truth, logits(directions[count:], start).softmax(1)])
-        p = graph.smoothed(p, *SMOOTHING)
-    head = fit(rows[accepted], answers, weight, classes, start=start)
-    q = rescaled(p[count:], target if prior is None else prior, belongs)
+    answered = Rounds(labels, truth, target, belongs)
+    p, _ = answered.on(scaling(both), seeds, SPREAD, ACCEPTED)
+    q = rescaled(p, target, belongs)
+    members = torch.cat([truth, one_hot(q.argmax(1), classes) * q.amax(1, keepdim=True)])
+    scaling = Scaling.within(both, members * amounts[:, None])
+    p, head = answered.on(scaling(both), torch.cat([truth, q]), SMOOTHING, ACCEPTED_AGAIN)
+    q = rescaled(p, target if prior is None else prior, belongs)
     shares = counted(q.argmax(1), classes, belongs) if prior is None else prior
     answers = torch.cat([labels, q.argmax(1)])
     columns = Scaling.of_classes(both, answers, amounts, classes)
     return Solution(
         mixed(scaling.undo(head), alone(columns, features, labels, classes), shares), q, shares
     )
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Pseudo-labels from classifiers, and classifiers from pseudo-labels."""
+
+    labels: Tensor
+    truth: Tensor  # the same as rows, (L, C)
+    target: Tensor
+    belongs: Tensor
+
+    def on(
+        self, rows: Tensor, p: Tensor, spread: tuple[float, int], accepted: Sequence[float]
+    ) -> tuple[Tensor, Tensor]:
+        """Predictions of the pool, and W, on rows of labels and pool.
+
+        The first pseudo-labels are `p`, spread over the graph of the rows.
+        """
+        count, classes = self.truth.shape
+        directions = directed(rows)
+        graph = Graph(directions)
+        p = normalize(graph.smoothed(p, *spread))
+        uniform = torch.full_like(self.target, 1 / classes)
+        own = LABEL_WEIGHT + SKEW_WEIGHT * float(kl(self.target, uniform))
+        head: Tensor | None = None
+        for share in accepted:
+            confidence, guess = rescaled(p[count:], self.target, self.belongs).max(1)
+            number = max(1, round(share * float(self.belongs.sum())))
+            surest = (confidence * self.belongs).topk(number).indices
+            taken = torch.cat([torch.arange(count, device=rows.device), count + surest])
+            answers = torch.cat([self.labels, guess[surest]])
+            weight = weights(self.labels, guess[surest], self.belongs[surest], classes, own)
+            head = fit(directions[taken], answers, weight, classes, start=head)
+            p = torch.cat([self.truth, logits(directions[count:], head).softmax(1)])
+            p = graph.smoothed(p, *SMOOTHING)
+        return p[count:], fit(rows[taken], answers, weight, classes, start=head)
 
 
 def alone(scaling: Scaling, features: Tensor, labels: Tensor, classes: int) -> Tensor:

@@ -10,7 +10,14 @@ import torch
 from torch import Tensor
 
 from tamatch.frozen import regression, solver
-from tamatch.frozen.features import LEAST_WITHIN, LENGTH, SHRINKAGE, Graph, Scaling
+from tamatch.frozen.features import (
+    LEAST_WITHIN,
+    LENGTH,
+    SHRINKAGE,
+    SHRINKAGE_WITHIN,
+    Graph,
+    Scaling,
+)
 from tamatch.frozen.solver import mixed, nearest, rescaled, solve, weights
 
 Array = np.ndarray[Any, Any]
@@ -63,18 +70,18 @@ def reference(x: Array, y: Array, u: Array, classes: int) -> dict[str, Array]:
     noise = solver.NOISE * np.mean([1 / (y == c).sum() for c in range(classes)])
     trust = max(0, 1 - noise / max((h * np.log(h * classes)).sum(), 1e-6))
     t = 1 / classes + trust * (h - 1 / classes)
-    d = np.array([LENGTH * row / np.linalg.norm(row) for row in z])
-    n = len(d)
+    n = len(both)
 
-    link = np.zeros((n, n))
-    for i in range(n):
-        angle = [-np.inf if j == i else d[i] @ d[j] for j in range(n)]
-        for j in np.argsort(angle)[::-1][: min(10, round(np.log2(n)))]:
-            link[i, j] += 1
-            link[j, i] += 1
-    link /= link.sum(1, keepdims=True)
+    def links(d: Array) -> Array:
+        link = np.zeros((n, n))
+        for i in range(n):
+            angle = [-np.inf if j == i else d[i] @ d[j] for j in range(n)]
+            for j in np.argsort(angle)[::-1][: min(10, round(np.log2(n)))]:
+                link[i, j] += 1
+                link[j, i] += 1
+        return np.asarray(link / link.sum(1, keepdims=True))
 
-    def smooth(p: Array, own: float, steps: int) -> Array:
+    def smooth(link: Array, p: Array, own: float, steps: int) -> Array:
         value = p
         for _ in range(steps):
             value = own * p + (1 - own) * link @ value
@@ -103,8 +110,6 @@ def reference(x: Array, y: Array, u: Array, classes: int) -> dict[str, Array]:
     seeds = np.zeros((n, classes))
     for i in range(count):
         seeds[i, y[i]] = 1 / (y == y[i]).sum()
-    p = smooth(seeds, *solver.SPREAD)
-    p /= p.sum(1, keepdims=True)
 
     def rescale(p: Array) -> Array:
         for _ in range(solver.SWEEPS):
@@ -112,19 +117,40 @@ def reference(x: Array, y: Array, u: Array, classes: int) -> dict[str, Array]:
             p = p / p.sum(1, keepdims=True)
         return p
 
-    head = None
-    for accepted in solver.ACCEPTED:
-        q = rescale(p[count:])
-        surest = np.argsort(-q.max(1))[: round(accepted * len(u))]
-        guess = q.argmax(1)[surest]
-        w = weights(guess)
-        chosen = np.concatenate([np.arange(count), count + surest])
-        answers = np.concatenate([y, guess])
-        head = fit(d[chosen], answers, w, start=head)
-        p = smooth(
-            np.concatenate([one_hot[y], softmax(logits(d[count:], head))]), *solver.SMOOTHING
-        )
-    head = fit(z[chosen], answers, w, start=head)
+    def rounds(z: Array, p: Array, spread: Any, shares: Any) -> tuple[Array, Array]:
+        d = np.array([LENGTH * row / np.linalg.norm(row) for row in z])
+        link = links(d)
+        p = smooth(link, p, *spread)
+        p = p / p.sum(1, keepdims=True)
+        head = None
+        for accepted in shares:
+            q = rescale(p[count:])
+            surest = np.argsort(-q.max(1))[: round(accepted * len(u))]
+            guess = q.argmax(1)[surest]
+            w = weights(guess)
+            chosen = np.concatenate([np.arange(count), count + surest])
+            answers = np.concatenate([y, guess])
+            head = fit(d[chosen], answers, w, start=head)
+            p = np.concatenate([one_hot[y], softmax(logits(d[count:], head))])
+            p = smooth(link, p, *solver.SMOOTHING)
+        return p, fit(z[chosen], answers, w, start=head)
+
+    p, _ = rounds(z, seeds, solver.SPREAD, solver.ACCEPTED)
+    q = rescale(p[count:])
+    members = np.concatenate([one_hot[y], one_hot[q.argmax(1)] * q.max(1, keepdims=True)])
+    means = np.array([np.average(both, 0, members[:, c]) for c in range(classes)])
+    scatter = np.zeros((both.shape[1],) * 2)
+    for row, member in zip(both, members, strict=True):
+        for c in range(classes):
+            scatter += member[c] * np.outer(row - means[c], row - means[c])
+    scatter /= members.sum()
+    deviation = np.sqrt(np.diag(scatter))
+    correlation = scatter / np.outer(deviation, deviation)
+    root = np.linalg.cholesky(correlation + SHRINKAGE_WITHIN * np.eye(len(mean)))
+    z = np.linalg.solve(root, ((both - means.mean(0)) / deviation).T).T
+    z *= LENGTH / np.sqrt((z**2).sum(1).mean())
+    again = np.concatenate([one_hot[y], q])
+    p, head = rounds(z, again, solver.SMOOTHING, solver.ACCEPTED_AGAIN)
     q = rescale(p[count:])
     shares = (one_hot[q.argmax(1)].sum(0) + 1) / (len(u) + classes)
 
