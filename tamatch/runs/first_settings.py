@@ -165,13 +165,13 @@ def best_look(
         if looks[-1].is_known:
             break
     first, last = looks[0], looks[-1]
+    best = f"as large as {locate(weights).title} is made for"
+    if last.is_known:
+        return last, best if last is first else "these features are known already"
     count = len(first.data.images)
-    in_time = (look for look in looks[:-1] if look.seconds(count) <= MOST_SECONDS)
-    look = last if last.is_known else next(in_time, last)
+    look = next((look for look in looks[:-1] if look.seconds(count) <= MOST_SECONDS), last)
     if look is first:
-        return look, f"as large as {locate(weights).title} is made for"
-    if look.is_known:
-        return look, "these features are known already"
+        return look, best
     return look, f"at {first.net.size}, {count:,} images would take {first.seconds(count):.0f} s"
 
 

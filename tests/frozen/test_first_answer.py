@@ -17,12 +17,14 @@ from safetensors.torch import save_file
 import tamatch
 from tamatch import nets
 from tamatch.cli import main
+from tamatch.data import DataSet, load
 from tamatch.errors import DataError, UsageError
 from tamatch.nets import pretrained
 from tamatch.nets.features import Frozen
 from tamatch.nets.pretrained import Located
 from tamatch.runs import first_settings, speed
 from tamatch.runs.decide import decide
+from tamatch.runs.first_answer import features
 from tamatch.settings.configure import ask
 from tests.frozen.conftest import NET
 from tests.photos import dark_and_light
@@ -290,6 +292,33 @@ def test_the_largest_size_in_time(
     monkeypatch.setenv("TAMATCH_CACHE", str(tmp_path / "cache"))
     known = decide(ask(start))
     assert known.run.net == slow.run.net and "known already" in known.reasons["net"]
+
+
+def test_images_are_read_at_the_sizes_that_are_needed(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TAMATCH_CACHE", str(tmp_path / "cache"))
+    file = tmp_path / "large.safetensors"
+    save_file(nets.build("vit_64x1_p16_224", 2, 224).state_dict(), file)
+    sizes: list[int] = []
+
+    def read(size: int) -> DataSet:
+        sizes.append(size)
+        return load(photos, size=size)
+
+    def look() -> first_settings.Look:
+        return first_settings.best_look(str(file), read, None, torch.device("cpu"))[0]
+
+    assert (look().net.size, sizes) == (224, [224])
+    monkeypatch.setattr(first_settings, "MOST_SECONDS", -1.0)
+    slow = look()
+    assert slow.data.size == slow.net.size == 160 and sizes == [224, 224, 160]
+    features(slow.net, slow.data)
+    sizes.clear()
+    monkeypatch.undo()
+    monkeypatch.setenv("TAMATCH_CACHE", str(tmp_path / "cache"))
+    assert look().net.size == 160  # its features are known, and the images need not be read at 224
+    assert sizes == [160]
 
 
 @pytest.mark.parametrize(
