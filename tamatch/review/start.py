@@ -141,7 +141,7 @@ class Labelling:
 
     def begin_training(self) -> None:
         if len({*self.class_labels()}) < 2:
-            raise Refused(HTTPStatus.BAD_REQUEST, "label images of two classes first")
+            raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, "label images of two classes first")
         self.over = True
 
     def class_labels(self) -> Iterable[str]:
@@ -164,15 +164,18 @@ class Labelling:
 
 def named(name: Any) -> str:
     """A name that a person has typed for a class."""
-    if not isinstance(name, str) or not (clean := class_name(name.strip())):
+    if not isinstance(name, str):
         raise Refused(HTTPStatus.BAD_REQUEST, "a class needs a name")
-    if len(clean) > LONGEST:
-        raise Refused(HTTPStatus.BAD_REQUEST, f"a name has at most {LONGEST} characters")
-    if not known_class(clean) or clean.lower() in UNLABELLED:
-        raise Refused(
-            HTTPStatus.BAD_REQUEST, f'"{clean}" stands for no label in a table; take another name'
-        )
-    return clean
+    clean = class_name(name.strip())
+    if not clean:
+        wrong = "a class needs a name"
+    elif len(clean) > LONGEST:
+        wrong = f"a name has at most {LONGEST} characters"
+    elif not known_class(clean) or clean.lower() in UNLABELLED:
+        wrong = f'"{clean}" stands for no label in a table; take another name'
+    else:
+        return clean
+    raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, wrong)
 
 
 def fresh_run(place: Path) -> Path:

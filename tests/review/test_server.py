@@ -252,11 +252,12 @@ def test_another_origin_changes_nothing_in_a_new_folder(start_server: Server) ->
         ("/label", {"images": [], "label": "a"}, 400), ("/label", {"images": 0}, 400),
         ("/label", {"images": [0, True], "label": "a"}, 400), ("/label", {"label": "a"}, 400),
         ("/label", {"images": [0], "label": 7}, 400), ("/label", {"images": [0]}, 400),
-        ("/label", {"images": [0], "label": "x" * 81}, 400), ("/label", {"images": ["0"]}, 400),
+        ("/label", {"images": [0], "label": "x" * 81}, 422), ("/label", {"images": ["0"]}, 400),
+        ("/label", {"images": [0], "label": "unlabelled"}, 422),
         ("/label", {"images": [0] * 900, "label": "a"}, 413), ("/label", [], 400),
         ("/label", {"images": [[0]], "label": "a"}, 400), ("/label", b"{", 400),
         ("/rename", {"before": "a", "after": "b"}, 400), ("/rename", {}, 400),
-        ("/rename", {"before": ["a"], "after": "b"}, 400), ("/train", {}, 400),
+        ("/rename", {"before": ["a"], "after": "b"}, 400), ("/train", {}, 422),
         ("/answer/0", {}, 404), ("/state", {}, 404), ("/nothing", {}, 404),
     ],
 )  # fmt: skip
@@ -278,7 +279,7 @@ def test_names_that_are_typed_stay_text(start_server: Server) -> None:
 
 def test_training_ends_the_page_once_it_can(start_server: Server) -> None:
     ask(start_server, "/label", {"images": [0], "label": "cat"})
-    assert ask(start_server, "/train", {}).status == 400
+    assert ask(start_server, "/train", {}).status == 422
     ask(start_server, "/label", {"images": [1], "label": "dog"})
     assert ask(start_server, "/train", {}).status == 200 and start_server.session.over
     with pytest.raises(Refused, match="training has begun"):  # by a connection that is still open

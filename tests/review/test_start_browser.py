@@ -106,6 +106,20 @@ def test_keys(page: Any) -> None:
     saved(page, 4)
 
 
+def test_a_name_that_is_refused_stops_nothing(page: Any) -> None:
+    first = chosen(page)
+    for name in ("unlabelled", "_Unlabeled"):
+        type_name(page, name)
+        saved(page, 0)  # what was shown as labelled is not, and is asked for again
+        assert page.locator("#trouble").is_visible()
+        assert chosen(page) == first and not page.store.labels
+    assert page.inner_text("#trouble").startswith('Not saved: "_Unlabeled" stands for no label')
+    type_name(page, "cat")
+    saved(page, 1)
+    assert page.store.labels == {first: "cat"} and page.locator("#trouble").is_hidden()
+    page.problems.clear()  # the browser's own lines on the status
+
+
 def test_guesses_are_confirmed_by_the_row_and_corrected(page: Any) -> None:
     label(page, GROUPS, 6)
     page.keyboard.press(".")

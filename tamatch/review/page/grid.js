@@ -7,6 +7,8 @@ const OVERSCAN = 2; // rows drawn above and below what is seen
 const AHEAD = 8; // images fetched before they are reached
 const LATE = 40; // milliseconds a tile must stay before its image is fetched
 
+const REFUSED = 422; // the status of a change that the person has to make otherwise
+
 const $ = (id) => document.getElementById(id);
 const percent = (share) => `${Math.floor(100 * share)} %`;
 
@@ -17,6 +19,7 @@ let cursor = 0; // position in the view
 let undoable = 0;
 let waiting = 0; // changes that the server has not confirmed
 let broken = false; // something could not be saved, or no more labels are taken
+let refusal = ""; // why the last change was refused, if it was: the others are saved
 let ended = false; // no more are taken, and all are saved
 let line = Promise.resolve(); // one request after the other, in the order of the keys
 const tiles = new Map(); // image → element, of those drawn
@@ -185,10 +188,14 @@ function send(path, body, revert, done) {
         headers: { "Content-Type": "application/json" },
         body: JSON.stringify(body),
       });
-      if (!answer.ok) throw new Error((await answer.text()).trim());
-      const content = await answer.json();
+      const refused = answer.status === REFUSED;
+      if (!answer.ok && !refused) throw new Error((await answer.text()).trim());
+      const content = refused ? (await answer.text()).trim() : await answer.json();
       waiting--;
-      done(content);
+      refuse(refused ? content : "");
+      if (!refused) return done(content);
+      revert();
+      show();
     } catch (error) {
       waiting--;
       revert();
@@ -196,6 +203,14 @@ function send(path, body, revert, done) {
       show();
     }
   });
+}
+
+function refuse(why) {
+  if (refusal !== why) {
+    $("trouble").textContent = why && `Not saved: ${why}.`;
+    $("trouble").hidden = !why;
+  }
+  refusal = why;
 }
 
 function fail(error) {

@@ -83,7 +83,7 @@ function showAnswer() {
   $("gain").classList.toggle("stop", stop);
   $("junk").textContent = live.junk >= 0.005 ? `About ${whole(live.junk)} % belong to none of the classes.` : "";
   if (live.trouble) $("trouble").textContent = live.trouble;
-  $("trouble").hidden = !live.trouble && !broken;
+  $("trouble").hidden = !live.trouble && !broken && !refusal;
 }
 
 function guessOf(image) {
@@ -209,7 +209,10 @@ function decide(label, images = view[cursor] === undefined ? [] : [view[cursor]]
   const before = images.map((image) => labels.get(image));
   for (const image of images) labels.set(image, label);
   $("said").textContent = `${images.map((image) => data.files[image]).join(", ")}: ${label || "skipped"}.`;
-  const revert = () => images.forEach((image, k) => restore(image, before[k]));
+  const revert = () => {
+    images.forEach((image, k) => restore(image, before[k]));
+    if (!waiting) cursor = Math.max(0, view.indexOf(images[0])); // to be labelled otherwise
+  };
   send("/label", { images, label, asked }, revert, confirmed);
   advance();
 }
