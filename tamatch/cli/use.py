@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from inspect import signature
@@ -131,6 +132,8 @@ def run_pick(arguments: Namespace) -> int:
         labels=arguments.labels, weights=arguments.weights, device=arguments.device,
         overwrite=arguments.overwrite,
     )  # fmt: skip
+    if picked.remark:
+        print(picked.remark, file=sys.stderr)  # stdout is the list
     print("\n".join(picked.lines()))
     return 0
 

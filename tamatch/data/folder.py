@@ -40,7 +40,9 @@ def read(
     in_vain = unnamed and not loose  # all that the table lists is elsewhere
     if not images or in_vain:
         hint = folder_hint(place, listing)
-        raise DataError(_no_images(place, hint) + _first_reasons(listing.skipped))
+        any_place = loose and table_of(place) is None
+        why = f"{place} contains no images." if any_place else _no_images(place, hint)
+        raise DataError(why + _first_reasons(listing.skipped))
     if size is None:
         size = image_size(_median_side([found.path for found in images]), gpu=True).settings["size"]
     decoded = decode_all([found.path for found in images], size, progress=progress)

@@ -248,7 +248,7 @@ def _check_supply(data: DataSet, plan: SplitPlan, c: int, own: int, taken: int, 
         )
     if own < end or own < taken:
         raise DataError(
-            f'class "{name}" has {own} labelled images in {data.name}, '
+            f'class "{name}" has {own} labelled image{"s" * (own != 1)} in {data.name}, '
             f"but {max(taken, end)} are requested. Request fewer, or label more."
         )
     if taken <= plan.validation_per_class:

@@ -18,7 +18,7 @@ from ..data.layout import list_images, table_of
 from ..errors import DataError, UsageError
 from ..model.load import load, own_data, own_split
 from ..progress import counting
-from ..runs.pick import looked_at, own_images
+from ..runs.pick import folders_as_classes, looked_at, own_images
 from ..settings.config import Run
 from ..settings.configure import stored_config
 from ..settings.hardware import pick_device
@@ -109,6 +109,8 @@ def start(
     with Server(port) as server, locked(lock_of(table), str(table)):
         store = LabelFile(table)
         data, features = looked_at(own_path(place), added, weights, pick_device(device))
+        if remark := folders_as_classes(place, data):
+            print(remark)
         take_over(store, data)
         apart = np.concatenate([data.part("validation"), data.part("test")])
         images = np.setdiff1d(np.arange(len(data.images)), apart)

@@ -19,6 +19,7 @@ import torch
 
 from .. import methods, nets
 from ..data import DATASETS, DataSet, Split, load, own_path
+from ..data.check import counted
 from ..data.folder import typical_side
 from ..errors import DataError, UsageError
 from ..machine.precision import native_bf16, restoring_threads
@@ -119,7 +120,7 @@ class Draft:
     def decided(self, run: Run, data: DataSet, *remarks: str) -> Decided:
         """The run on these data, with the reasons of what was chosen and the remarks there are."""
         told = {name: why for name, why in self.chosen.reasons.items() if name not in self.fixed}
-        occasion = f"{len(data.images):,} images on {machine(self.device, run)}"
+        occasion = f"{counted(len(data.images), 'image', 'images')} on {machine(self.device, run)}"
         return Decided(run, told, occasion, tuple(filter(None, remarks)))
 
     def left(self, limit: str) -> float:
@@ -206,7 +207,8 @@ def decide_tuned(draft: Draft, weights: str) -> Decided:
         if not tuned_in_time(draft, speeds, within, before):
             alone = f"Within {within} there is time for the first answer, but not for tuning."
             if "net" in draft.fixed:
-                raise UsageError(f"{alone} Give more --time, or leave out --net.")
+                net = nets.FROZEN + nets.body_of(draft["net"])
+                raise UsageError(f"{alone} Give more --time, or --net {net} and no --time.")
             found = decide_first(Draft(draft.asked, draft.limit, draft.runs), weights)
             return replace(found, remarks=(alone,))
     draft.chosen = paced(draft, own=True) | draft.chosen

@@ -47,6 +47,10 @@ from .start import Job, SharedData, remark_on_data, remark_on_skipped, seen_of
 FRACTIONS = (0.5,)  # of the labels, for the learning curve; each costs as much as the error itself
 FEW_ROWS = 20_000  # below that, one CPU thread is faster than several or a GPU
 CPU = torch.device("cpu")
+SINGLE = (
+    "Cross-validation needs at least 2 labels of each class; {classes} {have} one. Label one more "
+    "image of {it}."
+)
 UNFAIR = (
     "All labels are of images that were chosen because they tell much: an error on these would be "
     "far too high. To have it estimated, label images that are drawn at random: tamatch start asks "
@@ -147,7 +151,7 @@ class Task:
     features: Tensor
     labels: Tensor
     pool: Tensor | None
-    classes: int
+    classes: tuple[str, ...]
     prior: Tensor | None
     none: Tensor  # features of images that were marked as no class
     judged: Tensor | None = None  # (L,) labels that are a fair sample; None: as far as known, all
@@ -165,13 +169,20 @@ class Task:
         chosen = np.isin(split.labelled, data.chosen)
         return cls(
             rows[split.labelled], labels, None if without else rows[split.unknown],
-            len(data.classes), prior, rows[data.of_no_class],
+            tuple(data.classes), prior, rows[data.of_no_class],
             torch.from_numpy(~chosen).to(rows.device) if chosen.any() else None,
         )  # fmt: skip
 
+    def single(self) -> tuple[str, ...]:
+        """The classes whose only label is one to hold out."""
+        counts = torch.bincount(self.labels, minlength=len(self.classes))
+        judged = self.labels if self.judged is None else self.labels[self.judged]
+        alone = torch.unique(judged[counts[judged] < 2])
+        return tuple(self.classes[c] for c in alone.tolist())
+
     def solved(self) -> Learnt:
         """The solution, on the CPU."""
-        x, y, classes = self.features, self.labels, self.classes
+        x, y, classes = self.features, self.labels, len(self.classes)
         if self.pool is None:
             counts = torch.bincount(y, minlength=classes) / len(y)
             head = labels_alone(x, y, classes)
@@ -229,13 +240,14 @@ def learn(run: Run, task: Task) -> tuple[Learnt, dict[str, Any]]:
         return found, unknown | {"reason": "The labels of --fold are held out."}
     if judged is not None and not judged.any():
         return found, unknown | {"reason": UNFAIR}
-    try:
-        curve = learning_curve(
-            task.features, task.labels, task.pool, task.classes, task.prior, seed=run.seed,
-            fractions=FRACTIONS, belongs=found.belongs, judged=judged,
-        )  # fmt: skip
-    except DataError as error:
-        return found, unknown | {"reason": str(error)}
+    if single := task.single():
+        named = ", ".join(f'"{name}"' for name in single)
+        have, it = ("have", "each of them") if len(single) > 1 else ("has", "it")
+        return found, unknown | {"reason": SINGLE.format(classes=named, have=have, it=it)}
+    curve = learning_curve(
+        task.features, task.labels, task.pool, len(task.classes), task.prior, seed=run.seed,
+        fractions=FRACTIONS, belongs=found.belongs, judged=judged,
+    )  # fmt: skip
     known = {"cross_validation": outcome(curve.outcomes[-1]), "learning_curve": points(curve)}
     return found, unknown | known | {"reason": ""}
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from ..data import DATASETS, UNKNOWN, DataSet, load, own_path
 from ..data.folder import typical_side
 from ..data.labels import DRAWN, DRAWN_CELL, LABEL, NAME, TABLES
+from ..data.layout import SHOWN, table_of
 from ..errors import DataError, UsageError
 from ..frozen.choose import CROWD, choose, doubts, sample
 from ..frozen.junk import solve_with_junk
@@ -35,6 +36,7 @@ class Picked:
     table: Path | None  # with a column to fill in, …
     then: str = ""  # … and what to do with it then
     drawn: int = 0  # images at the end of the list that are drawn at random
+    remark: str = ""  # on folders that may be no classes
 
     def lines(self) -> list[str]:
         """The list for the terminal; where there is a table, only a word on it."""
@@ -91,7 +93,8 @@ def pick(
         write_table(table, (NAME, LABEL, DRAWN), lines)
     first = f"save it as {Path(name) / TABLES[0]}"  # which then names the classes
     then = "give it as --labels" if data.classes else first
-    return Picked(files, left, len(here) - left, table, then, len(lots))
+    remark = "" if given or added else folders_as_classes(Path(name), data)
+    return Picked(files, left, len(here) - left, table, then, len(lots), remark)
 
 
 def own_images(place: str | Path, command: str) -> tuple[str, Path | None]:
@@ -105,6 +108,19 @@ def own_images(place: str | Path, command: str) -> tuple[str, Path | None]:
     if name in DATASETS:
         raise UsageError(f"{name} is fully labelled: `tamatch {command}` is for your own images.")
     return name, labels
+
+
+def folders_as_classes(place: Path, data: DataSet) -> str:
+    """A remark where images lie beside folders that were read as classes: these may be dates."""
+    labels = data.labels[data.part("train")]
+    beside = any("/" not in data.files[i] for i in data.part("unlabelled"))
+    if table_of(place) is not None or not beside or not len(labels):
+        return ""
+    named = ", ".join(data.classes[c] for c in np.unique(labels))[:SHOWN]
+    return (
+        f"The folders in {place} are read as classes: {named}. If they are none, write "
+        f"{place / TABLES[0]} with the line file_name,label: then no image has a label."
+    )
 
 
 def looked_at(

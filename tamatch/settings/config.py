@@ -261,19 +261,25 @@ def in_order(
     given: Mapping[str, float] | Sequence[float], classes: Sequence[str], data: str
 ) -> tuple[float, ...]:
     """The shares in the order of the classes; an error for a name that is no class."""
-    if len(given) != len(classes):
-        raise UsageError(
-            f"--prior or --target gives {len(given)} class shares, but {data} has {len(classes)} "
-            "classes."
-        )
     if not isinstance(given, Mapping):
+        if len(given) != len(classes):
+            raise UsageError(
+                f"--prior or --target gives {len(given)} class shares, but {data} has "
+                f"{len(classes)} classes."
+            )
         return tuple(given)
     strange = [name for name in given if name not in classes]
+    missing = [name for name in classes if name not in given]
+    without = f"{missing[0]!r} has no share" if missing else ""
     if strange:
-        missing = [name for name in classes if name not in given]
         raise UsageError(
             f"--prior or --target gives a share for {strange[0]!r}, which is not a class of "
-            f"{data}; {missing[0]!r} has no share."
+            f"{data}{without and '; '}{without}."
+        )
+    if missing:
+        raise UsageError(
+            f"--prior or --target gives {len(given)} class shares, but {data} has {len(classes)} "
+            f"classes: {without}."
         )
     return tuple(given[name] for name in classes)
 

@@ -64,6 +64,7 @@ class Option:
             number = self._convert(value)
         except (KeyError, ValueError, TypeError, OverflowError):
             wanted = TAKES.get(self.type, self.type.__name__)
+            wanted += ", or NAME=NUMBER with commas" if self.named else ""
             raise UsageError(f"{self.flag} takes {wanted}, got {value!r}.") from None
         if self.bounds is not None and number not in self.bounds:
             raise UsageError(f"{self.flag} must {self.bounds}, got {value}.")

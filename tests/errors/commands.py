@@ -116,8 +116,15 @@ COMMANDS = [
     ("train --optimizer adamv", 2,
      "--optimizer takes sgd, adamw; got 'adamv'. Perhaps you meant adamw."),
     ("train --optimizer SGD", 2, "--optimizer takes sgd, adamw; got 'SGD'. Perhaps you meant sgd."),
-    ("train --prior a,b", 2, "--prior takes comma-separated numbers, got 'a,b'."),
-    ("train --prior 1=a,2=b", 2, "--prior takes comma-separated numbers, got '1=a,2=b'."),
+    ("train --prior a,b", 2,
+     "--prior takes comma-separated numbers, or NAME=NUMBER with commas, got 'a,b'."),
+    ("train --prior 1=a,2=b", 2,
+     "--prior takes comma-separated numbers, or NAME=NUMBER with commas, got '1=a,2=b'."),
+    ("train --prior 0=1,1=2", 2,
+     "--prior or --target gives 2 class shares, but digits has 10 classes: '2' has no share."),
+    ("train --prior 0=1,one=2", 2,
+     "--prior or --target gives a share for 'one', which is not a class of digits; '1' has no "
+     "share."),
     ("train --target named.yaml", 2,
      "--prior or --target gives a share for 'ten', which is not a class of digits; '9' has no "
      "share."),
@@ -241,6 +248,9 @@ COMMANDS = [
     ("train --data photos --steps 2 --labels-per-class 9", 3,
      "class \"cat\" has 3 labelled images in photos, but 9 are requested. Request fewer, or "
      "label more."),
+    ("train --data scattered/labelled --steps 2 --labels-per-class 2", 3,
+     "class \"cat\" has 1 labelled image in labelled, but 2 are requested. Request fewer, or label "
+     "more."),
     ("train --data photos --steps 2 --validation-per-class 2", 3,
      "class \"dog\" has 2 labelled images: --validation-per-class 2 would leave none for "
      "training. Request fewer, label more, or use --fold 1/5: it holds out a fifth of each class, "

@@ -9,9 +9,7 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     " already have a label: there are none": (
         "frozen/test_pick.py::test_where_there_is_nothing_to_pick"
     ),
-    " Give more --time, or leave out --net.": (
-        "frozen/test_tune.py::test_what_fits_into_a_time_is_done"
-    ),
+    " Give more --time, or --net ": ("frozen/test_tune.py::test_what_fits_into_a_time_is_done"),
     "the GPU failed: ": "faults/test_gpu_failure.py::test_what_counts",
     " The same command continues.": (
         "faults/test_gpu_failure.py::test_a_benchmark_goes_on_by_the_same_command"

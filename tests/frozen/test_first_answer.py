@@ -128,6 +128,9 @@ def test_a_few_drawn_labels_give_no_more_than_an_interval(
     assert main(["train", "--data", str(chosen), "--weights", tiny, "--out", str(where)]) == 0
     out = capsys.readouterr().out
     assert "Only 4 of the labels were drawn at random" in out and "twice" not in out
+    page = (where / "report.html").read_text()
+    tile = page.split("Error on held-out labels<")[1].split("</dl>")[0]
+    assert '<dd class="value">0.0 to 49.0\xa0%</dd>' in tile and "%%" not in tile
     assert "0.0 to 49.0 %" in out and "0.0 % (" not in out
 
 
@@ -255,7 +258,8 @@ def test_an_error_is_known_without_a_test_set(photos: Path, tiny: str, tmp_path:
             file.unlink()
     run = tamatch.train(folder, weights=tiny, out=tmp_path / "few", quiet=True)
     assert run.first_answer is not None and run.first_answer["cross_validation"] is None
-    assert "Label one more image of it" in run.first_answer["reason"]
+    why = 'each class; "dark", "light" have one. Label one more image of each of them.'
+    assert run.first_answer["reason"].endswith(why)
     assert "No label was held out." in (run.path / "report.html").read_text()
 
 

@@ -98,6 +98,30 @@ def test_where_there_is_nothing_to_pick(photos: Path, tiny: str) -> None:
         tamatch.pick(photos, drawn=-1)
     with pytest.raises(UsageError, match="fully labelled"):
         tamatch.pick("cifar10")
+    (empty := photos.parent / "empty").mkdir()
+    with pytest.raises(DataError, match=r"empty contains no images\.$"):
+        tamatch.pick(empty, weights=tiny)
     shutil.rmtree(photos / "unlabelled")
     with pytest.raises(DataError, match="already have a label"):
         tamatch.pick(photos, weights=tiny)
+
+
+def test_folders_beside_images_may_be_no_classes(
+    loose: Path, tiny: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (loose / "2023").mkdir()
+    for file in sorted(loose.glob("*.png"))[:8]:
+        file.rename(loose / "2023" / file.name)
+    words = ["pick", str(loose), "--count", "4", "--weights", tiny]
+    assert main(words) == 0
+    said = capsys.readouterr()
+    table = loose / "labels.csv"
+    assert f"are read as classes: 2023. If they are none, write {table} " in said.err
+    assert len(said.out.split()) == 4
+    table.write_text("file_name,label\n")
+    picked = tamatch.pick(loose, 4, weights=tiny)
+    assert (picked.remark, picked.pool, picked.labels) == ("", 20, 0)
+
+
+def test_class_folders_alone_are_not_remarked_on(photos: Path, tiny: str) -> None:
+    assert tamatch.pick(photos, 4, weights=tiny).remark == ""

@@ -327,7 +327,7 @@ def test_what_fits_into_a_time_is_done(
     monkeypatch.setattr(deciding, "measured", timed(2.0))
     none = decide(asked, "30s")
     assert none.run.net == f"frozen/{NET}" and none.run.steps == 1
-    with pytest.raises(UsageError, match="Give more --time, or leave out --net"):
+    with pytest.raises(UsageError, match=f"Give more --time, or --net frozen/{NET} and no --time."):
         decide(ask({"data": str(photos), "weights": tiny, "net": f"tuned/{NET}"}), "30s")
     assert none.remarks == ("Within 30s there is time for the first answer, but not for tuning.",)
 

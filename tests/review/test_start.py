@@ -168,7 +168,8 @@ def test_labels_drawn_by_lot_make_the_estimate_and_last(
     wait_for(lambda: page.answers.shown.get("done"))
     shown = answered(page)
     lots = {file for file, drawn in page.store.drawn.items() if drawn}
-    assert shown["judged"] == len(lots) == 5 and len(page.store.drawn) == 30
+    assert shown["judged"] == len(lots) >= 5 and len(page.store.drawn) == 30
+    assert len(lots) <= 8  # every fifth of 25; one that is due may be asked for before its turn
     assert shown["accuracy"] == 1 and shown["interval"][1] == 1
     assert shown["gain"] < shown["pays"] and shown["suspects"] == []
     again = LabelFile(page.store.path)
