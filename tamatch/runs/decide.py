@@ -189,7 +189,7 @@ def decide_tuned(draft: Draft, weights: str) -> Decided:
     first, look = first_settings(draft.run(), draft.asked.said, side, draft.device)
     data, name = normalised(look.data, look.net.normalise), nets.TUNED + look.net.name
     why = f"tuned from the first answer on; {first.reasons['net'].partition(': ')[2]}"
-    chosen = {k: v for k, v in first.settings.items() if k not in ONE_STEP}
+    chosen = {k: v for k, v in first.settings.items() if k not in (*ONE_STEP, "threads")}
     draft.take(Chosen(chosen, first.reasons) | choice("net", name, name, why))
     draft.take(finetune.tuning(look.net.normalise))
     split = split_of(asked, data, draft["size"])

@@ -135,10 +135,11 @@ def first_settings(
     look, why = best_look(str(run.weights), read, side, device, names, fixed)
     name, at, size = nets.FROZEN + look.net.name, look.net.size, look.data.size
     own = "as the images are" if side == size else f"enough for the net's {at}"
+    facts = {"normalise": look.net.normalise, "flips": "none", "threads": torch.get_num_threads()}
     chosen = (
         choice("size", size, f"{size} × {size} pixels", own)
         | choice("net", name, name, f"looks at images at {at} × {at} pixels; {why}")
-        | Chosen({"normalise": look.net.normalise, "flips": "none", **ONE_STEP}, {})
+        | Chosen(facts | ONE_STEP, {})
     )
     return chosen, look
 
