@@ -15,8 +15,8 @@ from .solver import solve
 
 FOLDS = 5
 POOL = 3000  # images of the pool that the solver looks at; each fold is one more solution
-ALIKE = (0.85, 0.98)  # cosine of scaled features: the same scene, cropped, mirrored or compressed
-AROUND, APART = 10, 0.25  # by so much nearer than the so-many-eth nearest: all of a sea look alike
+ALIKE = (0.6, 0.98)  # cosine of scaled features: the same scene, cropped, mirrored or compressed
+AROUND, APART = 4, 0.3  # by so much nearer than the so-many-eth nearest: all of a sea look alike
 
 
 @dataclass(frozen=True)

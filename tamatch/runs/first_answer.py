@@ -26,7 +26,7 @@ from ..frozen.held_out import HeldOutError, LearningCurve, learning_curve
 from ..frozen.junk import solve_with_junk
 from ..frozen.likeness import Likeness
 from ..frozen.regression import labels_alone
-from ..frozen.solver import ACCEPTED, Solution
+from ..frozen.solver import ACCEPTED, Solution, solve
 from ..frozen.suspects import suspects
 from ..machine.precision import restoring_threads
 from ..model.model import Facts, Model
@@ -180,19 +180,21 @@ class Task:
         alone = torch.unique(judged[counts[judged] < 2])
         return tuple(self.classes[c] for c in alone.tolist())
 
-    def solved(self) -> Learnt:
-        """The solution, on the CPU."""
+    def solved(self, belongs: Tensor | None = None) -> Learnt:
+        """The solution, on the CPU; how far the pool `belongs` is estimated if it is not given."""
         x, y, classes = self.features, self.labels, len(self.classes)
         if self.pool is None:
             counts = torch.bincount(y, minlength=classes) / len(y)
             head = labels_alone(x, y, classes)
             return Learnt(head.cpu(), torch.empty(0, classes), counts.cpu())
-        judged = solve_with_junk(x, y, self.pool, classes, self.prior, self.none)
-        likeness = Likeness.of(x, y, self.pool, judged.weight, classes, self.none).cpu()
-        found = judged.solution
-        return Learnt(
-            found.head.cpu(), found.q.cpu(), found.shares.cpu(), judged.weight.cpu(), likeness
-        )
+        if belongs is None:
+            judged = solve_with_junk(x, y, self.pool, classes, self.prior, self.none)
+            found, belongs = judged.solution, judged.weight
+        else:
+            belongs = belongs.to(x)
+            found = solve(x, y, self.pool, classes, self.prior, belongs)
+        likeness = Likeness.of(x, y, self.pool, belongs, classes, self.none).cpu()
+        return Learnt(found.head.cpu(), found.q.cpu(), found.shares.cpu(), belongs.cpu(), likeness)
 
 
 @dataclass(frozen=True)

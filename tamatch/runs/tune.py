@@ -54,6 +54,7 @@ class FirstAnswer:
     data: DataSet
     split: Split
     lent: bool  # whether these labels are to be learnt from once they have judged
+    belongs: Tensor | None  # of the pool
 
 
 def first_job(job: Job) -> Job:
@@ -81,13 +82,21 @@ def start_of(job: Job, shared: SharedData) -> FirstAnswer:
     p_model = torch.from_numpy(answer.probabilities(split.unlabelled)).double().mean(0)
     start = Start(answer.found.head, p_model, answer.found.shares)
     wrong = mistakes(answer, data, split)
-    return FirstAnswer(folder.first, start, wrong, data, split, folder.lends_labels)
+    belongs = answer.found.belongs
+    return FirstAnswer(folder.first, start, wrong, data, split, folder.lends_labels, belongs)
 
 
-def solved(run: Run, data: DataSet, split: Split, rows: Tensor) -> Answer:
-    """What these labels and the pool tell on these features."""
+def solved(
+    run: Run, data: DataSet, split: Split, rows: Tensor, belongs: Tensor | None = None
+) -> Answer:
+    """What these labels and the pool tell on these features.
+
+    A net that was tuned on the labels shows them closer to each other than any other images, so
+    that many would seem to belong to no class: there, how far they `belong` is that of the first
+    answer.
+    """
     with few_threads(len(rows)):
-        found = Task.of(run, data, split, rows, pick_device(run.device)).solved()
+        found = Task.of(run, data, split, rows, pick_device(run.device)).solved(belongs)
     return Answer(found, rows)
 
 
@@ -113,7 +122,7 @@ class Tuning(Training):
         first, run = self.first, self.run
         net = cast(FrozenNet, self.engine.method.final).eval()
         rows = self.rows(net)
-        self.answer = solved(run, first.data, first.split, rows)
+        self.answer = solved(run, first.data, first.split, rows, first.belongs)
         wrong = mistakes(self.answer, first.data, first.split)
         passes = self.steps * run.unlabelled / max(1, self.engine.method.task.unlabelled)
         kept, reason = finetune.keeps(int(wrong.sum()), int(first.wrong.sum()), len(wrong), passes)
@@ -121,7 +130,8 @@ class Tuning(Training):
             kept, reason = True, "The tuned net is kept: the labels of --fold choose nothing."
         self.progress.say(reason)
         if first.lent and len(wrong):
-            self.answer = solved(run, first.data, with_validation(first.split), rows)
+            split = with_validation(first.split)
+            self.answer = solved(run, first.data, split, rows, first.belongs)
             del self.held_out["validation"]
         net.set_head(self.answer.found.head.to(self.engine.device))
         self.test()

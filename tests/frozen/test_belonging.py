@@ -115,6 +115,22 @@ def test_the_table_of_labels_has_it(
         assert given or (float(row["belongs"]) < 0.5) == ("green" in row["file_name"])
 
 
+def test_a_tuned_net_takes_it_from_the_first_answer(
+    strange: Path, tiny: str, tmp_path: Path
+) -> None:
+    """It has learnt the labels, so to its features all other images are odd."""
+    run = tamatch.train(strange, weights=tiny, steps=60, lr=0.01, out=tmp_path / "run", quiet=True)
+    assert run.tuning is not None and run.tuning["kept"] and run.junk is not None
+    assert run.junk["images"] == ODD
+    first = tamatch.train(
+        strange, weights=tiny, validation_per_class=1, out=tmp_path / "first", quiet=True
+    )
+    belongs = [
+        {r["image"]: r["belongs"] for r in rows_of(x.path / "odd.csv")} for x in (run, first)
+    ]
+    assert belongs[0] == belongs[1]
+
+
 def test_a_mark_by_a_person_counts(strange: Path, tiny: str, tmp_path: Path) -> None:
     table = tmp_path / "marks.csv"
     marked = [f"unlabelled/green{i}.png" for i in range(3)]
