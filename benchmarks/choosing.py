@@ -35,7 +35,7 @@ from tamatch.frozen.likeness import Likeness
 from tamatch.frozen.live import FIRST, STEP, UNKNOWN, Live, gain
 from tamatch.frozen.regression import labels_alone, logits
 from tamatch.frozen.solver import solve
-from tamatch.frozen.suspects import suspects
+from tamatch.frozen.suspects import guessed_from_others, suspects
 
 POOL, TEST = 200, 100  # images a class
 COUNTS, EARLY = (20, 50), 30
@@ -195,7 +195,7 @@ def wrong_labels(data: Data, name: str, seed: int) -> dict[str, Any]:
     labels = y[known].clone()
     labels[flipped] += torch.randint(1, classes, (len(flipped),), generator=g)
     labels %= classes
-    found = suspects(x[known], labels, x[rest], classes)
+    found = suspects(guessed_from_others(x[known], labels, x[rest], classes), labels)
     first = found.order[: len(known) // 5]
     return {"found in the first fifth": float(torch.isin(flipped, first).float().mean())}
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from ..losses import normalize, one_hot
+
+# said once by torch 2.11 of any sparse matrix, whether its invariants are checked or not
+warnings.filterwarnings("ignore", "Sparse invariant checks are implicitly disabled", UserWarning)
 
 SHRINKAGE = 3.0  # added to the correlations' diagonal: 0 whitens fully, a large value not at all
 SHRINKAGE_WITHIN = 0.4  # the same where differences between classes are left out

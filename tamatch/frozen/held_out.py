@@ -52,6 +52,7 @@ class LearningCurve:
     slope: float  # b of error ∝ labels^−b; the range takes it as 0 … 1
     slope_error: float  # its standard error
     doubled: tuple[float, float, float]  # with twice the labels: low, expected, high
+    p: Tensor | None  # (L, C) of each label by a solution without it; None where not all are judged
 
 
 def cross_validated_error(
@@ -63,7 +64,8 @@ def cross_validated_error(
     Without a `pool`, the error of learning from labels alone.
     """
     parts = parts_of(labels, folds, seed, judged)
-    return _outcome(_wrong(features, labels, pool, classes, prior, parts, 1.0, seed))
+    [(wrong, _)] = _guessed(features, labels, pool, classes, prior, parts, (1.0,), seed)
+    return _outcome(wrong)
 
 
 def learning_curve(
@@ -81,12 +83,11 @@ def learning_curve(
     """
     parts = parts_of(labels, folds, seed, judged)
     learnt = len(labels) - int((parts >= 0).sum()) / int(parts.max() + 1)
-    wrong = [
-        _wrong(features, labels, pool, classes, prior, parts, fraction, seed, belongs)
-        for fraction in (*fractions, 1.0)
-    ]
+    shares = (*fractions, 1.0)
+    guessed = _guessed(features, labels, pool, classes, prior, parts, shares, seed, belongs)
+    wrong, p = [flags for flags, _ in guessed], guessed[-1][1] if (parts >= 0).all() else None
     outcomes = tuple(_outcome(flags) for flags in wrong)
-    seen = tuple(max(classes, round(learnt * fraction)) for fraction in (*fractions, 1.0))
+    seen = tuple(max(classes, round(learnt * share)) for share in shares)
     slope, deviation = _trend(seen, torch.stack(wrong).double().cpu().numpy())
     more, last = 2 * len(labels) / seen[-1], outcomes[-1]
 
@@ -95,7 +96,8 @@ def learning_curve(
 
     low = then(last.interval[0], slope + SURE * deviation)
     high = then(last.interval[1], slope - SURE * deviation)
-    return LearningCurve(seen, outcomes, slope, deviation, (low, then(last.error, slope), high))
+    doubled = low, then(last.error, slope), high
+    return LearningCurve(seen, outcomes, slope, deviation, doubled, p)
 
 
 def _outcome(wrong: Tensor) -> HeldOutError:
@@ -143,34 +145,59 @@ def parts_of(labels: Tensor, folds: int, seed: int, judged: Tensor | None = None
     return part.to(labels.device)
 
 
-def _wrong(
+@dataclass(frozen=True)
+class _Fold:
+    """A part of the labels, and those that its solution sees."""
+
+    held: Tensor  # flags of labels
+    seen: Tensor
+
+
+def _guessed(
     features: Tensor, labels: Tensor, pool: Tensor | None, classes: int, prior: Tensor | None,
-    parts: Tensor, fraction: float, seed: int, belongs: Tensor | None = None,
-) -> Tensor:  # fmt: skip
-    """Whether each label of a part is guessed wrongly by a solution that did not see it."""
+    parts: Tensor, shares: Sequence[float], seed: int, belongs: Tensor | None = None,
+) -> list[tuple[Tensor, Tensor]]:  # fmt: skip
+    """What solutions that do not see a part say about it, for each share of the other labels.
+
+    Whether the classifier errs on each label of a part; and p (L, C), which counts that these
+    images are in the pool.
+    """
+
+    def guess(fold: _Fold) -> tuple[Tensor, Tensor]:
+        x, y = features[fold.seen], labels[fold.seen]
+        if pool is None:
+            said = logits(features[fold.held], labels_alone(x, y, classes))
+            return said.argmax(1), said.softmax(1)
+        rest = torch.cat([features[~fold.seen], pool])
+        amounts = rest.new_ones(len(rest))
+        if belongs is not None:
+            amounts[len(rest) - len(pool) :] = belongs
+        found = solve(x, y, rest, classes, prior, amounts)
+        own = found.q[: len(rest) - len(pool)][fold.held[~fold.seen]]
+        return logits(features[fold.held], found.head).argmax(1), own
+
+    groups = [_folds(labels, parts, share, seed) for share in shares]
+    made = iter(side_by_side(guess, [fold for group in groups for fold in group]))
+    guessed = []
+    for group in groups:
+        wrong, p = (
+            torch.zeros_like(labels, dtype=torch.bool),
+            features.new_zeros(len(labels), classes),
+        )
+        for fold, (guesses, rows) in zip(group, made, strict=False):
+            wrong[fold.held], p[fold.held] = guesses != labels[fold.held], rows.to(p)
+        guessed.append((wrong[parts >= 0], p))
+    return guessed
+
+
+def _folds(labels: Tensor, parts: Tensor, share: float, seed: int) -> list[_Fold]:
     generator = torch.Generator().manual_seed(seed + 1)
-    tasks = []
+    folds = []
     for part in range(int(parts.max()) + 1):
         held = parts == part
-        seen = ~held if fraction == 1 else _subset(~held, labels, fraction, generator)
-        tasks.append((held, seen))
-
-    def guess(task: tuple[Tensor, Tensor]) -> Tensor:
-        held, seen = task
-        if pool is None:
-            head = labels_alone(features[seen], labels[seen], classes)
-        else:
-            rest = torch.cat([features[~seen], pool])
-            amounts = rest.new_ones(len(rest))
-            if belongs is not None:
-                amounts[len(rest) - len(pool) :] = belongs
-            head = solve(features[seen], labels[seen], rest, classes, prior, amounts).head
-        return logits(features[held], head).argmax(1)
-
-    wrong = torch.zeros_like(labels, dtype=torch.bool)
-    for (held, _), guesses in zip(tasks, side_by_side(guess, tasks), strict=True):
-        wrong[held] = guesses != labels[held]
-    return wrong[parts >= 0]
+        seen = ~held if share == 1 else _subset(~held, labels, share, generator)
+        folds.append(_Fold(held, seen))
+    return folds
 
 
 def _subset(seen: Tensor, labels: Tensor, fraction: float, generator: torch.Generator) -> Tensor:

@@ -7,13 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..machine.threads import side_by_side
 from .choose import sample
 from .features import CELLS, Scaling
-from .held_out import parts_of
-from .solver import solve
+from .held_out import learning_curve
 
-FOLDS = 5
 POOL = 3000  # images of the pool that the solver looks at; each fold is one more solution
 ALIKE = (0.6, 0.98)  # cosine of scaled features: the same scene, cropped, mirrored or compressed
 AROUND, APART = 4, 0.3  # by so much nearer than the so-many-eth nearest: all of a sea look alike
@@ -34,26 +31,23 @@ class Suspects:
         return int((self.margin < 0).sum())
 
 
-def suspects(
-    features: Tensor, labels: Tensor, pool: Tensor, classes: int, seed: int = 0
-) -> Suspects:
-    """Guess every label from the others and the pool; it needs two labels of each class."""
-    pool = pool[sample(len(pool), POOL, torch.empty(0, dtype=torch.int64), seed)]
-    parts = parts_of(labels, FOLDS, seed)
-    p = features.new_empty(len(labels), classes)
-
-    def guess(held: Tensor) -> Tensor:
-        rest = torch.cat([features[held], pool])
-        return solve(features[~held], labels[~held], rest, classes).q[: int(held.sum())]
-
-    folds = [parts == part for part in range(int(parts.max()) + 1)]
-    for held, q in zip(folds, side_by_side(guess, folds), strict=True):
-        p[held] = q.to(p.dtype)
+def suspects(p: Tensor, labels: Tensor) -> Suspects:
+    """Order labels by what is said of each from the others: p (L, C)."""
     given = p.gather(1, labels[:, None])[:, 0]
     other, instead = p.scatter(1, labels[:, None], -1.0).max(1)
     margin = given - other
     order = margin.argsort(stable=True)
     return Suspects(order, margin[order], instead[order], other[order])
+
+
+def guessed_from_others(
+    features: Tensor, labels: Tensor, pool: Tensor, classes: int, seed: int = 0
+) -> Tensor:
+    """p (L, C) of every label from the others and the pool; it needs two labels of each class."""
+    pool = pool[sample(len(pool), POOL, torch.empty(0, dtype=torch.int64), seed)]
+    found = learning_curve(features, labels, pool, classes, fractions=(), seed=seed)
+    assert found.p is not None
+    return found.p
 
 
 def contradicted(features: Tensor, labels: Tensor) -> list[tuple[int, int, float]]:
@@ -67,7 +61,8 @@ def contradicted(features: Tensor, labels: Tensor) -> list[tuple[int, int, float
     classes, y = torch.unique(labels[known], return_inverse=True)
     if len(classes) < 2:
         return []
-    found = suspects(features[known], y, features[labels < 0], len(classes))
+    p = guessed_from_others(features[known], y, features[labels < 0], len(classes))
+    found = suspects(p, y)
     wrong = slice(found.wrong)
     images, instead = known[found.order[wrong]], classes[found.instead[wrong]]
     sure = found.confidence[wrong].tolist()

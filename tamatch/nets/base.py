@@ -39,6 +39,7 @@ class Net(nn.Module):
     independent = False  # whether what it says about an image depends on no other one of the batch
     has_cuda_code = False  # whether some of it, once accelerated, is compiled by NVRTC
     rehearsable = False  # whether it has kernels of our own, which are compiled when first started
+    repaid = 25_000  # steps that repay compiling: some 35 s once, for about 2 ms of each step
     sync_point: str | None = None  # where it makes the host wait for the device: no CUDA graph then
 
     def __init__(self, *, classes: int, width: int, map_width: int) -> None:

@@ -53,6 +53,7 @@ class FrozenNet(Net):
         self.body, self.size, self.headless = body, size, body.headless
         self.head = nn.Linear(width, classes)
         self.independent, self.has_cuda_code = body.independent, body.has_cuda_code
+        self.repaid = body.repaid
         zero_head(body)  # it is never read, and must not make two files of one model differ
         body.head.requires_grad_(False)
 
@@ -76,8 +77,8 @@ class FrozenNet(Net):
         return self.body.frozen_features(images)
 
     def accelerate(self, *, compiling: bool = True, kernels: bool = True) -> None:
-        """Use the body's own kernels; its features are not compiled."""
-        self.body.accelerate(compiling=False, kernels=kernels)
+        """The body is all there is to it."""
+        self.body.accelerate(compiling=compiling, kernels=kernels)
         self.rehearsable = self.body.rehearsable
 
     def depth_of(self, parameter: str) -> tuple[int, int]:

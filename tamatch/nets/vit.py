@@ -67,6 +67,7 @@ class ViT(Net):
     """Pre-norm transformer over patches; the class token after the last norm is the feature."""
 
     independent = True
+    repaid = 4_000  # its blocks are compiled once for all
 
     def __init__(
         self,
@@ -136,7 +137,10 @@ class ViT(Net):
         return self.norm_pre(x) if self.style.pre_norm else x
 
     def accelerate(self, *, compiling: bool = True, kernels: bool = True) -> None:
-        """Compile; combined kernels, which do many small things, pay where weights are small."""
+        """Compile the blocks, all at once: they are the same code on other tensors.
+
+        Combined kernels, which do many small things, pay where weights are small.
+        """
         if own_kernels(kernels):
             from .kernels.attention import attention, fits
 
@@ -146,7 +150,8 @@ class ViT(Net):
         self.rehearsable = not compiling
         if compiling:
             combined = self.width < SHAPES["base"][0]
-            self.compile(dynamic=False, options={"combo_kernels": combined})
+            for block in self.blocks:
+                block.compile(dynamic=False, options={"combo_kernels": combined})
 
     def depth_of(self, parameter: str) -> tuple[int, int]:
         """Tokens and patches 0, then a layer per block; the last norm goes with the last block."""
@@ -180,9 +185,13 @@ class PatchEmbed(nn.Module):
 class TransformerBlock(Recomputing):
     """x + attention, then x + MLP; in training either may be dropped for a whole sample."""
 
+    keep: Tensor  # share of the samples whose branch is not dropped
+
     def __init__(self, width: int, heads: int, drop: float, style: Style = STYLES["vit"]) -> None:
         super().__init__()
-        self.drop = drop
+        # a tensor: compiled code is shared by blocks that differ in nothing but tensors
+        self.register_buffer("keep", torch.tensor(1 - drop), persistent=False)
+        self.drops = drop > 0
         self.norm1 = nn.LayerNorm(width, eps=style.eps)
         self.attn = Attention(width, heads)
         self.ls1 = LayerScale(width) if style.layer_scale else nn.Identity()
@@ -202,12 +211,11 @@ class TransformerBlock(Recomputing):
         return cast(Tensor, self.ls2(self.mlp(self.norm2(x))))
 
     def _maybe_drop(self, branch: Tensor) -> Tensor:
-        if not self.training or self.drop == 0:
+        if not (self.training and self.drops):
             return branch
-        keep = 1 - self.drop
         draws = torch.rand(dist.world() * branch.shape[0], 1, 1, device=branch.device)
-        kept = dist.mine(draws) < keep  # processes must not drop alike
-        return branch * (kept / keep).to(branch.dtype)
+        kept = dist.mine(draws) < self.keep  # processes must not drop alike
+        return branch * (kept / self.keep).to(branch.dtype)
 
 
 class Attention(nn.Module):

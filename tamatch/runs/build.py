@@ -42,7 +42,6 @@ from ..step.source import Draw, Resident, Source, Streamed, stream_key
 from ..types import Task
 
 COMPILED_RUNS = 1024  # kept side by side; with torch's default of 8, the ninth is not compiled
-REPAID = 25_000  # steps that repay compiling a net: some 35 s once, for 1.4 to 2.6 ms of each step
 LONG = 100_000  # steps that repay compiling a method: some 15 s once, for 0.15 ms of each step
 CACHE_FOLDERS = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
 
@@ -250,7 +249,7 @@ def accelerate(
     why = why_no_triton()
     so = "Steps are not compiled and take longer. --no-compile silences this message."
     if why is None:
-        net.accelerate(compiling=steps >= REPAID, kernels=kernels)
+        net.accelerate(compiling=steps >= net.repaid, kernels=kernels)
         if steps >= LONG:
             method.accelerate()
         why = why_no_nvrtc() if net.has_cuda_code else None

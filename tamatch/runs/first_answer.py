@@ -27,7 +27,7 @@ from ..frozen.junk import solve_with_junk
 from ..frozen.likeness import Likeness
 from ..frozen.regression import labels_alone
 from ..frozen.solver import ACCEPTED, Solution, solve
-from ..frozen.suspects import suspects
+from ..frozen.suspects import guessed_from_others, suspects
 from ..machine.precision import restoring_threads
 from ..model.model import Facts, Model
 from ..nets import body_of
@@ -82,7 +82,7 @@ def solve_run(job: Job, shared: SharedData) -> dict[str, Any]:
     rows = features(net, data)
     described = time.perf_counter()
 
-    found, error = learn(run, Task.of(run, data, split, rows, device))
+    found, error, guesses = learn(run, Task.of(run, data, split, rows, device))
     net.net.set_head(found.head)
     answer = Answer(found, rows)
     parts = {"validation": split.validation, "test": split.test}
@@ -106,7 +106,7 @@ def solve_run(job: Job, shared: SharedData) -> dict[str, Any]:
     write_assessment(assessed, folder.path)
     doubted = None
     if pool is not None and run.fold is None:
-        doubted = write_suspects(data, split, rows, folder.path)
+        doubted = write_suspects(data, split, rows, guesses, folder.path)
     result = result_of(run, folder.rows(), time.perf_counter() - began)
     result["first_answer"] = {
         "features_seconds": round(described - began, 3),
@@ -231,39 +231,48 @@ class Answer:
         return {"p_model": mean.tolist(), "p_target": self.found.shares.tolist()}
 
 
-def learn(run: Run, task: Task) -> tuple[Learnt, dict[str, Any]]:
-    """The solution, and what is known of its error without a test set."""
+def learn(run: Run, task: Task) -> tuple[Learnt, dict[str, Any], Tensor | None]:
+    """The solution, what is known of its error without a test set, and p (L, C) of the labels.
+
+    The latter by solutions without each of them, where all are held out in turn.
+    """
     judged = task.judged
     with few_threads(len(task.features) + (0 if task.pool is None else len(task.pool))):
         found = task.solved()
     unknown: dict[str, Any] = {"cross_validation": None, "learning_curve": None}
     unknown["chosen"] = 0 if judged is None else int((~judged).sum())
     if run.fold is not None:
-        return found, unknown | {"reason": "The labels of --fold are held out."}
+        return found, unknown | {"reason": "The labels of --fold are held out."}, None
     if judged is not None and not judged.any():
-        return found, unknown | {"reason": UNFAIR}
+        return found, unknown | {"reason": UNFAIR}, None
     if single := task.single():
         named = ", ".join(f'"{name}"' for name in single)
         have, it = ("have", "each of them") if len(single) > 1 else ("has", "it")
-        return found, unknown | {"reason": SINGLE.format(classes=named, have=have, it=it)}
+        return found, unknown | {"reason": SINGLE.format(classes=named, have=have, it=it)}, None
     curve = learning_curve(
         task.features, task.labels, task.pool, len(task.classes), task.prior, seed=run.seed,
         fractions=FRACTIONS, belongs=found.belongs, judged=judged,
     )  # fmt: skip
     known = {"cross_validation": outcome(curve.outcomes[-1]), "learning_curve": points(curve)}
-    return found, unknown | known | {"reason": ""}
+    p = None if curve.p is None else curve.p.cpu()
+    return found, unknown | known | {"reason": ""}, p
 
 
-def write_suspects(data: DataSet, split: Split, rows: Tensor, folder: Path) -> int | None:
+def write_suspects(
+    data: DataSet, split: Split, rows: Tensor, guesses: Tensor | None, folder: Path
+) -> int | None:
     """The labels that the features contradict, the surest first, and how many there are.
 
     Each is guessed from the others; None where a class has a single label.
     """
     known = Subset(data, split.labelled)
-    try:
-        found = suspects(rows[known.indices], known.labels, rows[split.unknown], known.classes)
-    except DataError:
-        return None
+    if guesses is None:
+        others = rows[known.indices], known.labels, rows[split.unknown], known.classes
+        try:
+            guesses = guessed_from_others(*others)
+        except DataError:
+            return None
+    found = suspects(guesses, known.labels)
     wrong = slice(found.wrong)
     picked = zip(found.order[wrong], found.instead[wrong], found.confidence[wrong], strict=True)
     lines = [known.line(int(i), int(c), float(p)) for i, c, p in picked]

@@ -14,8 +14,9 @@ from ..settings.hardware import pick_device
 from ..step.cost import timed, wait
 from ..step.engine import WARM_STEPS, Engine
 from ..step.source import Subset
-from .build import REPAID, engine_of
+from .build import engine_of
 
+FEW = 1_000  # steps that repay compiling no net
 MEASURED_SECONDS = 2.0  # of steps, at most
 MEASURED_SHARE = 1 / 40  # of a time limit, at most
 TESTED_IMAGES = 512  # that a test is timed with
@@ -31,7 +32,7 @@ class Speeds:
 
     def of(self, run: Run) -> Speed:
         """As a short run, whose net is not compiled: a longer one that repays it is faster."""
-        short = run if run.steps < REPAID else replace(run, steps=REPAID - 1)
+        short = replace(run, steps=min(run.steps, FEW))
         for measured, known in self.found:
             if measured == short:
                 return known

@@ -13,7 +13,7 @@ from tamatch.frozen.choose import choose, doubts, sample
 from tamatch.frozen.features import Space
 from tamatch.frozen.junk import solve_with_junk, weights_of
 from tamatch.frozen.live import DRAWN, FIRST, NONE, PAYS, UNKNOWN, Live, gain
-from tamatch.frozen.suspects import near_duplicates, suspects
+from tamatch.frozen.suspects import guessed_from_others, near_duplicates, suspects
 
 NOTHING = torch.empty(0, dtype=torch.int64)
 
@@ -167,7 +167,7 @@ def test_wrong_labels_come_first() -> None:
     known = torch.cat([(y == c).nonzero()[:20, 0] for c in range(4)])
     labels = y[known].clone()
     labels[::10] = (labels[::10] + 1) % 4
-    found = suspects(x[known], labels, x, 4)
+    found = suspects(guessed_from_others(x[known], labels, x, 4), labels)
     assert {*found.order[:8].tolist()} == {*range(0, 80, 10)}
     assert found.wrong == 8 and (found.margin.diff() >= 0).all()
     assert torch.equal(found.instead[:8], y[known][found.order[:8]])

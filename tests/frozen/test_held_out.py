@@ -50,11 +50,13 @@ def test_only_the_judged_labels_are_held_out_and_counted() -> None:
     whole, fair = (cross_validated_error(x, false, u, 4, judged=j) for j in (None, ~chosen))
     assert (whole.labels, fair.labels) == (40, 36)
     parts = held_out.parts_of(false, held_out.FOLDS, 0)
-    wrong = held_out._wrong(x, false, u, 4, None, parts, 1.0, 0)
+    [(wrong, p)] = held_out._guessed(x, false, u, 4, None, parts, (1.0,), 0)
+    assert (p.argmax(1) == y).all()
     assert wrong[chosen].all() and whole.wrong == wrong.sum()  # the false ones are held against it
     assert whole.wrong > fair.wrong
     assert cross_validated_error(x, y, u, 4, judged=y >= 0) == cross_validated_error(x, y, u, 4)
     curve = learning_curve(x, false, u, 4, judged=~chosen)
+    assert curve.p is None
     assert curve.outcomes[-1] == fair and curve.labels[-1] == round(40 - 36 / 5)
 
 

@@ -16,7 +16,8 @@ import torch._dynamo
 from tamatch.augment import views
 from tamatch.machine.gpu import why_no_nvrtc, why_no_triton
 from tamatch.nets import build
-from tamatch.runs.build import CACHE_FOLDERS, COMPILED_RUNS, LONG, REPAID, accelerate, keep_compiled
+from tamatch.nets.vit import ViT
+from tamatch.runs.build import CACHE_FOLDERS, COMPILED_RUNS, LONG, accelerate, keep_compiled
 from tests.tiny import tiny_method
 
 
@@ -133,7 +134,7 @@ def test_without_nvrtc_it_is_said_where_that_costs_time(
 @pytest.mark.parametrize(
     ("steps", "expected"),
     [
-        (REPAID - 1, ["net by kernels alone"]), (REPAID, ["net compiled"]),
+        (ViT.repaid - 1, ["net by kernels alone"]), (ViT.repaid, ["net compiled"]),
         (LONG - 1, ["net compiled"]), (LONG, ["net compiled", "method"]),
     ],
 )  # fmt: skip
@@ -163,8 +164,9 @@ def test_all_kernels_are_switched_off(net: str, by: str, monkeypatch: pytest.Mon
     compiled = list[torch.nn.Module]()
     monkeypatch.setattr(torch.nn.Module, "compile", lambda self, **_: compiled.append(self))
     built, kernels = build(net, 10, 8), by == "variable"
-    accelerate(built, tiny_method("fixmatch"), REPAID, lambda _: None, kernels=kernels)
-    assert compiled == [built] and not built.has_cuda_code
+    accelerate(built, tiny_method("fixmatch"), built.repaid, lambda _: None, kernels=kernels)
+    assert compiled == ([*built.blocks] if isinstance(built, ViT) else [built])
+    assert not built.has_cuda_code
     policy = views.Policy(8, (0.5,) * 3, (0.2,) * 3)
     assert not views.Augment(policy, 0, kernels=kernels).kernels
     monkeypatch.delenv("TAMATCH_KERNELS", raising=False)
