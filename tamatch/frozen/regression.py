@@ -9,6 +9,7 @@ from scipy.optimize import minimize  # type: ignore[import-untyped]
 from torch import Tensor
 
 from ..losses import one_hot
+from ..machine.threads import single_blas
 
 Floats = npt.NDArray[np.float64]
 
@@ -40,10 +41,11 @@ def fit(
             gradient[:, -1] += error.sum(0)
         return float(loss), vector(gradient)
 
-    found = minimize(
-        loss_and_gradient, vector(head), jac=True, method="L-BFGS-B",
-        options={"maxiter": STEPS, "maxcor": STEPS, "gtol": 1e-5, "ftol": 1e-7},
-    )  # fmt: skip
+    with single_blas():  # it waits for its threads several times a step, for 60 × 60 numbers
+        found = minimize(
+            loss_and_gradient, vector(head), jac=True, method="L-BFGS-B",
+            options={"maxiter": STEPS, "maxcor": STEPS, "gtol": 1e-5, "ftol": 1e-7},
+        )  # fmt: skip
     return torch.from_numpy(found.x).view_as(head).to(rows)
 
 

@@ -5,6 +5,7 @@ These are BatchNorm over all processes, and blocks that recompute activations.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
@@ -24,10 +25,11 @@ from ..types import Out
 T = TypeVar("T")
 
 
-def uncompiled(device: torch.device) -> AbstractContextManager[None]:
+def uncompiled() -> AbstractContextManager[None]:
     """Run nets eagerly outside of a step: they are compiled for its shapes only."""
-    cuda = device.type == "cuda"  # nothing is compiled elsewhere, and torch's compiler loads slowly
-    return torch.compiler.set_stance("force_eager") if cuda else nullcontext()
+    if "torch._dynamo" in sys.modules:
+        return torch.compiler.set_stance("force_eager")
+    return nullcontext()  # nothing is compiled yet, and torch's compiler loads slowly
 
 
 class Net(nn.Module):

@@ -135,7 +135,7 @@ class Frozen:
         batches = torch.split(images, max(1, PLACES[self.device.type] // max(1, places)))
         if self.device.type == "cpu" and len(batches) > 1:
             return torch.cat(side_by_side(self._batch, batches))
-        with uncompiled(self.device):
+        with uncompiled():
             return torch.cat([self._batch(part) for part in batches])
 
     def __call__(self, images: npt.NDArray[np.uint8]) -> Floats:

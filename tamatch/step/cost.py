@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_leaves
 from .. import dist
 from ..machine.memory import OutOfMemory, without_autotuning
 from ..modules import restoring
+from ..nets.base import uncompiled
 from ..settings.hardware import available_memory
 from .engine import Engine
 from .source import Resident, Subset
@@ -90,9 +91,12 @@ def probe(engine: Engine, count: int) -> int:
     net, size = engine.method.net, engine.augment.policy.size
     with engine.on_stream():
         images = torch.zeros(count, 3, size, size, device=engine.device, requires_grad=True)
-        with without_autotuning(), restoring(net), dist.acting_alone(), Peak() as peak:
+        # what torch's compiler meets in a dispatch mode it would never compile later
+        with (
+            uncompiled(), without_autotuning(), restoring(net), dist.acting_alone(), Peak() as peak
+        ):  # fmt: skip
             with engine.precision():
-                logits = net.forward(images).logits  # a call would compile it for this batch
+                logits = net(images).logits
             torch.autograd.grad(logits.sum(), [images], allow_unused=True)
     return int(peak.most)
 

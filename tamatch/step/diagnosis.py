@@ -29,7 +29,7 @@ def explain(engine: Engine) -> str:
     engine.device_step.fill_(step)
     engine.prepare_step(step)
     engine.source.prepare(step)  # again: a prefetcher has gone on to the step after it
-    with uncompiled(engine.device), engine.precision():
+    with uncompiled(), engine.precision():
         found = first_not_finite_in_step(engine.method, engine.batch(engine.device_step))
     return f"step {step:,}: {found or 'a value that was finite when the step was replayed'}"
 

@@ -172,7 +172,7 @@ class Engine:
         net = (of or self.method.final).eval()
         # few launches on a GPU; memory that the next batch finds in place again on a CPU
         batch = 64 if self.stream is None else 2500
-        with uncompiled(self.device), self.precision():
+        with uncompiled(), self.precision():
             step = self.device_step  # which the plain view does not depend on
             seen = partial(self.augment, "plain", step=step, slot=step, stream=0)
             rows = in_batches(lambda x: net(seen(x.to(self.device))).logits, images, batch)
