@@ -41,7 +41,7 @@ def fit(
             gradient[:, -1] += error.sum(0)
         return float(loss), vector(gradient)
 
-    with single_blas():  # it waits for its threads several times a step, for 60 × 60 numbers
+    with single_blas():
         found = minimize(
             loss_and_gradient, vector(head), jac=True, method="L-BFGS-B",
             options={"maxiter": STEPS, "maxcor": STEPS, "gtol": 1e-5, "ftol": 1e-7},

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from functools import cached_property
-from typing import TypeVar
+from contextlib import AbstractContextManager
+from functools import cache
+from typing import Any, TypeVar
 
 import torch
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from .precision import restoring_threads
 
@@ -24,7 +24,8 @@ def side_by_side(work: Callable[[Part], Made], parts: Iterable[Part]) -> list[Ma
     All threads on one part would wait for each other after each operation: on two quiet cores that
     costs a tenth, and where another program keeps one of them busy, it takes ten times as long.
     """
-    with restoring_threads(), ThreadPoolExecutor(torch.get_num_threads(), "", _one) as pool:
+    count = torch.get_num_threads()
+    with restoring_threads(), single_blas(), ThreadPoolExecutor(count, "", _one) as pool:
         return list(pool.map(work, parts))
 
 
@@ -33,35 +34,18 @@ def _one() -> None:
     torch.set_num_threads(1)
 
 
-class SingleBlas:
-    """A context in which the BLAS of NumPy and SciPy has one thread, also for several at once.
+def single_blas() -> AbstractContextManager[Any]:
+    """Let the BLAS of NumPy and SciPy use one thread, in all threads of Python.
 
-    Their matrices here are small. The number is that of the whole process, so the first to enter
-    sets it and the last to leave restores it.
+    For small matrices it would wait for its others several times a step of a solver.
     """
-
-    def __init__(self) -> None:
-        self.lock, self.inside = threading.Lock(), 0
-
-    @cached_property
-    def libraries(self) -> ThreadpoolController:
-        """Those that are loaded, which takes a few milliseconds to find out."""
-        return ThreadpoolController()
-
-    @contextmanager
-    def __call__(self) -> Iterator[None]:
-        with self.lock:
-            if not self.inside:
-                self.limit = self.libraries.limit(limits=1, user_api="blas")
-                self.limit.__enter__()
-            self.inside += 1
-        try:
-            yield
-        finally:
-            with self.lock:
-                self.inside -= 1
-                if not self.inside:
-                    self.limit.__exit__(None, None, None)
+    limit: AbstractContextManager[Any] = _libraries("scipy.linalg" in sys.modules).limit(
+        limits=1, user_api="blas"
+    )
+    return limit
 
 
-single_blas = SingleBlas()
+@cache
+def _libraries(with_scipy: bool) -> ThreadpoolController:
+    """Those that are loaded, which takes a few milliseconds to find out; SciPy brings its own."""
+    return ThreadpoolController()

@@ -28,7 +28,7 @@ T = TypeVar("T")
 def uncompiled() -> AbstractContextManager[None]:
     """Run nets eagerly outside of a step: they are compiled for its shapes only."""
     if "torch._dynamo" in sys.modules:
-        return torch.compiler.set_stance("force_eager")
+        return cast("AbstractContextManager[None]", torch.compiler.set_stance("force_eager"))
     return nullcontext()  # nothing is compiled yet, and torch's compiler loads slowly
 
 

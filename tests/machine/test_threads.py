@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 
 import pytest
-import scipy.linalg  # type: ignore[import-untyped]  # noqa: F401  a BLAS of its own
 import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from tamatch.machine.threads import side_by_side, single_blas
+from tamatch.frozen import regression
+from tamatch.frozen.regression import fit, vector
+from tamatch.machine.threads import side_by_side
 
 
 def test_parts_are_worked_on_at_the_same_time_each_on_one_thread() -> None:
@@ -41,21 +42,19 @@ def blas_threads() -> set[int]:
     return {found["num_threads"] for found in threadpool_info() if found["user_api"] == "blas"}
 
 
-def test_blas_has_one_thread_while_anything_needs_that() -> None:
+def test_blas_has_one_thread_meanwhile() -> None:
+    x, y = torch.randn(40, 5), torch.arange(40) % 2
     with threadpool_limits(2, user_api="blas"):
-        inside, go_on = threading.Event(), threading.Event()
+        before = blas_threads()
+        assert side_by_side(lambda _: blas_threads(), range(3)) == [{1}] * 3
+        assert blas_threads() == before
+        fit(x, y, torch.ones(40), 2)
+        assert blas_threads() == before
 
-        def other() -> None:
-            with single_blas():
-                inside.set()
-                go_on.wait(60)
 
-        thread = threading.Thread(target=other)
-        thread.start()
-        assert inside.wait(60) and blas_threads() == {1}
-        with pytest.raises(ZeroDivisionError), single_blas():
-            assert 1 // 0
-        assert blas_threads() == {1}  # for the other
-        go_on.set()
-        thread.join()
-        assert blas_threads() == {2}
+def test_a_regression_lets_blas_have_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    monkeypatch.setattr(regression, "vector", lambda m: seen.append(blas_threads()) or vector(m))
+    with threadpool_limits(2, user_api="blas"):
+        fit(torch.randn(40, 5), torch.arange(40) % 2, torch.ones(40), 2)
+    assert {1} in seen[1:] and len({*map(tuple, seen[1:])}) == 1

@@ -111,8 +111,10 @@ def test_outputs_also_under_autocast() -> None:
 
 
 def test_drop_rates_rise_linearly() -> None:
-    rates = [block.drop for block in tiny(depth=12).blocks if isinstance(block, TransformerBlock)]
-    assert rates == pytest.approx([0.2 * i / 11 for i in range(12)])
+    blocks = [block for block in tiny(depth=12).blocks if isinstance(block, TransformerBlock)]
+    assert [1 - float(b.keep) for b in blocks] == pytest.approx([0.2 * i / 11 for i in range(12)])
+    assert [b.drops for b in blocks] == [False] + 11 * [True]
+    assert not any("keep" in name for name in blocks[0].state_dict())
 
 
 def test_stochastic_depth_statistics() -> None:
