@@ -72,7 +72,7 @@ def separable(name: str, net: str, *, joint: bool) -> Method:
     takes_tau = "tau" in method_options(name)
     method = tiny_method(name, net=net, **({"tau": 0.0} if takes_tau else {}))
     for block in getattr(method.net, "blocks", ()):
-        block.drop = 0.0  # the draws would differ
+        block.drops = False  # the draws would differ
     if joint:
         method.net.independent = False  # type: ignore[assignment]
     if isinstance(method, Dash):
