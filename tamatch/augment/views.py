@@ -6,8 +6,6 @@ draws mean the same on both paths, so both give the same distribution, and the s
 the last level of the enhance operations.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import cache

@@ -1,7 +1,5 @@
 """The data sets by name. Importing this reads nothing; `load` does."""
 
-from __future__ import annotations
-
 import difflib
 import os
 from importlib import import_module

@@ -1,7 +1,5 @@
 """The publishers' archives: download them on request, find them, verify them, read them."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shlex

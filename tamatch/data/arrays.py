@@ -1,7 +1,5 @@
 """Images that are NumPy arrays: a caller's, those of an .npz file, scikit-learn's digits."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

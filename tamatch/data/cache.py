@@ -1,7 +1,5 @@
 """The cache of decoded images: entries are complete or absent, and checked whenever opened."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import io

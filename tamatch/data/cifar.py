@@ -1,7 +1,5 @@
 """CIFAR-10 and CIFAR-100, python and binary versions, from the archive or its unpacked folder."""
 
-from __future__ import annotations
-
 import io
 import pickle
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A data set and its split into roles, as plain arrays, whatever they were read from."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """One image file to one square of RGB bytes, or the reason why it cannot be used."""
 
-from __future__ import annotations
-
 import io
 import os
 import stat

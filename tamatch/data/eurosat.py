@@ -1,7 +1,5 @@
 """EuroSAT (RGB) from its class folders, in any image format, or from the publisher's zip."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from collections.abc import Iterator

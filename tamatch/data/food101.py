@@ -1,7 +1,5 @@
 """Food-101 from the publisher's folder: the lists in `meta` say which images train and test."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

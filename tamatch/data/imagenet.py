@@ -1,7 +1,5 @@
 """ImageNet with the labels of 1 % or 10 % of its training images, as SimCLR's lists name them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How a person lays out images: class folders, train/val/test folders, or a table of labels."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Collection, Iterator

@@ -1,7 +1,5 @@
 """MedMNIST's flat images with one label each, from the publisher's .npz files of any size."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import accumulate, pairwise
 from pathlib import Path

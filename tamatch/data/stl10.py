@@ -1,7 +1,5 @@
 """STL-10 (binary) from the archive or its unpacked folder, streamed once into the cache."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from itertools import accumulate

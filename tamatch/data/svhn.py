@@ -1,7 +1,5 @@
 """SVHN's cropped digits from the publisher's .mat files, decoded once into the cache."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import accumulate, pairwise
 from pathlib import Path

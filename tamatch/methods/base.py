@@ -1,7 +1,5 @@
 """What every method is: a module from a batch to a loss that owns all it needs."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """FixMatch (Sohn et al., 2020, arXiv:2001.07685)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """Unsupervised Data Augmentation, UDA (Xie et al., 2019, arXiv:1904.12848)."""
 
-from __future__ import annotations
-
 from torch import nn
 
 from .. import kinds

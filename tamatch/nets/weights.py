@@ -4,8 +4,6 @@
 nets, the `transformers` package, torchvision and CLIP. The computation is the same.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence

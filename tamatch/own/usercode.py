@@ -1,7 +1,5 @@
 """The user's own code: imported from a file, and named by file and line where it fails."""
 
-from __future__ import annotations
-
 import re
 import sys
 import sysconfig

@@ -1,7 +1,5 @@
 """The whole configuration of a run as one flat record, the options and the files that set it."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import re

@@ -1,7 +1,5 @@
 """The curves of a run as arrays, as a table, or as a data frame: what metrics.jsonl holds."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The folder of several seeds: a run folder for each, and one record of all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path

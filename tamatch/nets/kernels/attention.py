@@ -9,8 +9,6 @@ Tokens are masked wherever one is read or written. The WIDTH columns of a head n
 a power of two (`fits`), and heads lie side by side.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Convolutions in the precision of the maps, and their gradients: by cuDNN, except for narrow and
 exact ones; and the first convolution, whose images have three channels."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

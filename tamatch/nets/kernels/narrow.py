@@ -7,8 +7,6 @@ Positions and their neighbours are masked. Weights need no mask: OUTER and INNER
 and powers of two (`fits`), and each of the 9 taps is read whole.
 """
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl

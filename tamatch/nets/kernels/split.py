@@ -8,8 +8,6 @@ Positions and their neighbours are masked. Weights need no mask: OUTER and INNER
 and powers of two (`fits`), of which SLICE divides the latter.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import torch
