@@ -4,8 +4,6 @@ Works on uint8 batches on any device, without a random generator and without wai
 device. See docs/step.md.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 from .policy import OPERATIONS, Policy

@@ -1,7 +1,5 @@
 """The commands that settings belong to: check, train, resume, from-usb, methods, nets."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex
@@ -72,7 +70,7 @@ def run_check(arguments: Namespace) -> int:
     return 0
 
 
-def drawn_plan(data: str, given: dict[str, Any]) -> SplitPlan | None:
+def drawn_plan(data: str, given: dict[str, Any]) -> "SplitPlan | None":
     """The split that training draws with these options; None if nothing says how."""
     from ..settings.inputs import plan_of
 

@@ -3,8 +3,6 @@
 A row names the class and what is fixed about it; `get` imports it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -220,7 +218,7 @@ def entry(name: str) -> MethodEntry:
     raise UsageError(f"--method {name} is not a method.{hint}")
 
 
-def get(name: str) -> type[Method]:
+def get(name: str) -> "type[Method]":
     """The class behind a name, or behind FILE.py:CLASS."""
     row = entry(name)
     if name not in METHODS:

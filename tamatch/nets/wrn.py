@@ -1,7 +1,5 @@
 """Wide residual nets: the reference ones with their quirks, and a clean variant."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -39,7 +37,7 @@ REFERENCE_FOUR = Variant(FOUR, 0.001, eps=1e-3, final_eps=1e-3, raw_widening=Fal
 CLEAN = Variant(THREE, 0.1, eps=1e-5, final_eps=1e-5, raw_widening=False, bias=False)
 
 
-def build(name: str, classes: int, size: int) -> WideResNet:
+def build(name: str, classes: int, size: int) -> "WideResNet":
     """Build `wrn_DEPTH_WIDTH` or `wrn_DEPTH_WIDTH_clean`.
 
     Depth counts layers: a stem, in each stage two a block and one shortcut. So an even one has

@@ -1,7 +1,5 @@
 """From what a user gives to a complete and valid `Run`."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import shlex
@@ -183,7 +181,7 @@ def resolve_method(
 
 
 def stored_config(
-    folder: RunFolder, method: AnyMethod | None = None, net: AnyNet | None = None
+    folder: RunFolder, method: "AnyMethod | None" = None, net: "AnyNet | None" = None
 ) -> Run:
     """The settings in run.json, checked; `method` and `net` replace the user's own code in them."""
     config = folder.read()["config"]
