@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from ..errors import DataError
 from ..storage.untrusted import read_npz
-from .dataset import NONE, UNKNOWN, DataSet, Indices, OnProgress, Pixels, mean_std
+from .dataset import NONE, UNKNOWN, DataSet, Indices, OnProgress, Pixels, mean_std, part_by_part
 from .decode import resized
 
 DIGITS_SIDE = 8
@@ -58,8 +58,7 @@ def from_arrays(
         images=pixels,
         labels=np.where(is_known, np.searchsorted(classes, given), UNKNOWN),
         parts=parts,
-        files=[f"train/{i}" for i in range(train)]
-        + [f"test/{i}" for i in range(len(given) - train)],
+        files=part_by_part({"train": train, "test": len(given) - train})[0],
         mean=mean,
         std=std,
         given_labels=True,
