@@ -13,22 +13,9 @@ from .splitfile import read_split, write_split
 from .splits import Past, SplitPlan, make_split, make_split_again
 
 __all__ = [
-    "DATASETS",
-    "UNKNOWN",
-    "DataSet",
-    "OnProgress",
-    "Past",
-    "Split",
-    "SplitPlan",
-    "known_sets",
-    "load",
-    "make_split",
-    "make_split_again",
-    "own_path",
-    "read_split",
-    "shares",
-    "write_split",
-]
+    "DATASETS", "UNKNOWN", "DataSet", "OnProgress", "Past", "Split", "SplitPlan", "known_sets",
+    "load", "make_split", "make_split_again", "own_path", "read_split", "shares", "write_split",
+]  # fmt: skip
 
 ARCHIVE_SUFFIXES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
 

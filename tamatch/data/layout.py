@@ -72,8 +72,7 @@ class Listing:
 
     def name(self, path: str) -> str:
         """The path below the root, fit for any screen."""
-        below = path[len(self.root) :].lstrip(os.sep)
-        return printable(below if os.sep == "/" else below.replace(os.sep, "/"))
+        return printable(path[len(self.root) :].lstrip("/"))
 
     def notes(self) -> tuple[str, ...]:
         counted = (

@@ -111,8 +111,7 @@ METHODS: dict[str, MethodEntry] = {
         presets={"digits": SHORT_MEMORY, "eurosat": {"temperature": 0.2}},
     ),
     "freematch": MethodEntry(
-        "FreeMatch",
-        "freematch:FreeMatch",
+        "FreeMatch", "freematch:FreeMatch",
         "thresholds that follow the confidence, plus a fairness loss",
     ),
     "softmatch": MethodEntry(
@@ -179,11 +178,8 @@ METHODS: dict[str, MethodEntry] = {
         presets=TAMATCH_PRESETS,
     ),
     "tamatch_no_ema_target": MethodEntry(
-        "TaMatch w/o EMA Target",
-        "tamatch:TaMatch",
-        "ablation: the target does not move",
-        {"lambda_target": 1.0},
-        presets=TAMATCH_PRESETS,
+        "TaMatch w/o EMA Target", "tamatch:TaMatch", "ablation: the target does not move",
+        {"lambda_target": 1.0}, presets=TAMATCH_PRESETS,
     ),
 }
 # fmt: on
