@@ -185,19 +185,16 @@ METHODS: dict[str, MethodEntry] = {
 # fmt: on
 
 
-class UserMethods(usercode.UserObjects):
-    """Classes of the user's own."""
+def is_method(thing: Any) -> bool:
+    """Whether it is a method's class."""
+    from .base import Method
 
-    def fits(self, thing: Any) -> bool:
-        """Whether it is a method's class."""
-        from .base import Method
-
-        return isinstance(thing, type) and issubclass(thing, Method)
+    return isinstance(thing, type) and issubclass(thing, Method)
 
 
-CUSTOM = UserMethods(
+CUSTOM = usercode.UserObjects(
     "method", "FILE.py:CLASS", "a name, FILE.py:CLASS, or a subclass of tamatch.Method",
-    "class {} derived from tamatch.Method",
+    "class {} derived from tamatch.Method", is_method,
 )  # fmt: skip
 is_user_code = usercode.is_own
 
