@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from ..errors import DataError
 from ..storage.untrusted import read_npz
-from .dataset import NONE, UNKNOWN, DataSet, Indices, OnProgress, Pixels, mean_std, part_by_part
+from .dataset import NONE, UNKNOWN, DataSet, Indices, Pixels, mean_std, part_by_part
 from .decode import resized
 
 DIGITS_SIDE = 8
@@ -83,9 +83,7 @@ def read(path: Path, size: int | None = None) -> DataSet:
     return from_arrays(arrays["images"], arrays["labels"], *test, size, path.stem)
 
 
-def read_digits(
-    name: str, root: Path | None, size: int | None, progress: OnProgress | None = None
-) -> DataSet:
+def read_digits(name: str, root: Path | None, size: int | None, *_: object) -> DataSet:
     """scikit-learn's 1,797 handwritten digits, grey as RGB: real images that need no network."""
     from sklearn.datasets import load_digits  # type: ignore[import-untyped]
 

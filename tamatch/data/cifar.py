@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import DataError
 from . import archives
 from .archives import Archive, locate, members, verify
-from .dataset import NONE, Colour, DataSet, Indices, OnProgress, Pixels, part_by_part
+from .dataset import NONE, Colour, DataSet, Indices, Pixels, part_by_part
 from .decode import resized
 
 SIDE = 32
@@ -58,9 +58,7 @@ CIFAR100 = Cifar(
 )
 
 
-def read_named(
-    name: str, root: Path | None, size: int | None, progress: OnProgress | None = None
-) -> DataSet:
+def read_named(name: str, root: Path | None, size: int | None, *_: object) -> DataSet:
     """The one of the two that a name means: it may also say which protocol is followed."""
     return read(CIFAR100 if name.startswith("cifar100") else CIFAR10, root, size)
 

@@ -46,9 +46,7 @@ CLASSES = {
 }  # fmt: skip
 
 
-def read(
-    name: str, root: Path | None, size: int | None, progress: OnProgress | None = None
-) -> DataSet:
+def read(name: str, root: Path | None, size: int | None, progress: OnProgress | None) -> DataSet:
     """Training, validation and test images; a side that is published has a file of its own."""
     side = size or SIDE
     archive = MEDMNIST.get((name, side), MEDMNIST[name, SMALLEST])

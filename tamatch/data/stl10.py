@@ -23,9 +23,7 @@ COUNTS = {"train": 5_000, "unlabeled": 100_000, "test": 8_000}
 CLASSES = ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck")
 
 
-def read(
-    name: str, root: Path | None, size: int | None, progress: OnProgress | None = None
-) -> DataSet:
+def read(name: str, root: Path | None, size: int | None, progress: OnProgress | None) -> DataSet:
     """5,000 training images, 100,000 unlabelled ones and 8,000 test images, in this order."""
     path = locate(root, (STL10.folder, STL10.file), STL10)
     side = size or SIDE

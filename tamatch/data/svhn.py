@@ -16,9 +16,7 @@ SIDE = 32
 PARTS = {"svhn": ("train", "test"), "svhn-extra": ("train", "extra", "test")}
 
 
-def read(
-    name: str, root: Path | None, size: int | None, progress: OnProgress | None = None
-) -> DataSet:
+def read(name: str, root: Path | None, size: int | None, progress: OnProgress | None) -> DataSet:
     """The training digits, with the extra ones behind them if the name says so; then the test's."""
     parts = PARTS[name]
     files = {part: locate(root, places(part), SVHN[part]) for part in parts}

@@ -156,7 +156,11 @@ class WideResNet(Net):
         )
         self.norm = BatchNorm2d(channels[-1], eps=variant.final_eps, momentum=variant.momentum)
         self.head = nn.Linear(self.width, classes)
-        self._initialise()
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        nn.init.xavier_normal_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
 
     def forward(self, images: Tensor) -> Out:
         """Classify (N, 3, H, W) images."""
@@ -199,10 +203,3 @@ class WideResNet(Net):
         first = ResidualBlock(inner, outer, stride, variant, raw=raw)
         others = (ResidualBlock(outer, outer, 1, variant) for _ in range(blocks - 1))
         return nn.Sequential(first, *others)
-
-    def _initialise(self) -> None:
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-        nn.init.xavier_normal_(self.head.weight)
-        nn.init.zeros_(self.head.bias)

@@ -210,10 +210,9 @@ def with_names(values: Mapping[str, Any]) -> dict[str, Any]:
             "them as an .npz file with `images` and `labels`."
         )
     named = dict(values)
-    if named.get("method") is not None:
-        named["method"] = methods.CUSTOM.register(named["method"])
-    if named.get("net") is not None:
-        named["net"] = nets.CUSTOM.register(named["net"])
+    for option, known in (("method", methods.CUSTOM), ("net", nets.CUSTOM)):
+        if named.get(option) is not None:
+            named[option] = known.register(named[option])
     return named
 
 
