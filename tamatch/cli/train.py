@@ -186,7 +186,7 @@ def run_resume(arguments: Namespace) -> int:
         raise setting_is_kept(arguments.extra, path, arguments.parser)
     if arguments.method is not None and not is_user_code(arguments.method):
         raise setting_is_kept(["--method", arguments.method], path, arguments.parser)
-    if more or SeedFolder(path).exists():
+    if more or SeedFolder(path).record.exists():
         return show_group(resume_group(arguments.paths, method=arguments.method, net=arguments.net))
     return show_run(resume(path, method=arguments.method, net=arguments.net).path)
 
