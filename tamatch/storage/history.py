@@ -1,5 +1,7 @@
 """The curves of a run as arrays, as a table, or as a data frame: what metrics.jsonl holds."""
 
+from __future__ import annotations  # the reference page shows them as they are written
+
 import csv
 import io
 from collections.abc import Iterator
