@@ -1,7 +1,5 @@
 """The commands that use runs or label images: from evaluate and predict to start and export."""
 
-from __future__ import annotations
-
 import json
 import sys
 from argparse import ArgumentParser, Namespace

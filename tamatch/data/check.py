@@ -1,7 +1,5 @@
 """Describe a data set before anything is trained on it: `tamatch check`."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Which images are labelled, unlabelled or held out: exactly as the benchmark draws them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -69,7 +67,7 @@ class Past:
     learnt: Mask  # trained on with their labels, so never held out
     held_out: Mask  # and not learnt by any: held out again, before others
 
-    def of(self, images: Indices) -> Past:
+    def of(self, images: Indices) -> "Past":
         return Past(self.learnt[images], self.held_out[images])
 
 

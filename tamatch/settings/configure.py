@@ -1,7 +1,5 @@
 """From what a user gives to a complete and valid `Run`."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import shlex
@@ -183,7 +181,7 @@ def resolve_method(
 
 
 def stored_config(
-    folder: RunFolder, method: AnyMethod | None = None, net: AnyNet | None = None
+    folder: RunFolder, method: "AnyMethod | None" = None, net: "AnyNet | None" = None
 ) -> Run:
     """The settings in run.json, checked; `method` and `net` replace the user's own code in them."""
     config = folder.read()["config"]
@@ -212,10 +210,9 @@ def with_names(values: Mapping[str, Any]) -> dict[str, Any]:
             "them as an .npz file with `images` and `labels`."
         )
     named = dict(values)
-    if named.get("method") is not None:
-        named["method"] = methods.CUSTOM.register(named["method"])
-    if named.get("net") is not None:
-        named["net"] = nets.CUSTOM.register(named["net"])
+    for option, known in (("method", methods.CUSTOM), ("net", nets.CUSTOM)):
+        if named.get(option) is not None:
+            named[option] = known.register(named[option])
     return named
 
 

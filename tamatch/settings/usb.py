@@ -1,7 +1,5 @@
 """A configuration of USB (`semilearn`) as a command of ours, and what differs between the two."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -7,7 +7,7 @@ Positions and their neighbours are masked. Weights need no mask: OUTER and INNER
 and powers of two (`fits`), and each of the 9 taps is read whole.
 """
 
-from __future__ import annotations
+from typing import Any
 
 import torch
 import triton
@@ -88,11 +88,16 @@ def _convolve(
 
 def convolve(x: Tensor, weight: Tensor) -> Tensor:
     """The convolution with a border of zeros; map and weight channels-last."""
+    return convolved(_convolve, x, weight, BLOCK=128, num_stages=2)
+
+
+def convolved(kernel: Any, x: Tensor, weight: Tensor, **sizes: int) -> Tensor:
+    """The same by this kernel; `split` has another."""
     count, inner, height, width = x.shape
     y = x.new_empty(count, height, width, len(weight)).permute(0, 3, 1, 2)
-    _convolve[programs(x, 128)](
+    kernel[programs(x, sizes["BLOCK"])](
         x, weight, y, count * height * width, height, width,
-        INNER=inner, OUTER=len(weight), BLOCK=128, num_warps=8, num_stages=2,
+        INNER=inner, OUTER=len(weight), num_warps=8, **sizes,
     )  # fmt: skip
     return y
 

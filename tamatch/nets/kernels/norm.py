@@ -7,10 +7,8 @@ Rows are masked. Columns need no mask: the grid has COLUMNS / SLICE programs alo
 whole as both are powers of two (`WideResNet.accelerate`). Maps have a first row (`Fused.norm`).
 """
 
-from __future__ import annotations
-
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 import triton
@@ -169,7 +167,7 @@ class Launch(NamedTuple):
     sizes: dict[str, int]  # what the kernels are compiled for
 
     @classmethod
-    def of(cls, x: Tensor) -> Launch:
+    def of(cls, x: Tensor) -> Self:
         columns, width = x.shape[1], min(x.shape[1], SLICE)
         rows, block = x.numel() // columns, ELEMENTS // width
         programs = max(1, PROGRAMS * processors(x.device) * width // columns)
