@@ -9,6 +9,8 @@ too. What stands at the others is never used and may be any number: every load a
 positions is masked by `inside`. Inside, levels are whole numbers of 0 to 255 after every operation.
 """
 
+from __future__ import annotations
+
 import math
 from typing import TYPE_CHECKING
 
@@ -235,7 +237,7 @@ def _render(
 
 
 def render(
-    augment: "Augment", images: Tensor, step: Tensor, slot: Tensor, address: int, rounds: int | None
+    augment: Augment, images: Tensor, step: Tensor, slot: Tensor, address: int, rounds: int | None
 ) -> Tensor:
     """Views of uint8 images (N, 3, H, W), float32 and channels-last; `rounds` as in `Augment`."""
     policy, table = augment.policy, augment.randaugment.table

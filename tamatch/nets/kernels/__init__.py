@@ -4,6 +4,8 @@ BatchNorm, activation and the sum before them would read and write each feature 
 here it is a few. Convolutions are cuDNN's, but those of few channels have kernels of their own.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -9,6 +9,8 @@ Tokens are masked wherever one is read or written. The WIDTH columns of a head n
 a power of two (`fits`), and heads lie side by side.
 """
 
+from __future__ import annotations
+
 import math
 from typing import Any
 
@@ -38,20 +40,15 @@ def _rows(start, first, tokens, stride, WIDTH: tl.constexpr, SIZE: tl.constexpr)
 
 
 @triton.jit
-def _read(start, first, tokens, stride, WIDTH: tl.constexpr, SIZE: tl.constexpr):
-    """What stands there, and zeros for tokens that do not exist."""
-    at, there = _rows(start, first, tokens, stride, WIDTH, SIZE)
-    return tl.load(at, there, 0.0)
-
-
-@triton.jit
 def _look(
     q, best, total, seen, k, v, first, tokens, stride, scale,
     WIDTH: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
     """Let queries see `SIZE` more keys; best and total are of powers of two."""
-    keys = _read(k, first, tokens, stride, WIDTH, SIZE)
-    values = _read(v, first, tokens, stride, WIDTH, SIZE)
+    at, there = _rows(k, first, tokens, stride, WIDTH, SIZE)
+    keys = tl.load(at, there, 0.0)
+    at, there = _rows(v, first, tokens, stride, WIDTH, SIZE)
+    values = tl.load(at, there, 0.0)
     score = tl.dot(q, tl.trans(keys)) * scale
     score = tl.where((first + tl.arange(0, SIZE) < tokens)[None, :], score, float("-inf"))
     better = tl.maximum(best, tl.max(score, 1))
@@ -67,7 +64,8 @@ def _attend_from(
     TAIL: tl.constexpr,
 ):  # fmt: skip
     """The output of `SIZE` queries, and log2 Σ 2^score of each."""
-    query = _read(q, first, tokens, stride, WIDTH, SIZE)
+    at, there = _rows(q, first, tokens, stride, WIDTH, SIZE)
+    query = tl.load(at, there, 0.0)
     best = tl.full((SIZE,), float("-inf"), tl.float32)
     total = tl.zeros((SIZE,), tl.float32)
     seen = tl.zeros((SIZE, WIDTH), tl.float32)
@@ -115,8 +113,10 @@ def _of_keys(
     WIDTH: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
     """Add what `SIZE` keys contribute to the gradient of queries."""
-    keys = _read(k, first, tokens, stride, WIDTH, SIZE)
-    values = _read(v, first, tokens, stride, WIDTH, SIZE)
+    at, there = _rows(k, first, tokens, stride, WIDTH, SIZE)
+    keys = tl.load(at, there, 0.0)
+    at, there = _rows(v, first, tokens, stride, WIDTH, SIZE)
+    values = tl.load(at, there, 0.0)
     p = tl.exp2(tl.dot(query, tl.trans(keys)) * scale - level[:, None])
     p = tl.where((first + tl.arange(0, SIZE) < tokens)[None, :], p, 0.0)
     ds = p * (tl.dot(go, tl.trans(values)) - delta[:, None])
@@ -151,8 +151,10 @@ def _query_side(
     WIDTH: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
     """`SIZE` queries, their output's gradient, its product with the output, and their levels."""
-    query = _read(q, first, tokens, stride, WIDTH, SIZE)
-    go = _read(grad, first, tokens, out_stride, WIDTH, SIZE)
+    at, there = _rows(q, first, tokens, stride, WIDTH, SIZE)
+    query = tl.load(at, there, 0.0)
+    at, there = _rows(grad, first, tokens, out_stride, WIDTH, SIZE)
+    go = tl.load(at, there, 0.0)
     at, there = _rows(o, first, tokens, out_stride, WIDTH, SIZE)
     delta = tl.sum(go.to(tl.float32) * tl.load(at, there, 0.0).to(tl.float32), 1)
     token = first + tl.arange(0, SIZE)
@@ -180,8 +182,10 @@ def _back_to_keys(
     WIDTH: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr, FULL: tl.constexpr,
     TAIL: tl.constexpr,
 ):  # fmt: skip
-    keys = _read(k, first, tokens, stride, WIDTH, SIZE)
-    values = _read(v, first, tokens, stride, WIDTH, SIZE)
+    at, there = _rows(k, first, tokens, stride, WIDTH, SIZE)
+    keys = tl.load(at, there, 0.0)
+    at, there = _rows(v, first, tokens, stride, WIDTH, SIZE)
+    values = tl.load(at, there, 0.0)
     total_k = tl.zeros((SIZE, WIDTH), tl.float32)
     total_v = tl.zeros((SIZE, WIDTH), tl.float32)
     for i in range(FULL):

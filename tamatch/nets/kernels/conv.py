@@ -1,7 +1,9 @@
 """Convolutions in the precision of the maps, and their gradients: by cuDNN, except for narrow and
 exact ones; and the first convolution, whose images have three channels."""
 
-from typing import Any, cast
+from __future__ import annotations
+
+from typing import Any
 
 import torch
 import triton
@@ -26,7 +28,11 @@ def weight_gradient(x: Tensor, grad: Tensor, weight: Tensor, stride: int, paddin
         return added_up(in_shares(x, grad), weight)
     if narrow.fits(x, weight, stride):
         return added_up(narrow.weight_gradients(x, grad, weight), weight)
-    return by_cudnn(x, grad, weight, stride, padding, of_weight=True)
+    shape = [stride] * 2, [padding] * 2, [1, 1], False, [0, 0], 1
+    only = [False, True, False]
+    result = torch.ops.aten.convolution_backward(grad, x, weight, None, *shape, only)[1]
+    assert isinstance(result, Tensor)
+    return result
 
 
 def in_shares(x: Tensor, grad: Tensor) -> Tensor:
@@ -85,17 +91,11 @@ def map_gradient(x: Tensor, grad: Tensor, weight: Tensor, stride: int, padding: 
     back = weight.transpose(0, 1)
     if split.fits(grad, back, stride):
         return split.convolve(grad, as_rows(back.flip(2, 3)))
-    return by_cudnn(x, grad, weight, stride, padding, of_weight=False)
-
-
-def by_cudnn(
-    x: Tensor, grad: Tensor, weight: Tensor, stride: int, padding: int, *, of_weight: bool
-) -> Tensor:
-    """The gradient of the weight or of the map by torch's own way."""
     shape = [stride] * 2, [padding] * 2, [1, 1], False, [0, 0], 1
-    only = [not of_weight, of_weight, False]
-    grads = torch.ops.aten.convolution_backward(grad, x, weight, None, *shape, only)
-    return cast(Tensor, grads[of_weight])
+    only = [True, False, False]
+    result = torch.ops.aten.convolution_backward(grad, x, weight, None, *shape, only)[0]
+    assert isinstance(result, Tensor)
+    return result
 
 
 @triton.jit

@@ -3,6 +3,8 @@
 `conv3.cu` says what the kernels do.
 """
 
+from __future__ import annotations
+
 from typing import Any, NamedTuple
 
 import torch

@@ -1,5 +1,7 @@
 """Kernels in CUDA C++, compiled by NVRTC when first used and kept where Triton keeps its own."""
 
+from __future__ import annotations
+
 import ctypes
 import hashlib
 import warnings

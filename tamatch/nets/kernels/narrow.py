@@ -7,7 +7,7 @@ Positions and their neighbours are masked. Weights need no mask: OUTER and INNER
 and powers of two (`fits`), and each of the 9 taps is read whole.
 """
 
-from typing import Any
+from __future__ import annotations
 
 import torch
 import triton
@@ -88,16 +88,11 @@ def _convolve(
 
 def convolve(x: Tensor, weight: Tensor) -> Tensor:
     """The convolution with a border of zeros; map and weight channels-last."""
-    return convolved(_convolve, x, weight, BLOCK=128, num_stages=2)
-
-
-def convolved(kernel: Any, x: Tensor, weight: Tensor, **sizes: int) -> Tensor:
-    """The same by this kernel; `split` has another."""
     count, inner, height, width = x.shape
     y = x.new_empty(count, height, width, len(weight)).permute(0, 3, 1, 2)
-    kernel[programs(x, sizes["BLOCK"])](
+    _convolve[programs(x, 128)](
         x, weight, y, count * height * width, height, width,
-        INNER=inner, OUTER=len(weight), num_warps=8, **sizes,
+        INNER=inner, OUTER=len(weight), BLOCK=128, num_warps=8, num_stages=2,
     )  # fmt: skip
     return y
 

@@ -7,8 +7,10 @@ Rows are masked. Columns need no mask: the grid has COLUMNS / SLICE programs alo
 whole as both are powers of two (`WideResNet.accelerate`). Maps have a first row (`Fused.norm`).
 """
 
+from __future__ import annotations
+
 from functools import cache
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -167,7 +169,7 @@ class Launch(NamedTuple):
     sizes: dict[str, int]  # what the kernels are compiled for
 
     @classmethod
-    def of(cls, x: Tensor) -> Self:
+    def of(cls, x: Tensor) -> Launch:
         columns, width = x.shape[1], min(x.shape[1], SLICE)
         rows, block = x.numel() // columns, ELEMENTS // width
         programs = max(1, PROGRAMS * processors(x.device) * width // columns)

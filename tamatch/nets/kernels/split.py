@@ -8,6 +8,8 @@ Positions and their neighbours are masked. Weights need no mask: OUTER and INNER
 and powers of two (`fits`), of which SLICE divides the latter.
 """
 
+from __future__ import annotations
+
 from functools import cache
 
 import torch
@@ -15,7 +17,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .narrow import convolved
+from .narrow import programs
 from .norm import COUNTABLE
 
 WIDTHS = 16, 32, 64, 128  # channels
@@ -67,4 +69,11 @@ def _convolve(
 
 def convolve(x: Tensor, weight: Tensor) -> Tensor:
     """The convolution with a border of zeros; map and weight channels-last."""
-    return convolved(_convolve, x, weight, BLOCK=BLOCK, SLICE=min(x.shape[1], SLICE), num_stages=3)
+    count, inner, height, width = x.shape
+    y = x.new_empty(count, height, width, len(weight)).permute(0, 3, 1, 2)
+    _convolve[programs(x, BLOCK)](
+        x, weight, y, count * height * width, height, width,
+        INNER=inner, OUTER=len(weight), BLOCK=BLOCK, SLICE=min(inner, SLICE), num_warps=8,
+        num_stages=3,
+    )  # fmt: skip
+    return y
