@@ -85,6 +85,18 @@ def test_the_ladder(tuned: tamatch.Finished, photos: Path, tmp_path: Path) -> No
     assert main(["export", str(tuned.path), "--format", "safetensors"]) == 0
 
 
+def test_what_is_odd_about_the_data_is_told_once(tiny: str, tmp_path: Path) -> None:
+    folder = dark_and_light(tmp_path / "photos", 5, 0, (24, 30))
+    shutil.rmtree(folder / "test")
+    shutil.copy(folder / "train/dark/0.png", folder / "train/light/9.png")
+    (folder / "train/dark/broken.png").write_text("no picture")
+    run = tamatch.train(folder, weights=tiny, steps=2, out=tmp_path / "run", quiet=True).path
+    said = (run / "log.txt").read_text()
+    for remark in ("1 of 12 images cannot be read", "There are no unlabelled images", "is wrong."):
+        assert said.count(remark) == 1, said
+    assert "no error will be measured" not in said  # it is, by cross-validation
+
+
 def test_a_pool_of_unequal_classes_is_tuned_for_equal_ones(tiny: str, tmp_path: Path) -> None:
     folder = dark_and_light(tmp_path / "photos", 5, 60, (24, 30))
     for light in [*(folder / "unlabelled").glob("*[13579].png")][:27]:
