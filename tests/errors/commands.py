@@ -354,6 +354,12 @@ COMMANDS = [
      "cifar10-lt, cifar10-tuned, cifar100, cifar100-classic, stl10, stl10-classic, eurosat, "
      "eurosat-tuned, svhn, svhn-extra, food101, imagenet-1percent, imagenet-10percent, and "
      "MedMNIST's, such as pathmnist."),
+    ("train --data ./nowhere", 2, "--data ./nowhere: there is no such folder or file."),
+    ("check ./phtoos", 2,
+     "--data ./phtoos: there is no such folder or file. Perhaps you meant photos."),
+    ("train --data=~/photos", 2,
+     "--data ~/photos: there is no such folder or file. Only a shell knows what ~ stands for: give "
+     "the whole path."),
     ("train --data empty", 3,
      "empty contains no images in class folders. Expected: empty/<class>/*.jpg and "
      "empty/unlabelled/*.jpg, or a labels.csv with the columns file_name,label."),
