@@ -19,6 +19,7 @@ from ..data.dataset import Indices
 from ..data.labels import NONE_OF_THESE, UNLABELLED, class_name, known_class
 from ..frozen.live import NONE
 from ..report.words import environment
+from ..runs.pick import left_out
 from . import answers
 from .answers import Answers, Given
 from .session import Pictures, Refused, not_found, short
@@ -60,8 +61,7 @@ class Labelling:
         said = counted(len(self.files), "image", "images")
         if not self.left_out:
             return said
-        check = shlex.join(["tamatch", "check", short(self.place)])
-        return f"{said}; {counted(self.left_out, 'file', 'files')} left out (`{check}` says why)"
+        return f"{said}; {left_out(short(self.place), self.left_out)}"
 
     def training(self) -> dict[str, Any]:
         """The options that train on the labels, in a run folder of its own."""
