@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 import tamatch
 from tamatch import nets
 from tamatch.cli import main
-from tamatch.data import DataSet, load
+from tamatch.data import DataSet, feature_cache, load
 from tamatch.errors import DataError, UsageError
 from tamatch.nets import pretrained
 from tamatch.nets.features import Frozen
@@ -53,6 +53,29 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
     monkeypatch.setattr(Frozen, "features", counted)
     yield counts
+
+
+def test_what_is_stopped_goes_on_from_the_features_there_are(
+    photos: Path, tiny: str, tmp_path: Path, looked_at: list[int],
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    words = ["train", "--data", str(photos), "--weights", tiny, "--out", str(tmp_path / "run")]
+    monkeypatch.setattr(feature_cache, "PART", 20)
+    whole = Frozen.features
+
+    def interrupted(self: Frozen, images: torch.Tensor) -> torch.Tensor:
+        if looked_at:
+            raise KeyboardInterrupt
+        return whole(self, images)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Frozen, "features", interrupted)
+        assert main(words) == 130
+    said = capsys.readouterr().err
+    assert "tamatch: stopped. The features of each " in said
+    assert said.endswith("are kept: the same command goes on from there.\n")
+    assert main(words) == 0
+    assert looked_at == [20, 12]
 
 
 def made_by(run: tamatch.Finished) -> dict[str, Any]:
