@@ -131,8 +131,9 @@ class CheckReport:
             lines.append("no unlabelled images: put them into a folder called unlabelled")
         if not total["validation"] + total["test"]:
             lines.append(
-                "no test images, so no error can be measured: add a folder test with class "
-                "folders, or hold out labelled images (--validation-per-class N)"
+                "no test images: a first answer estimates its error by cross-validation of the "
+                "labels; any other run needs a folder test with class folders, or "
+                "--validation-per-class N"
             )
         return lines
 

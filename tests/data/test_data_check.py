@@ -94,7 +94,7 @@ def test_what_a_folder_lacks_is_told(folder: Path) -> None:
     shutil.rmtree(folder / "test")
     pool, test = check(folder).lines()[-2:]
     assert pool == "no unlabelled images: put them into a folder called unlabelled"
-    assert test.startswith("no test images, so no error can be measured: ")
+    assert test.startswith("no test images: a first answer estimates its error ")
     split = check(folder, plan=SplitPlan(validation_per_class=1, labelled_in_pool=False))
     assert split.lines()[-1] == pool
 

@@ -22,6 +22,7 @@ from tamatch.errors import DataError, UsageError
 from tamatch.nets import pretrained
 from tamatch.nets.features import Frozen
 from tamatch.nets.pretrained import Located
+from tamatch.report.comparison import verdict_between
 from tamatch.runs import first_settings, speed
 from tamatch.runs.decide import decide
 from tamatch.runs.first_answer import features
@@ -276,6 +277,10 @@ def test_an_error_is_known_without_a_test_set(photos: Path, tiny: str, tmp_path:
     assert run.first_answer["cross_validation"]["error"] == 0
     page = (run.path / "report.html").read_text()
     assert "cross-validated" in page.lower() and "Error on held-out labels" in page
+    between = verdict_between([run.path])
+    assert "tamatch pick --drawn N" in between and "--validation-per-class" not in between
+    card = tamatch.export(run.path, "safetensors").path / "README.md"
+    assert "By 6 labels that were held out, the error is 0.0 % (0.0 to 39.0 %)" in card.read_text()
     for name in ("dark", "light"):  # one label of each
         for file in sorted((folder / "train" / name).iterdir())[1:]:
             file.unlink()
