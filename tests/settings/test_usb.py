@@ -214,6 +214,12 @@ def test_names_are_ours() -> None:
         ({"num_labels": "many"}, "num_labels takes a whole number, got 'many'."),
         ({"num_labels": None}, "num_labels needs a value."),
         ({"num_labels": 250}, "num_labels: 250 cannot be shared equally by 100 classes"),
+        ({"num_classes": 10}, "num_classes: 10 does not fit cifar100, which has 100 classes."),
+        ({"num_classes": "left out"}, "num_classes: 10 does not fit cifar100"),  # USB's default
+        (
+            {"dataset": "bloodmnist", "num_classes": 10, "num_labels": 80},
+            "num_classes: 10 does not fit bloodmnist, which has 8 classes.",
+        ),
         ({"num_classes": 0}, "num_classes must be at least 1, got 0."),
         ({"num_train_iter": None}, "num_train_iter needs a value."),
         ({"uratio": 0.5}, "uratio takes a whole number, got 0.5."),
