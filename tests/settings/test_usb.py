@@ -224,6 +224,7 @@ def test_names_are_ours() -> None:
         ({"num_train_iter": None}, "num_train_iter needs a value."),
         ({"uratio": 0.5}, "uratio takes a whole number, got 0.5."),
         ({"img_size": "large"}, "img_size takes a whole number, got 'large'."),
+        ({"lb_imb_ratio": 0}, "--gamma must be 1 or more, or -1 or less, got 0."),
         ({"lb_imb_ratio": "high"}, "lb_imb_ratio takes a number, got 'high'."),
         ({"net": ["a"], "dataset": ["b"]}, "dataset: ['b'] is not provided"),
         ({"ulb_imb_ratio": 100}, "ulb_imb_ratio: 100 needs ulb_num_labels, in USB as well."),
