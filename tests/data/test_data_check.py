@@ -74,12 +74,12 @@ def test_lines_and_json_say_the_same(folder: Path) -> None:
     assert stored["leaks"] == [["test/kind0/seen.png", "train/kind0/0.png"]]
 
 
-def test_the_size_without_a_gpu_is_told_where_it_is_another(tmp_path: Path) -> None:
+def test_other_sizes_that_are_trained_on_are_told(tmp_path: Path) -> None:
     for kind in ("a", "b"):
         (tmp_path / kind).mkdir()
         Image.new("RGB", (90, 80), "red").save(tmp_path / kind / "0.png")
-    both = "at 96 × 96 pixels (32 × 32 without a GPU, unless --size says otherwise)"
-    assert check(tmp_path).lines()[0].endswith(both)
+    told = "by default 80 × 80 with a pre-trained net, from scratch 96 × 96, without a GPU 32 × 32)"
+    assert check(tmp_path).lines()[0].endswith(told)
     assert check(tmp_path, size=48).lines()[0].endswith("at 48 × 48 pixels")
 
 

@@ -18,6 +18,7 @@ import tamatch
 from tamatch import nets
 from tamatch.cli import main
 from tamatch.data import DataSet, feature_cache, load
+from tamatch.data.check import check
 from tamatch.errors import DataError, UsageError
 from tamatch.nets import pretrained
 from tamatch.nets.features import Frozen
@@ -54,6 +55,14 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
     monkeypatch.setattr(Frozen, "features", counted)
     yield counts
+
+
+def test_check_tells_the_sizes_that_are_trained_on(photos: Path, tiny: str) -> None:
+    told, asked = check(photos), {"data": str(photos), "device": "cpu"}
+    assert decide(ask({**asked, "weights": tiny})).run.size == told.size_pretrained == 24
+    scratch = decide(ask({**asked, "weights": "none", "steps": 2})).run
+    assert scratch.size == told.size_without_gpu == told.size == 32
+    assert "by default 24 × 24 with a pre-trained net, from scratch 32 × 32)" in told.lines()[0]
 
 
 def test_what_is_stopped_goes_on_from_the_features_there_are(
