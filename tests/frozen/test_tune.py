@@ -352,7 +352,11 @@ def test_labels_are_held_out_where_there_are_enough(
     for name in ("0.png", "1.png"):
         (few / "train" / "dark" / name).unlink()
     asked = {"weights": tiny, "steps": 20}
-    assert decide(ask({"data": str(few), **asked})).run.validation_per_class == 0
+    none = decide(ask({"data": str(few), **asked}))
+    assert none.run.validation_per_class == 0
+    assert 'no label is held out, as of "dark" there are fewer than 4.' in none.remarks[1]
+    shutil.copytree(photos / "test", few / "validation")
+    assert len(decide(ask({"data": str(few), **asked})).remarks) == 1  # these judge
     own = decide(ask({"data": str(photos), "validation_per_class": 2, **asked}))
     assert own.run.validation_per_class == 2 and "validation_per_class" not in own.reasons
     run = tamatch.train(photos, validation_per_class=2, out=tmp_path / "run", quiet=True, **asked)
@@ -366,8 +370,9 @@ def test_copies_are_not_held_out(photos: Path, tiny: str, tmp_path: Path) -> Non
     shutil.copytree(photos, folder)
     for i in range(1, 5):
         shutil.copy(folder / "train" / "dark" / "0.png", folder / "train" / "dark" / f"{i}.png")
-    run = decide(ask({"data": str(folder), "weights": tiny, "steps": 20})).run
-    assert run.net == f"tuned/{NET}" and run.validation_per_class == 0
+    decided = decide(ask({"data": str(folder), "weights": tiny, "steps": 20}))
+    assert decided.run.net == f"tuned/{NET}" and decided.run.validation_per_class == 0
+    assert "no label is held out, as too many of them are copies" in decided.remarks[1]
 
 
 def test_several_seeds(photos: Path, tiny: str, tmp_path: Path) -> None:
