@@ -130,8 +130,8 @@ def run_pick(arguments: Namespace) -> int:
         labels=arguments.labels, weights=arguments.weights, device=arguments.device,
         overwrite=arguments.overwrite,
     )  # fmt: skip
-    if picked.remark:
-        print(picked.remark, file=sys.stderr)  # stdout is the list
+    for remark in picked.remarks:
+        print(remark, file=sys.stderr)  # stdout is the list
     print("\n".join(picked.lines()))
     return 0
 

@@ -93,8 +93,12 @@ def own_path(name: str | Path) -> Path:
     """Where a person's own images lie; an error if that is neither a place nor a data set."""
     path = path_of(name, "data takes a name, a folder or a file")
     if not os.path.exists(path):  # unlike Path.exists, false for a name no file can have
-        near = perhaps(str(name), DATASETS, most=1) or perhaps_beside(path)
-        hint = near or f" Known: {known_sets()}."
+        word, near = str(name), perhaps_beside(path)
+        if os.path.basename(word) != word or word.startswith((".", "~")):  # no name of a data set
+            home = " Only a shell knows what ~ stands for: give the whole path."
+            hint = home if word.startswith("~") else near
+            raise UsageError(f"--data {name}: there is no such folder or file.{hint}")
+        hint = perhaps(word, DATASETS, most=1) or near or f" Known: {known_sets()}."
         raise UsageError(f"--data {name} is neither a known data set nor a folder.{hint}")
     from .decode import SUFFIXES  # and with it Pillow, which not every command needs
     from .folder import refuse_run

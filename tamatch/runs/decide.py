@@ -214,7 +214,8 @@ def decide_tuned(draft: Draft, weights: str) -> Decided:
     draft.chosen = paced(draft, own=True) | draft.chosen
     run = draft.final()
     balance = balance_of(run, draft.asked.user, data, split)
-    return draft.decided(run, data, TUNED_RULE, balance, remark_on_average(run))
+    judged = "" if len(split.validation) else unjudged(data, split)
+    return draft.decided(run, data, TUNED_RULE, judged, balance, remark_on_average(run))
 
 
 def choose_form(draft: Draft, data: DataSet, split: Split, look: Look | None = None) -> None:
@@ -244,6 +245,12 @@ def hold_out(draft: Draft, data: DataSet, split: Split) -> Split:
         return split
     draft.take(found)
     return split
+
+
+def unjudged(data: DataSet, split: Split) -> str:
+    """A remark on a tuned net that no label judges."""
+    labels = np.bincount(data.labels[split.labelled], minlength=len(data.classes))
+    return finetune.unjudged_remark(labels.tolist(), data.classes)
 
 
 def tuned_in_time(draft: Draft, speeds: Speeds, limit: str, before: float) -> bool:
