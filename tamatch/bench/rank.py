@@ -1,7 +1,5 @@
 """Table 2: the Friedman rank and the mean error of each method over all settings."""
 
-from __future__ import annotations
-
 import csv
 import math
 import sys

@@ -1,7 +1,5 @@
 """How long a training step takes: the whole step, its augmentation, its memory."""
 
-from __future__ import annotations
-
 import argparse
 import gc
 import platform

@@ -1,7 +1,5 @@
 """What a method did with its pseudo-labels, told afterwards; nothing here belongs to a step."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import TypeVar
 

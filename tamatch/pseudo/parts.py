@@ -2,8 +2,6 @@
 a mask of 0 and 1), and utilization (how much each counts).
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

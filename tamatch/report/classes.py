@@ -1,7 +1,5 @@
 """The sections on classes and on mistakes: what is found, what is confused, at what confidence."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Read metrics.jsonl as a stream: curves need a few hundred rows, a long run writes a million."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """The report of one run and its model card: what their templates show."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice, zip_longest

@@ -4,8 +4,6 @@ A class is strong where its share p_model(c) of the predictions is above its tru
 unlabelled images, and weak where it is below: the paper's confirmation bias.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Across, positions are percentages; down, they are pixels: a chart fills any widt
 keeps one size. The style sheet has the colours c1 … c8; Markup escapes every string.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -2,8 +2,6 @@
 the first answer of a frozen net says: what labels alone reach, what the pool adds, what to expect.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any

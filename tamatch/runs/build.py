@@ -1,7 +1,5 @@
 """From names to objects: the net, the method, the optimizer and the engine of a run."""
 
-from __future__ import annotations
-
 import copy
 import os
 import re

@@ -4,8 +4,6 @@ The images and the weights decide the size and the net, the split the batches, a
 the time limit the number of steps, and that number the rest. Each choice has a reason.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import time

@@ -1,7 +1,5 @@
 """Where a run is put by default, where it must not be, and what resumes it."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import signal

@@ -1,7 +1,5 @@
 """How fast a run is on this machine, by doing some of its steps."""
 
-from __future__ import annotations
-
 import math
 import time
 from dataclasses import replace

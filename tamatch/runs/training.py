@@ -1,7 +1,5 @@
 """What a run does between its steps: log, test, save, and warn of what should worry its user."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections import deque

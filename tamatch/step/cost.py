@@ -1,7 +1,5 @@
 """What training costs: its memory, estimated before the run, and the seconds of its steps."""
 
-from __future__ import annotations
-
 import time
 import weakref
 from collections.abc import Iterable, Sequence

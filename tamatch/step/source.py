@@ -4,8 +4,6 @@ are only predicted.
 The images of a step are a pure function of (seed, step), so there is nothing to save.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from concurrent.futures import Future, ThreadPoolExecutor
 from copy import copy
