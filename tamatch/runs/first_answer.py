@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ from ..step.source import PREDICTION_COLUMNS, Pool, Subset
 from ..storage.files import timestamp, write_json
 from ..storage.record import digests
 from ..storage.spreadsheet import write_table
-from .end import PoolPredictions, assess, junk_of, picture, result_of, summary, write_assessment
+from .end import PoolPredictions, junk_of, picture, result_of, summary, write_answers
 from .record import record_facts, record_skipped
 from .start import Job, SharedData, remark_on_data, remark_on_skipped, seen_of
 
@@ -100,10 +100,8 @@ def solve_run(job: Job, shared: SharedData) -> dict[str, Any]:
         told = {**answer.shares(pool), "factors": None, "weights": None, "tau": None}
         return answers, summary(answers, pool, told)
 
-    assessed = assess(raw, held_out, pool, predict_pool)
-    facts = replace(Facts.of(run.net, data), temperature=assessed.temperature)
-    Model(facts, net.net, found.likeness).save(folder.model)
-    write_assessment(assessed, folder.path)
+    model = Model(Facts.of(run.net, data), net.net, found.likeness)
+    predicted = write_answers(folder, model, raw, held_out, pool, predict_pool)
     doubted = None
     if pool is not None and run.fold is None:
         doubted = write_suspects(data, split, rows, guesses, folder.path)
@@ -114,7 +112,7 @@ def solve_run(job: Job, shared: SharedData) -> dict[str, Any]:
         "suspects": doubted,
         **error,
     }
-    result["junk"] = junk_of(assessed.pool_predictions, data)
+    result["junk"] = junk_of(predicted, data)
     write_json(folder.result, result)
     times = {**folder.read().get("times", {}), "finished": timestamp()}
     folder.checked(folder.split.name)

@@ -5,7 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from typing import Any
 
@@ -36,13 +36,12 @@ from ..storage.folder import RunFolder
 from ..storage.record import STATE, digests, wrong
 from .end import (
     PoolPredictions,
-    assess,
     predict_pool,
     pseudo_label_probabilities,
     result_of,
     summary,
     told_by,
-    write_assessment,
+    write_answers,
 )
 from .record import changes_since, conditions
 
@@ -259,14 +258,11 @@ class Training:
     def write_answers(self) -> PoolPredictions | None:
         """The model and what it says about all images; of these, the pool."""
         raw = {k: self.predicted(part).cpu().numpy() for k, part in self.held_out.items()}
-        found = assess(raw, self.held_out, self.pool, self.predict_pool)
-        facts = replace(self.facts, temperature=found.temperature)
-        Model(facts, self.engine.method.final, self.likeness()).save(self.folder.model)
-        write_assessment(found, self.folder.path)
-        if self.watch is not None and found.pool_predictions is not None:
-            rows = [row for row in self.folder.rows() if row["kind"] == "train"]
-            self.watch.end(rows, found.pool_predictions)
-        return found.pool_predictions
+        model = Model(self.facts, self.engine.method.final, self.likeness())
+        found = write_answers(self.folder, model, raw, self.held_out, self.pool, self.predict_pool)
+        if self.watch is not None and found is not None:
+            self.watch.end([r for r in self.folder.rows() if r["kind"] == "train"], found)
+        return found
 
     def conclude(self, result: dict[str, Any]) -> dict[str, Any]:
         """Write the result, with the reason of a chosen method; the run is finished."""
