@@ -8,7 +8,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from .album import data_url
-from .classes import accuracy_table, label_counts, mistakes_of, precision_of
+from .classes import accuracy_table, label_counts, mistakes_of
 from .folder import Figures, RunFiles, read_folder, skipped_files
 from .metrics import Log
 from .pool import balance_of, usage_of
@@ -73,7 +73,7 @@ def model_card(run: Path) -> str:
     model = [("Net", folder.net or UNKNOWN), ("Classes", count(len(facts.classes)))]
     options = [(f"Option {literal(name)}", value) for name, value in folder.method_options]
     method = [("Name", facts.method), ("Steps", count(facts.steps)), ("Seed", facts.seed)]
-    precisions = map(precision_of, held.classes) if held else ()
+    precisions = [one.precision for one in held.classes] if held else ()
     classes = zip_longest(facts.classes, facts.per_class, precisions)
     return filled(
         "card.md.j2",

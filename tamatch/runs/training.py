@@ -106,9 +106,23 @@ class Training:
 
     @contextmanager
     def under_way(self) -> Iterator[None]:
-        """What is there while the steps are done: the bar, the device's stream, the events."""
+        """What is there while the steps are done: the bar, the device's stream, the trackers and
+        callbacks that the run is to have.
+        """
+        run, names, path = self.run, self.facts.classes, self.folder.path.resolve()
+        begun = self.folder.read()["times"]["started"]
+        key = sha256(f"{path} {begun}".encode()).hexdigest()[:16]
+        made: dict[str, Callable[[], Tracker]] = {
+            "tensorboard": lambda: TensorBoard(path / "events", names, self.engine.steps_done + 1),
+            "wandb": lambda: WandB(path.name, names, key, run.flat()),
+            "mlflow": lambda: MLflow(path.name, names, key, run.flat()),
+        }
         bar = self.progress.bar(self.engine.steps_done, self.steps)
-        with bar, self.engine.running(), self.recording():
+        with bar, self.engine.running(), closing(self.trackers):
+            for name in (name for name in made if getattr(run, name)):
+                self.trackers.begin(name, made[name])
+            if self.callbacks is not None:
+                self.trackers.open["a callback"] = self.callbacks
             yield
 
     @property
@@ -125,24 +139,6 @@ class Training:
             self.test()
         if done % run.save_every == 0 or last or asked:
             self.save()
-
-    @contextmanager
-    def recording(self) -> Iterator[None]:
-        """Trackers and callbacks, where the run is to have them."""
-        run, names, path = self.run, self.facts.classes, self.folder.path.resolve()
-        begun = self.folder.read()["times"]["started"]
-        key = sha256(f"{path} {begun}".encode()).hexdigest()[:16]
-        made: dict[str, Callable[[], Tracker]] = {
-            "tensorboard": lambda: TensorBoard(path / "events", names, self.engine.steps_done + 1),
-            "wandb": lambda: WandB(path.name, names, key, run.flat()),
-            "mlflow": lambda: MLflow(path.name, names, key, run.flat()),
-        }
-        for name in (name for name in made if getattr(run, name)):
-            self.trackers.begin(name, made[name])
-        if self.callbacks is not None:
-            self.trackers.open["a callback"] = self.callbacks
-        with closing(self.trackers):
-            yield
 
     def advance(self) -> None:
         """One step; if memory does not suffice, once more with recomputed activations."""
