@@ -4,7 +4,8 @@ import csv
 import math
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from statistics import mean
 
@@ -124,33 +125,29 @@ def read_errors(path: Path) -> dict[str, dict[str, float]]:
         raise UsageError(f"--table {path} cannot be read: {why}.") from None
     found: dict[str, dict[str, float]] = {}
     for number, line in enumerate(lines, 2):
-        if line:
-            where = f"--table {path}, line {number}"
-            if line[0] in found:
-                raise UsageError(f"{where}: there is a line of {line[0]} already.")
-            found[line[0]] = errors_of(where, head, line)
+        if not line:
+            continue
+        where = f"--table {path}, line {number}"
+        if line[0] in found:
+            raise UsageError(f"{where}: there is a line of {line[0]} already.")
+        if len(line) != len(head):
+            raise UsageError(
+                f"{where}: the number of cells is {len(line)}, that of the first line {len(head)}: "
+                "a method, and each setting."
+            )
+        cells = zip(head[1:], line[1:], strict=True)
+        found[line[0]] = {s: error_in(where, s, cell) for s, cell in cells if cell.strip()}
     if not any(found.values()):
         raise UsageError(f"--table {path} has no errors.")
     return found
 
 
-def errors_of(where: str, head: Sequence[str], line: Sequence[str]) -> dict[str, float]:
-    """The errors of a line, by setting; an empty cell has none."""
-    if len(line) != len(head):
-        raise UsageError(
-            f"{where}: the number of cells is {len(line)}, that of the first line {len(head)}: a "
-            "method, and each setting."
-        )
-    found = {}
-    for setting, cell in zip(head[1:], line[1:], strict=True):
-        if cell.strip():
-            try:
-                found[setting] = float(cell)
-            except ValueError:
-                found[setting] = math.nan
-            if not math.isfinite(found[setting]):
-                raise UsageError(f"{where}: {cell!r} under {setting} is not a number.")
-    return found
+def error_in(where: str, setting: str, cell: str) -> float:
+    """The error of a cell that is not empty."""
+    with suppress(ValueError):
+        if math.isfinite(error := float(cell)):
+            return error
+    raise UsageError(f"{where}: {cell!r} under {setting} is not a number.")
 
 
 def own_page(path: Path) -> Page:

@@ -47,10 +47,6 @@ class Log:
         """The newest value of a per-class vector, empty if it was never written."""
         return next((row.vectors[name] for row in reversed(self.rows) if name in row.vectors), [])
 
-    def scalar_names(self) -> list[str]:
-        """Every scalar that occurs, in order of appearance."""
-        return list(dict.fromkeys(name for row in self.rows for name in row.scalars))
-
 
 @dataclass(frozen=True)
 class Metrics:

@@ -31,7 +31,8 @@ def write_report(run: Path, out: Path | None = None) -> Path:
     train, held = folder.metrics.of("train"), folder.trust.held
     accuracy_columns, accuracies = accuracy_table(facts, baseline, labels, held)
     first = first_answer_of(folder)
-    others = [name for name in train.scalar_names() if name not in _DRAWN_ELSEWHERE][:OTHERS]
+    scalars = dict.fromkeys(name for row in train.rows for name in row.scalars)
+    others = [name for name in scalars if name not in _DRAWN_ELSEWHERE][:OTHERS]
     baseline_notes = () if folder.baseline is None else folder.baseline.notes
     return write_page(
         "report.html.j2",

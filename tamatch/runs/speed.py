@@ -26,16 +26,14 @@ class Speeds:
     def __init__(self, data: DataSet, split: Split, limit: float = math.inf) -> None:
         self.data, self.split = data, split
         self.seconds = min(MEASURED_SECONDS, MEASURED_SHARE * limit)
-        self.found: list[tuple[Run, Speed]] = []
+        self.found: dict[str, Speed] = {}  # by the settings
 
     def of(self, run: Run) -> Speed:
         """As a short run, whose net is not compiled: a longer one that repays it is faster."""
         short = replace(run, steps=min(run.steps, FEW))
-        for measured, known in self.found:
-            if measured == short:
-                return known
-        self.found.append((short, speed_of(short, self.data, self.split, self.seconds)))
-        return self.found[-1][1]
+        if (key := repr(short)) not in self.found:
+            self.found[key] = speed_of(short, self.data, self.split, self.seconds)
+        return self.found[key]
 
     def with_baseline(self, run: Run, runs: int = 1) -> list[Speed]:
         """The speed of the run and of its baseline, if it has one; several runs take turns."""

@@ -295,12 +295,9 @@ class Watch:
 
     def begin(self) -> None:
         """Before the first step: do the sets look alike?"""
-        labelled, images = self.engine.source.indices[LABELLED], self.pool.data.images
-        sets = (
-            labelled[evenly_spread(len(labelled))],
-            self.pool.indices[evenly_spread(len(self.pool))],
-        )
-        found = two_sample_test(*(images[np.sort(places)] for places in sets))
+        sets = self.engine.source.indices[LABELLED], self.pool.indices
+        some = (np.sort(indices[evenly_spread(len(indices))]) for indices in sets)
+        found = two_sample_test(*(self.pool.data.images[places] for places in some))
         self.tell(symptoms.distribution_shift(found))
 
     def logged(self, row: Mapping[str, Any]) -> None:

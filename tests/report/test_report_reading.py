@@ -78,7 +78,7 @@ def test_missing_and_odd_values_break_the_line_but_not_the_reader(tmp_path: Path
     log = read_metrics(path).of("train")
     assert [math.isnan(y) for _, y in log.curve("total")] == [False, True, True]
     assert log.last_scalar("used") == 0.7
-    assert log.scalar_names() == ["total", "used"]
+    assert [*log.rows[0].scalars] == ["total", "used"]
     assert log.last_vector("per_class")[0] == 1.0 and math.isnan(log.last_vector("per_class")[1])
 
 
