@@ -60,12 +60,6 @@ def is_label_table(path: Path) -> bool:
     return found in (",".join(COLUMNS), ",".join((*COLUMNS, BELONGS)))
 
 
-def tables_of(run: Run) -> list[Path]:
-    """Where labels may have been written down since the run."""
-    own = None if run.data in DATASETS else table_of(run.data)
-    return [table for table in (own, run.labels and Path(run.labels)) if table]
-
-
 def by_model(tables: Iterable[Path]) -> set[str]:
     """Files whose label an earlier `label` wrote into such a table: no person gave them."""
     found = set()
@@ -261,7 +255,8 @@ def given_and_pool(run: Run, images: DataSet, current: CurrentSplit) -> tuple[In
     split = current.split
     every = np.concatenate([split.known, split.unknown])
     since = np.isin(every, current.labelled_since)
-    guessed = by_model(tables_of(run))
+    own = None if run.data in DATASETS else table_of(run.data)
+    guessed = by_model(table for table in (own, run.labels and Path(run.labels)) if table)
     known = np.isin(every, split.known) | since
     known &= ~(since & np.array([images.files[i] in guessed for i in every], bool))
     return every[known], every[~known]

@@ -9,7 +9,7 @@ from ..rules.pace import Speed
 from ..settings.config import Run
 from ..settings.configure import baseline_config
 from ..settings.hardware import pick_device
-from ..step.cost import timed, wait
+from ..step.cost import timed
 from ..step.engine import WARM_STEPS, Engine
 from ..step.source import Subset
 from .build import engine_of
@@ -54,7 +54,8 @@ def speed_of(run: Run, data: DataSet, split: Split, measured: float = MEASURED_S
         while seconds < measured:
             seconds += timed(engine, block)
             steps, block = steps + block, 2 * block
-        image = seconds_to_predict(engine, data, split)
+        sample = Subset(data, split.labelled[:TESTED_IMAGES], engine.device)
+        image = timed(engine, 1, lambda: engine.probabilities(sample.images)) / len(sample)
     at_the_end = image * len(split.unlabelled) if engine.method.views.u else 0.0
     held_out = len(split.validation) + len(split.test)
     return Speed(start + at_the_end, seconds / steps, image * held_out)
@@ -66,13 +67,3 @@ def start_engine(run: Run, data: DataSet, split: Split) -> Engine:
     with engine.running():
         timed(engine, WARM_STEPS + 2 if engine.device.type == "cuda" else 1)
     return engine
-
-
-def seconds_to_predict(engine: Engine, data: DataSet, split: Split) -> float:
-    """For one image, measured with a batch of labelled ones."""
-    sample = Subset(data, split.labelled[:TESTED_IMAGES], engine.device)
-    wait(engine)
-    began = time.perf_counter()
-    engine.probabilities(sample.images)
-    wait(engine)
-    return (time.perf_counter() - began) / len(sample)

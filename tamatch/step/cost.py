@@ -2,7 +2,7 @@
 
 import time
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -178,12 +178,12 @@ class Peak(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.now -= size
 
 
-def timed(engine: Engine, steps: int) -> float:
-    """Seconds that some steps take, the device's work included."""
+def timed(engine: Engine, times: int, work: Callable[[], object] | None = None) -> float:
+    """Seconds that some steps take, or other work of the engine; the device's included."""
     wait(engine)
     began = time.perf_counter()
-    for _ in range(steps):
-        engine.advance()
+    for _ in range(times):
+        (work or engine.advance)()
     wait(engine)
     return time.perf_counter() - began
 
