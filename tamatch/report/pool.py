@@ -85,10 +85,7 @@ def balance_of(run: RunFiles) -> dict[str, Any]:
 
 
 def biases(
-    names: Sequence[str],
-    model: Sequence[float],
-    target: Sequence[float],
-    truth: Sequence[float],
+    names: Sequence[str], model: Sequence[float], target: Sequence[float], truth: Sequence[float]
 ) -> list[Bias]:
     """Strong and weak classes; empty if neither truth nor target fits p_model."""
     reference = truth if len(truth) == len(model) else target

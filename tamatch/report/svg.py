@@ -97,11 +97,7 @@ def line_chart(
 
 
 def small_chart(
-    title: str,
-    lines: Sequence[Line],
-    *,
-    unit: str = "",
-    y_range: Range | None = None,
+    title: str, lines: Sequence[Line], *, unit: str = "", y_range: Range | None = None
 ) -> Markup:
     """One of many: name and newest value above, the two ends of the y axis, no legend."""
     lines = [thinned(line, _SMALL_POINTS) for line in lines if line.last is not None]

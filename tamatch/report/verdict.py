@@ -114,7 +114,10 @@ def _on_tuning(folder: RunFiles) -> str:
 def verdict(
     run: Figures, baseline: Figures | None, labelled: int | None, pairs: Paired | None = None
 ) -> Conclusion:
-    """Compare the run with the supervised baseline, and admit what the test set cannot tell."""
+    """Compare the run with the supervised baseline, and admit what the test set cannot tell.
+
+    Where there are `pairs`, by the images on which one of the two is right and the other is not.
+    """
     if run.method in LABELS_ONLY:
         return Conclusion(NOT_ASKED, "This run uses labelled images only.")
     if run.error_last is None and run.held_out:
@@ -132,8 +135,11 @@ def verdict(
         f"{run.measured_on.capitalize()} error is {percent(run.error_last)} with the unlabelled "
         f"images, {percent(baseline.error_last)} with {labels} alone"
     )
+    if pairs is not None and pairs.low <= 0 <= pairs.high:
+        return Conclusion("No clear difference", f"{both}. {pairs.undecided}")
     if pairs is not None:
-        return _judge_pairs(both, pairs)
+        low, high = sorted((abs(pairs.low), abs(pairs.high)))
+        return _by_gap(both, pairs.gap, f" (95 % confidence interval {low:.1f} to {high:.1f})")
     gap = baseline.error_last - run.error_last
     noise = chance_gap(run.error_last, baseline.error_last, run.images)
     if abs(gap) <= noise:
@@ -142,14 +148,6 @@ def verdict(
         chance = f"With {run.images} images, a gap below {noise:.1f} points may be chance."
         return Conclusion("No clear difference", f"{both}. {chance}")
     return _by_gap(both, gap)
-
-
-def _judge_pairs(both: str, pairs: Paired) -> Conclusion:
-    """By the images on which one of the two is right and the other is not."""
-    if pairs.low <= 0 <= pairs.high:
-        return Conclusion("No clear difference", f"{both}. {pairs.undecided}")
-    low, high = sorted((abs(pairs.low), abs(pairs.high)))
-    return _by_gap(both, pairs.gap, f" (95 % confidence interval {low:.1f} to {high:.1f})")
 
 
 def _by_gap(both: str, gap: float, interval: str = "") -> Conclusion:
