@@ -198,21 +198,17 @@ def summary_table(run: Path) -> list[tuple[str, ...]]:
         UNKNOWN if f.worst is None else f'"{f.worst[0]}" {percent(f.worst[1])}' for f in columns
     )
     step = "" if folder.first_answer or folder.first else ", last step"
-    rows = [
+    known: list[tuple[str, ...]] = [
+        ("median of the last 20 tests", *(percent(facts.error_median) for facts in columns)),
+        ("worst class", *worst),
+        ("error on held-out labels", *(str(cross_validated(one) or UNKNOWN) for one in runs)),
+    ]
+    return [
         ("", *(names or (facts.method for facts in columns))),
         (f"{measured_on} error{step}", *last),
+        *(row for row in known if {*row[1:]} != {UNKNOWN}),
+        ("unlabelled images used", *(share(facts.utilization) for facts in columns)),
     ]
-    if any(facts.error_median is not None for facts in columns):
-        rows.append(
-            ("median of the last 20 tests", *(percent(facts.error_median) for facts in columns))
-        )
-    if any(facts.worst is not None for facts in columns):
-        rows.append(("worst class", *worst))
-    errors = [cross_validated(one) for one in runs]
-    if any(errors):
-        rows.append(("error on held-out labels", *(str(found or UNKNOWN) for found in errors)))
-    rows.append(("unlabelled images used", *(share(facts.utilization) for facts in columns)))
-    return rows
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,10 @@ from ..report.album import MOST, sheet
 from ..settings.config import Run
 from ..step.engine import Engine
 from ..step.source import PREDICTION_COLUMNS, UNLABELLED, Pool, Subset
-from ..storage.files import write_bytes, write_json
+from ..storage.files import timestamp, write_bytes, write_json
 from ..storage.folder import RunFolder
 from ..storage.history import History, history
+from ..storage.record import digests
 from ..storage.spreadsheet import write_table
 
 CHUNK = 8192  # images whose probabilities are held at once
@@ -246,32 +247,36 @@ def junk_of(found: PoolPredictions | None, data: DataSet) -> dict[str, Any] | No
 
 
 def result_of(run: Run, rows: Rows, seconds: float) -> dict[str, Any]:
-    """What the log says about the whole run."""
+    """What the log says about the whole run; error_best is chosen on the test set: an oracle."""
     tests = [row for row in rows if row["kind"] == "test"]
     trained = [row for row in rows if row["kind"] == "train"]
+    last = tests[-1] if tests else {}
+    best = min(tests, key=lambda row: (row["error"], row["step"]), default=last)
     return {
         "method": run.method,
         "dataset": run.data,
         "seed": run.seed,
         "steps": run.steps,
-        **errors(tests),
-        "per_class_accuracy": tests[-1]["per_class"] if tests else None,
+        "error_last": last.get("error"),
+        "error_median20": median(row["error"] for row in tests[-20:]) if tests else None,
+        "error_best": best.get("error"),
+        "best_step": best.get("step"),
+        "per_class_accuracy": last.get("per_class"),
         "utilization": trained[-1].get("used") if trained else None,
         "seconds": round(seconds, 3),
     }
 
 
-def errors(tests: Rows) -> dict[str, Any]:
-    """error_last, error_median20 and, chosen on the test set and so an oracle, error_best."""
-    if not tests:
-        return {"error_last": None, "error_median20": None, "error_best": None, "best_step": None}
-    best = min(tests, key=lambda row: (row["error"], row["step"]))
-    return {
-        "error_last": tests[-1]["error"],
-        "error_median20": median(row["error"] for row in tests[-20:]),
-        "error_best": best["error"],
-        "best_step": best["step"],
-    }
+def write_result(folder: RunFolder, result: dict[str, Any], step: int) -> None:
+    """Write the result, with the reason of a chosen method; run.json says that the run is over."""
+    before = folder.read()
+    if (why := before.get("chosen", {}).get("method")) is not None:
+        result["method_reason"] = why
+    write_json(folder.result, result)
+    times = {**before.get("times", {}), "finished": timestamp()}
+    folder.checked(folder.split.name)
+    files, mark = digests(folder.path), folder.mark()
+    folder.update(status="finished", step=step, times=times, files=files, metrics=mark)
 
 
 @dataclass(frozen=True)

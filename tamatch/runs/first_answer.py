@@ -37,10 +37,16 @@ from ..settings.config import Run, in_order
 from ..settings.hardware import pick_device
 from ..settings.inputs import learnt_by, lineage, split_of
 from ..step.source import PREDICTION_COLUMNS, Pool, Subset
-from ..storage.files import timestamp, write_json
-from ..storage.record import digests
 from ..storage.spreadsheet import write_table
-from .end import PoolPredictions, junk_of, picture, result_of, summary, write_answers
+from .end import (
+    PoolPredictions,
+    junk_of,
+    picture,
+    result_of,
+    summary,
+    write_answers,
+    write_result,
+)
 from .record import record_facts, record_skipped
 from .start import Job, SharedData, remark_on_data, remark_on_skipped, seen_of
 
@@ -113,12 +119,7 @@ def solve_run(job: Job, shared: SharedData) -> dict[str, Any]:
         **error,
     }
     result["junk"] = junk_of(predicted, data)
-    write_json(folder.result, result)
-    times = {**folder.read().get("times", {}), "finished": timestamp()}
-    folder.checked(folder.split.name)
-    folder.update(
-        status="finished", step=1, times=times, files=digests(folder.path), metrics=folder.mark()
-    )
+    write_result(folder, result, 1)
     return result
 
 

@@ -31,9 +31,8 @@ from ..step.guard import ALLOWED_BAD_STEPS
 from ..step.source import LABELLED, Pool, Subset
 from ..storage import checkpoint
 from ..storage.events import Callbacks, MLflow, TensorBoard, Tracker, Trackers, WandB
-from ..storage.files import timestamp, write_json
 from ..storage.folder import RunFolder
-from ..storage.record import STATE, digests, wrong
+from ..storage.record import STATE, wrong
 from .end import (
     PoolPredictions,
     predict_pool,
@@ -42,6 +41,7 @@ from .end import (
     summary,
     told_by,
     write_answers,
+    write_result,
 )
 from .record import changes_since, conditions
 
@@ -261,17 +261,8 @@ class Training:
         return found
 
     def conclude(self, result: dict[str, Any]) -> dict[str, Any]:
-        """Write the result, with the reason of a chosen method; the run is finished."""
-        before = self.folder.read()
-        if (why := before.get("chosen", {}).get("method")) is not None:
-            result["method_reason"] = why
-        write_json(self.folder.result, result)
-        times = {**before.get("times", {}), "finished": timestamp()}
-        self.folder.checked(self.folder.split.name)
-        files, mark = digests(self.folder.path), self.folder.mark()
-        self.folder.update(
-            status="finished", step=self.steps, times=times, files=files, metrics=mark
-        )
+        """Write the result; the run is finished."""
+        write_result(self.folder, result, self.steps)
         self.progress.ended()
         return result
 
