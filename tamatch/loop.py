@@ -1,5 +1,7 @@
 """Methods in a training loop of the user's own: any net, any inputs, any optimizer."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from numbers import Integral

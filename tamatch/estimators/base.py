@@ -1,5 +1,7 @@
 """What the scikit-learn classifiers share: X and y are checked, and labels may be missing."""
 
+from __future__ import annotations
+
 from numbers import Real
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Classifiers in the manner of scikit-learn; a label of -1 means unlabelled."""
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,5 +1,7 @@
 """A classifier of feature vectors in the manner of scikit-learn, solved in seconds on a CPU."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 

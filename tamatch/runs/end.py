@@ -1,5 +1,7 @@
 """What a run says at its end: its result, trust.json, tables and pictures of images."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, replace
