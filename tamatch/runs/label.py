@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -264,9 +265,7 @@ def given_and_pool(run: Run, images: DataSet, current: CurrentSplit) -> tuple[In
 
 def most_first(classes: Mapping[str, int]) -> str:
     """Classes and their counts: a class that the model gives nothing to is easily overlooked."""
-    shown = [
-        f"{name} {count:,}" for name, count in sorted(classes.items(), key=lambda item: -item[1])
-    ]
+    shown = [f"{name} {count:,}" for name, count in Counter(classes).most_common()]
     if len(shown) > 2 * SHOWN:
         shown = [*shown[:SHOWN], "…", *shown[-SHOWN:]]
     return ", ".join(shown)
