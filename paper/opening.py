@@ -11,7 +11,7 @@ from tamatch.bench.cells import FULL, Plan
 from tamatch.bench.order import Errors, agreements, column, standings
 from tamatch.bench.plans import PLANS
 from tamatch.bench.race import Race, reached_in_words
-from tamatch.bench.rank import by_seed, ranked_errors
+from tamatch.bench.rank import UNRANKED, by_seed, ranked_errors
 from tamatch.bench.results import Store
 from tamatch.bench.tables import length
 from tamatch.methods import METHODS
@@ -90,13 +90,19 @@ def tables_of_vits(store: Store, scale: Fraction) -> Iterator[str]:
     if "tamatch" not in places or len(places) < 2:
         yield f"{told}, so nothing is said of the paper's order of methods."
         return
-    place = 1 + sum(other.rank < places["tamatch"].rank for other in places.values())
-    first = next(iter(places))
-    who = "TaMatch leads" if place == 1 else f"TaMatch does not lead: {METHODS[first].title} does"
+    least = next(iter(places.values())).rank
+    first = [method for method, standing in places.items() if standing.rank == least]
+    others = " and ".join(METHODS[method].title for method in first if method != "tamatch")
+    if "tamatch" in first:
+        who, against = f"TaMatch shares the lead with {others}" if others else "TaMatch leads", ""
+    else:
+        who = f"TaMatch does not lead: {others} {'do' if len(first) > 1 else 'does'}"
+        against = f" against {places['tamatch'].rank:.2f}"
+    missing = [m for m in plan.methods if m not in places and m not in UNRANKED]
+    among = f"the {len(places)} methods that have runs" if missing else f"{len(places)} methods"
     yield (
-        f"{told} ({length(scale)}): {who}, with a Friedman rank of {places[first].rank:.2f}"
-        + ("" if place == 1 else f" against {places['tamatch'].rank:.2f}")
-        + f" among {len(places)} methods, by the best tests."
+        f"{told} ({length(scale)}): {who}, with a Friedman rank of {least:.2f}{against} among "
+        f"{among}, by the best tests."
     )
     yield from lowest(plan, errors)
     for title, agree in [*agreements(plan, errors).items()][-1:]:

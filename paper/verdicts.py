@@ -126,16 +126,15 @@ def order(store: Store, scale: Fraction) -> list[str]:
     for method in ours["best test"]:
         own = (f"{found[method].rank:.2f}" for found in ours.values())
         rows.append((METHODS[method].title, *own, f"{printed[method]:.2f}" if printed else ""))
-    agree: list[tuple[str, ...]] = [
-        ("methods ordered by", "score", "methods", "Kendall's τ", "95 % interval")
-    ]
+    header = "methods ordered by", "score", "methods", "Kendall's τ", "95 % interval"
+    agree: list[tuple[str, ...]] = []
     for name, found in errors.items():
         agree += [(t, name, *cells) for t, *cells in order_grid(agreements(plan, found)).rows]
     ranked = [s for s in plan.settings if any(s.name in row for row in best.values())]
     head = ORDER_HEAD.format(
         where=f"over {titles(ranked)}", printed=f"over {titles(shared)}", rule=TAU_RULE
     )
-    return [head, *text_table(rows), "", *text_table(agree)]
+    return [head, *text_table(rows), *(["", *text_table([header, *agree])] if agree else [])]
 
 
 def titles(settings: Sequence[Setting]) -> str:

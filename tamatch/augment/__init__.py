@@ -4,8 +4,7 @@ Works on uint8 batches on any device, without a random generator and without wai
 device. See docs/step.md.
 """
 
-from __future__ import annotations
-
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .policy import OPERATIONS, Policy
@@ -19,12 +18,7 @@ __all__ = ["OPERATIONS", "Augment", "Policy", "uniform"]
 
 def __getattr__(name: str) -> Any:
     """Import what needs torch on first use: a policy alone must stay cheap to import."""
-    if name == "Augment":
-        from .views import Augment
-
-        return Augment
-    if name == "uniform":
-        from .stream import uniform
-
-        return uniform
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = {"Augment": "views", "uniform": "stream"}.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{module}"), name)

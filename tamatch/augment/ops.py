@@ -11,10 +11,8 @@ of `operate`, which follows Pillow's own float32 arithmetic and may differ by on
 is fused.
 """
 
-from __future__ import annotations
-
 import math
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -61,7 +59,7 @@ class Grid(NamedTuple):
     inner: Tensor  # (H*W,) bool, all but the outermost pixels
 
     @classmethod
-    def of(cls, height: int, width: int, device: torch.device) -> Grid:
+    def of(cls, height: int, width: int, device: torch.device) -> Self:
         """The positions in images of this size, made on the device itself."""
         inner = torch.zeros(height, width, dtype=torch.bool, device=device)
         inner[1:-1, 1:-1].fill_(True)
@@ -117,7 +115,7 @@ class Settings(NamedTuple):
     to_grey: Tensor  # 1: itself in grey
     to_blur: Tensor  # 1: itself blurred; black where all three are 0
 
-    def rounds(self) -> list[Settings]:
+    def rounds(self) -> list["Settings"]:
         """The settings of each round."""
         return [Settings(*one) for one in zip(*(each.unbind() for each in self), strict=True)]
 

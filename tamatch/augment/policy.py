@@ -1,7 +1,5 @@
 """What augmentation a data set wants: a plain record."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ..errors import UsageError

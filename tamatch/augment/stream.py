@@ -1,7 +1,5 @@
 """Random numbers without a generator: each is a hash of where it is used."""
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 import torch

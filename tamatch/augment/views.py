@@ -6,8 +6,6 @@ draws mean the same on both paths, so both give the same distribution, and the s
 the last level of the enhance operations.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import cache
@@ -96,7 +94,8 @@ class Crop(nn.Module):
         rows = self._source(height, draws[:, 0], draws[:, 3], self.policy.vertical_flip)
         columns = self._source(width, draws[:, 1], draws[:, 2], self.policy.horizontal_flip)
         source = (rows * width)[:, :, None] + columns[:, None, :]
-        return take(images, source)
+        index = source.flatten(1)[:, None].expand(-1, 3, -1)
+        return images.flatten(2).gather(2, index).view(len(images), 3, *source.shape[1:])
 
     def _source(self, side: int, place: Tensor, coin: Tensor, flip: bool) -> Tensor:
         """For each output position along one axis, the pixel of the image it shows: (N, size)."""
@@ -108,13 +107,6 @@ class Crop(nn.Module):
         if side == policy.size:
             return self.reflect[position]
         return reflected(side, policy.border, place.device)[position]
-
-
-def take(images: Tensor, source: Tensor) -> Tensor:
-    """Pixel `source[n, y, x]`, counted along the rows of image n, of all three channels."""
-    n, channels = images.shape[:2]
-    index = source.flatten(1)[:, None].expand(-1, channels, -1)
-    return images.flatten(2).gather(2, index).view(n, channels, *source.shape[1:])
 
 
 class RandAugment(nn.Module):

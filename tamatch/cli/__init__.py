@@ -1,7 +1,5 @@
 """The command line: thin commands. Nothing here imports torch by itself."""
 
-from __future__ import annotations
-
 import os
 import resource
 import sys

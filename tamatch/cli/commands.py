@@ -1,7 +1,5 @@
 """The commands by name, and the parser of them all."""
 
-from __future__ import annotations
-
 from .. import __version__, bench
 from . import train, use
 from .parser import Parser

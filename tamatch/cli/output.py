@@ -1,7 +1,5 @@
 """What the terminal shows when runs have ended; and output that nobody reads."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import sys
@@ -80,7 +78,7 @@ def show_run(path: Path) -> int:
     return 0
 
 
-def show_group(group: SeedGroup) -> int:
+def show_group(group: "SeedGroup") -> int:
     """The small table at the end of several runs; then the error of one that has no result."""
     from ..report import verdict_between
 

@@ -1,8 +1,6 @@
 """The argument parser of all commands, whose errors are one line that says what to do; and
 arguments that several commands have."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

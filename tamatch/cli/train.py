@@ -1,7 +1,5 @@
 """The commands that settings belong to: check, train, resume, from-usb, methods, nets."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex
@@ -72,7 +70,7 @@ def run_check(arguments: Namespace) -> int:
     return 0
 
 
-def drawn_plan(data: str, given: dict[str, Any]) -> SplitPlan | None:
+def drawn_plan(data: str, given: dict[str, Any]) -> "SplitPlan | None":
     """The split that training draws with these options; None if nothing says how."""
     from ..settings.inputs import plan_of
 
@@ -188,7 +186,7 @@ def run_resume(arguments: Namespace) -> int:
         raise setting_is_kept(arguments.extra, path, arguments.parser)
     if arguments.method is not None and not is_user_code(arguments.method):
         raise setting_is_kept(["--method", arguments.method], path, arguments.parser)
-    if more or SeedFolder(path).exists():
+    if more or SeedFolder(path).record.exists():
         return show_group(resume_group(arguments.paths, method=arguments.method, net=arguments.net))
     return show_run(resume(path, method=arguments.method, net=arguments.net).path)
 

@@ -1,7 +1,5 @@
 """The commands that use runs or label images: from evaluate and predict to start and export."""
 
-from __future__ import annotations
-
 import json
 import sys
 from argparse import ArgumentParser, Namespace
@@ -132,8 +130,8 @@ def run_pick(arguments: Namespace) -> int:
         labels=arguments.labels, weights=arguments.weights, device=arguments.device,
         overwrite=arguments.overwrite,
     )  # fmt: skip
-    if picked.remark:
-        print(picked.remark, file=sys.stderr)  # stdout is the list
+    for remark in picked.remarks:
+        print(remark, file=sys.stderr)  # stdout is the list
     print("\n".join(picked.lines()))
     return 0
 

@@ -1,7 +1,5 @@
 """The data sets by name. Importing this reads nothing; `load` does."""
 
-from __future__ import annotations
-
 import difflib
 import os
 from importlib import import_module
@@ -15,55 +13,28 @@ from .splitfile import read_split, write_split
 from .splits import Past, SplitPlan, make_split, make_split_again
 
 __all__ = [
-    "DATASETS",
-    "UNKNOWN",
-    "DataSet",
-    "OnProgress",
-    "Past",
-    "Split",
-    "SplitPlan",
-    "known_sets",
-    "load",
-    "make_split",
-    "make_split_again",
-    "own_path",
-    "read_split",
-    "shares",
-    "write_split",
-]
+    "DATASETS", "UNKNOWN", "DataSet", "OnProgress", "Past", "Split", "SplitPlan", "known_sets",
+    "load", "make_split", "make_split_again", "own_path", "read_split", "shares", "write_split",
+]  # fmt: skip
 
 ARCHIVE_SUFFIXES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
 
-# by "module:function" of this package, which is called with (name, root, size, progress)
-DATASETS = {
-    "digits": "arrays:read_digits",
-    "cifar10": "cifar:read_named",
-    "cifar10-lt": "cifar:read_named",
-    "cifar10-tuned": "cifar:read_named",
-    "cifar100": "cifar:read_named",
-    "cifar100-classic": "cifar:read_named",
-    "stl10": "stl10:read",
-    "stl10-classic": "stl10:read",
-    "eurosat": "eurosat:read",
-    "eurosat-tuned": "eurosat:read",
-    "svhn": "svhn:read",
-    "svhn-extra": "svhn:read",
-    "food101": "food101:read",
-    "imagenet-1percent": "imagenet:read",
-    "imagenet-10percent": "imagenet:read",
-    "pathmnist": "medmnist:read",
-    "dermamnist": "medmnist:read",
-    "octmnist": "medmnist:read",
-    "pneumoniamnist": "medmnist:read",
-    "retinamnist": "medmnist:read",
-    "breastmnist": "medmnist:read",
-    "bloodmnist": "medmnist:read",
-    "tissuemnist": "medmnist:read",
-    "organamnist": "medmnist:read",
-    "organcmnist": "medmnist:read",
-    "organsmnist": "medmnist:read",
-    "chestmnist": "medmnist:refuse",
-}
+# "module:function" of this package, which is called with (name, root, size, progress)
+READERS = {
+    "arrays:read_digits": ("digits",),
+    "cifar:read_named": ("cifar10", "cifar10-lt", "cifar10-tuned", "cifar100", "cifar100-classic"),
+    "stl10:read": ("stl10", "stl10-classic"),
+    "eurosat:read": ("eurosat", "eurosat-tuned"),
+    "svhn:read": ("svhn", "svhn-extra"),
+    "food101:read": ("food101",),
+    "imagenet:read": ("imagenet-1percent", "imagenet-10percent"),
+    "medmnist:read": (
+        "pathmnist", "dermamnist", "octmnist", "pneumoniamnist", "retinamnist", "breastmnist",
+        "bloodmnist", "tissuemnist", "organamnist", "organcmnist", "organsmnist",
+    ),
+    "medmnist:refuse": ("chestmnist",),
+}  # fmt: skip
+DATASETS = {name: reader for reader, names in READERS.items() for name in names}
 
 
 def load(
@@ -122,8 +93,12 @@ def own_path(name: str | Path) -> Path:
     """Where a person's own images lie; an error if that is neither a place nor a data set."""
     path = path_of(name, "data takes a name, a folder or a file")
     if not os.path.exists(path):  # unlike Path.exists, false for a name no file can have
-        near = perhaps(str(name), DATASETS, most=1) or perhaps_beside(path)
-        hint = near or f" Known: {known_sets()}."
+        word, near = str(name), perhaps_beside(path)
+        if os.path.basename(word) != word or word.startswith((".", "~")):  # no name of a data set
+            home = " Only a shell knows what ~ stands for: give the whole path."
+            hint = home if word.startswith("~") else near
+            raise UsageError(f"--data {name}: there is no such folder or file.{hint}")
+        hint = perhaps(word, DATASETS, most=1) or near or f" Known: {known_sets()}."
         raise UsageError(f"--data {name} is neither a known data set nor a folder.{hint}")
     from .decode import SUFFIXES  # and with it Pillow, which not every command needs
     from .folder import refuse_run

@@ -1,7 +1,5 @@
 """The publishers' archives: download them on request, find them, verify them, read them."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shlex
@@ -58,13 +56,9 @@ def published(
     return Archive(name, page, file, MD5[file], folder, unpack, files or inside)
 
 
-def read_md5() -> dict[str, str]:
-    """`published.md5`, which has the lines of `md5sum`, as MD5s by file."""
-    lines = Path(__file__).with_name("published.md5").read_text("utf-8").splitlines()
-    return {file: md5 for md5, file in (line.split() for line in lines if line[0] != "#")}
-
-
-MD5 = read_md5()
+PUBLISHED = Path(__file__).with_name("published.md5")  # with the lines of `md5sum`
+LINES = (line.split() for line in PUBLISHED.read_text("utf-8").splitlines() if line[0] != "#")
+MD5 = {file: md5 for md5, file in LINES}
 CIFAR_PAGE = "https://www.cs.toronto.edu/~kriz/"
 CIFAR10 = published("cifar10", CIFAR_PAGE, "cifar-10-python.tar.gz", folder="cifar-10-batches-py")
 CIFAR10_BINARY = published(

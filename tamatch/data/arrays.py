@@ -1,7 +1,5 @@
 """Images that are NumPy arrays: a caller's, those of an .npz file, scikit-learn's digits."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +8,7 @@ import numpy.typing as npt
 
 from ..errors import DataError
 from ..storage.untrusted import read_npz
-from .dataset import NONE, UNKNOWN, DataSet, Indices, OnProgress, Pixels, mean_std
+from .dataset import NONE, UNKNOWN, DataSet, Indices, Pixels, mean_std, part_by_part
 from .decode import resized
 
 DIGITS_SIDE = 8
@@ -60,8 +58,7 @@ def from_arrays(
         images=pixels,
         labels=np.where(is_known, np.searchsorted(classes, given), UNKNOWN),
         parts=parts,
-        files=[f"train/{i}" for i in range(train)]
-        + [f"test/{i}" for i in range(len(given) - train)],
+        files=part_by_part({"train": train, "test": len(given) - train})[0],
         mean=mean,
         std=std,
         given_labels=True,
@@ -86,9 +83,7 @@ def read(path: Path, size: int | None = None) -> DataSet:
     return from_arrays(arrays["images"], arrays["labels"], *test, size, path.stem)
 
 
-def read_digits(
-    name: str, root: Path | None, size: int | None, progress: OnProgress | None = None
-) -> DataSet:
+def read_digits(name: str, root: Path | None, size: int | None, *_: object) -> DataSet:
     """scikit-learn's 1,797 handwritten digits, grey as RGB: real images that need no network."""
     from sklearn.datasets import load_digits  # type: ignore[import-untyped]
 

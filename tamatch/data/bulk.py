@@ -1,7 +1,5 @@
 """Decode many image files once, on all cores, into the cache."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import sys

@@ -1,9 +1,6 @@
 """The cache of decoded images: entries are complete or absent, and checked whenever opened."""
 
-from __future__ import annotations
-
 import errno
-import hashlib
 import io
 import json
 import os
@@ -20,6 +17,7 @@ import numpy as np
 
 from ..errors import DataError
 from ..storage.files import read_json
+from ..storage.record import file_digest
 from .dataset import Digests, Indices, Pixels, digests_of
 
 PIXELS = "pixels.npy"
@@ -147,7 +145,8 @@ def open_or_build(key: str, size: int, build: Callable[[Path], Facts]) -> Entry:
                 facts = build(working)
                 # the pixels need no checksum: their digests vouch for them
                 others = (path for path in sorted(working.iterdir()) if path.name != PIXELS)
-                manifest = {"files": {path.name: _sha256(path) for path in others}, "facts": facts}
+                digests = {path.name: file_digest(path) for path in others}
+                manifest = {"files": digests, "facts": facts}
                 (working / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
                 _publish(working, place, size)
             finally:
@@ -165,7 +164,7 @@ def _read(place: Path, size: int) -> Facts | None:
     """The facts of an entry, or None if it is absent, unreadable or not as it was written."""
     try:
         manifest = read_json(place / MANIFEST)
-        if any(_sha256(place / name) != digest for name, digest in manifest["files"].items()):
+        if any(file_digest(place / name) != digest for name, digest in manifest["files"].items()):
             return None
         if not PixelFile(place / PIXELS, size).intact(np.load(place / DIGESTS)):
             return None
@@ -173,11 +172,6 @@ def _read(place: Path, size: int) -> Facts | None:
         return facts
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _publish(working: Path, place: Path, size: int) -> None:

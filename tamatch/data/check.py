@@ -1,7 +1,5 @@
 """Describe a data set before anything is trained on it: `tamatch check`."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,8 +10,8 @@ import numpy as np
 from rich.cells import cell_len  # an emoji and a Chinese sign take two cells of a terminal
 
 from ..errors import DataError
-from ..rules.choose import image_size
-from . import DATASETS, load
+from ..rules.choose import LOOKS, image_size, looked_at
+from . import DATASETS, load, own_path
 from .dataset import (
     NO_CHECKSUMS,
     PARTS,
@@ -26,6 +24,7 @@ from .dataset import (
     Sizes,
     numbered,
 )
+from .folder import typical_side
 from .splitfile import ROLES
 from .splits import SplitPlan, make_split
 
@@ -63,8 +62,9 @@ class CheckReport:
     name: str
     classes: tuple[str, ...]
     images: int
-    size: int  # side of the images as they are trained on, for a person's own with a GPU
+    size: int  # side of the images, for a person's own as a net from scratch takes them on a GPU
     size_without_gpu: int  # the same, unless --size says otherwise
+    size_pretrained: int  # at most, with the usual pre-trained net
     file_sizes: dict[str, tuple[int, int]] | None  # smallest, median and largest file
     parts: Counts
     checksums: str
@@ -87,8 +87,8 @@ class CheckReport:
     def lines(self) -> list[str]:
         """The report for the terminal, without the problems: the command ends with these."""
         side = f"{self.size} × {self.size} pixels"
-        if (small := self.size_without_gpu) != self.size:
-            side += f" ({small} × {small} without a GPU, unless --size says otherwise)"
+        if {self.size_without_gpu, self.size_pretrained} != {self.size}:
+            side += f" ({self._sizes_to_train_on()})"
         files = [f"{what} {w:,} × {h:,}" for what, (w, h) in (self.file_sizes or {}).items()]
         unusable = [f"{file}: {why}" for file, why in self.skipped]
         return [
@@ -105,6 +105,17 @@ class CheckReport:
             *(self.closer.lines() if self.closer else []),
             *self._role_lines(),
         ]
+
+    def _sizes_to_train_on(self) -> str:
+        at_most = "up to " if self.size_pretrained > LOOKS[-1] else ""
+        pretrained, small, large = (
+            f"{n} × {n}" for n in (self.size_pretrained, self.size_without_gpu, self.size)
+        )
+        scratch = large if small == large else f"{large}, without a GPU {small}"
+        return (
+            f"--size sets what is trained on: by default {at_most}{pretrained} with a pre-trained "
+            f"net, from scratch {scratch}"
+        )
 
     def _duplicate_lines(self) -> list[str]:
         """Each group once, those that spoil a run first."""
@@ -131,8 +142,9 @@ class CheckReport:
             lines.append("no unlabelled images: put them into a folder called unlabelled")
         if not total["validation"] + total["test"]:
             lines.append(
-                "no test images, so no error can be measured: add a folder test with class "
-                "folders, or hold out labelled images (--validation-per-class N)"
+                "no test images: a first answer estimates its error by cross-validation of the "
+                "labels; any other run needs a folder test with class folders, or "
+                "--validation-per-class N"
             )
         return lines
 
@@ -160,15 +172,19 @@ def check(
     held_out = np.zeros(len(data.images), bool)
     held_out[np.concatenate([data.part("validation"), data.part("test")])] = True
     disagreeing = [g for g in groups if len({*data.labels[g].tolist()} - {UNKNOWN}) > 1]
-    without_gpu = data.size
+    without_gpu = pretrained = data.size
     if size is None and str(name) not in DATASETS:
         without_gpu = min(data.size, image_size(data.size, gpu=False).settings["size"])
+        place = own_path(name)
+        side = data.size if place.suffix == ".npz" else typical_side(place)
+        pretrained = looked_at(side, LOOKS[0])
     return CheckReport(
         name=data.name,
         classes=data.classes,
         images=len(data.images),
         size=data.size,
         size_without_gpu=without_gpu,
+        size_pretrained=pretrained,
         file_sizes=None if data.original_sizes is None else _extremes(data.original_sizes),
         parts=_counts(data, dict(zip(PARTS, data.parts, strict=True))),
         checksums=data.checksums,

@@ -1,7 +1,5 @@
 """CIFAR-10 and CIFAR-100, python and binary versions, from the archive or its unpacked folder."""
 
-from __future__ import annotations
-
 import io
 import pickle
 from dataclasses import dataclass
@@ -13,7 +11,7 @@ import numpy as np
 from ..errors import DataError
 from . import archives
 from .archives import Archive, locate, members, verify
-from .dataset import NONE, Colour, DataSet, Indices, OnProgress, Pixels
+from .dataset import NONE, Colour, DataSet, Indices, Pixels, part_by_part
 from .decode import resized
 
 SIDE = 32
@@ -60,9 +58,12 @@ CIFAR100 = Cifar(
 )
 
 
-def read(
-    cifar: Cifar, root: Path | None, size: int | None, progress: OnProgress | None = None
-) -> DataSet:
+def read_named(name: str, root: Path | None, size: int | None, *_: object) -> DataSet:
+    """The one of the two that a name means: it may also say which protocol is followed."""
+    return read(CIFAR100 if name.startswith("cifar100") else CIFAR10, root, size)
+
+
+def read(cifar: Cifar, root: Path | None, size: int | None) -> DataSet:
     """Read whichever version is there, in the publisher's order: training first, then test."""
     versions = (cifar.python, cifar.binary)
     places = [place for v in versions for place in (v.folder, v.file)]
@@ -79,28 +80,21 @@ def read(
         parts = [_binary_batch(cifar, found[name], f"{path}: {name}") for name in batches]
         classes = tuple(found[names].decode("ascii").split())
     labels = np.concatenate([y for _, y in parts])
-    test = len(parts[-1][1])
-    train = len(labels) - test
-    _check_counts(path, labels[:train], cifar.train_per_class, len(classes))
-    _check_counts(path, labels[train:], cifar.test_per_class, len(classes))
+    tests = len(parts[-1][1])
+    files, (train, test) = part_by_part({"train": len(labels) - tests, "test": tests})
+    _check_counts(path, labels[train], cifar.train_per_class, len(classes))
+    _check_counts(path, labels[test], cifar.test_per_class, len(classes))
     return DataSet(
         name=cifar.name,
         classes=classes,
         images=resized(np.concatenate([x for x, _ in parts]), size or SIDE),
         labels=labels,
-        parts=(np.arange(train), NONE, NONE, np.arange(train, len(labels))),
-        files=[f"train/{i}" for i in range(train)] + [f"test/{i}" for i in range(test)],
+        parts=(train, NONE, NONE, test),
+        files=files,
         mean=cifar.mean,
         std=cifar.std,
         checksums=checksums,
     )
-
-
-def read_named(
-    name: str, root: Path | None, size: int | None, progress: OnProgress | None = None
-) -> DataSet:
-    """The one of the two that a name means: it may also say which protocol is followed."""
-    return read(CIFAR100 if name.startswith("cifar100") else CIFAR10, root, size, progress)
 
 
 def _check_files(path: Path, version: Archive) -> str:

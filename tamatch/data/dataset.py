@@ -1,9 +1,7 @@
 """A data set and its split into roles, as plain arrays, whatever they were read from."""
 
-from __future__ import annotations
-
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -114,6 +112,13 @@ class Split:
     def unknown(self) -> Indices:
         """The images of the pool whose labels the run is not given, in its order."""
         return self.unlabelled[self.unknown_places]
+
+
+def part_by_part(counts: Mapping[str, int]) -> tuple[list[str], list[Indices]]:
+    """The names of images that lie part by part, such as train/17, and the rows of each part."""
+    files = [f"{part}/{i}" for part, count in counts.items() for i in range(count)]
+    ends = np.cumsum([*counts.values()])
+    return files, np.split(np.arange(len(files)), ends[:-1])
 
 
 def shares(labels: Indices, classes: int) -> tuple[float, ...]:

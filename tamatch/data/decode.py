@@ -1,7 +1,5 @@
 """One image file to one square of RGB bytes, or the reason why it cannot be used."""
 
-from __future__ import annotations
-
 import io
 import os
 import stat
@@ -37,8 +35,7 @@ UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-# Windows would translate line ends; a pipe that nobody writes to would be waited for
-READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
+READ = os.O_RDONLY | os.O_NONBLOCK  # else a pipe that nobody writes to would be waited for
 SLURP = 1 << 26  # bytes; larger files are read piece by piece
 DRAFT = 2  # a JPEG may be decoded at a smaller scale, if still this many times the wanted size
 _TOO_LARGE = f"more than {MAX_PIXELS // 1_000_000} megapixels; scale it down"

@@ -1,7 +1,5 @@
 """EuroSAT (RGB) from its class folders, in any image format, or from the publisher's zip."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from collections.abc import Iterator
@@ -27,9 +25,7 @@ EARLIER = published("eurosat", EUROSAT_PAGE, "EuroSAT.zip")
 PLACES = ("EuroSAT_RGB", "2750", "EuroSAT/2750", EUROSAT.file, EARLIER.file)
 
 
-def read(
-    name: str, root: Path | None, size: int | None, progress: OnProgress | None = None
-) -> DataSet:
+def read(name: str, root: Path | None, size: int | None, progress: OnProgress | None) -> DataSet:
     """Classes by name; of each the first 80 % of the sorted files are training, the rest test."""
     path = locate(root, PLACES, EUROSAT)
     side = size or SIDE

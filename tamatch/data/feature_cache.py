@@ -5,8 +5,6 @@ the SHA-256 of its content: it is complete or absent, and is checked whenever it
 processes may add parts at the same time; at worst, they compute the same.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress

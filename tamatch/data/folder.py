@@ -3,8 +3,6 @@
 Also hints where a folder has no images or no two classes: probably another one was meant.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Sequence

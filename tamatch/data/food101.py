@@ -1,7 +1,5 @@
 """Food-101 from the publisher's folder: the lists in `meta` say which images train and test."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 
@@ -16,9 +14,7 @@ SIDE = 224
 COUNTS = {"train": 750, "test": 250}  # images of each class
 
 
-def read(
-    name: str, root: Path | None, size: int | None, progress: OnProgress | None = None
-) -> DataSet:
+def read(name: str, root: Path | None, size: int | None, progress: OnProgress | None) -> DataSet:
     """Classes by name; 750 training and 250 test images of each, in the order of the lists."""
     path = locate(root, ["food-101"], FOOD101)
     listed = {part: _lines(path, f"meta/{part}.txt") for part in COUNTS}

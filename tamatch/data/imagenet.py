@@ -1,7 +1,5 @@
 """ImageNet with the labels of 1 % or 10 % of its training images, as SimCLR's lists name them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +18,7 @@ ADVICE = (
 )
 
 
-def read(
-    name: str, root: Path | None, size: int | None, progress: OnProgress | None = None
-) -> DataSet:
+def read(name: str, root: Path | None, size: int | None, progress: OnProgress | None) -> DataSet:
     """Classes are WordNet's numbers; the pool is the training part, the test `val`."""
     folder = data_root(root)
     path = next((p for p in (folder, folder / "imagenet") if (p / "train").is_dir()), None)

@@ -3,8 +3,6 @@
 They list the images of a folder, or add to its labels (`--labels`).
 """
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import os

@@ -1,7 +1,5 @@
 """How a person lays out images: class folders, train/val/test folders, or a table of labels."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Collection, Iterator
@@ -74,8 +72,7 @@ class Listing:
 
     def name(self, path: str) -> str:
         """The path below the root, fit for any screen."""
-        below = path[len(self.root) :].lstrip(os.sep)
-        return printable(below if os.sep == "/" else below.replace(os.sep, "/"))
+        return printable(path[len(self.root) :].lstrip("/"))
 
     def notes(self) -> tuple[str, ...]:
         counted = (

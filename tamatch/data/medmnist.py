@@ -1,9 +1,6 @@
 """MedMNIST's flat images with one label each, from the publisher's .npz files of any size."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -14,7 +11,7 @@ from ..errors import DataError
 from ..storage.untrusted import read_npz
 from .archives import MEDMNIST, locate, verify
 from .bulk import cached_blocks, fingerprint
-from .dataset import NONE, DataSet, OnProgress, Pixels
+from .dataset import NONE, DataSet, OnProgress, Pixels, part_by_part
 
 SIDE, SMALLEST = 32, 28  # the benchmark's, scaled from these
 SPLITS = ("train", "val", "test")
@@ -49,9 +46,7 @@ CLASSES = {
 }  # fmt: skip
 
 
-def read(
-    name: str, root: Path | None, size: int | None, progress: OnProgress | None = None
-) -> DataSet:
+def read(name: str, root: Path | None, size: int | None, progress: OnProgress | None) -> DataSet:
     """Training, validation and test images; a side that is published has a file of its own."""
     side = size or SIDE
     archive = MEDMNIST.get((name, side), MEDMNIST[name, SMALLEST])
@@ -65,16 +60,16 @@ def read(
             images = array(file, f"{split}_images")
             yield images if images.ndim == 4 else images[..., None]
 
-    ends = [0, *accumulate(map(len, labels))]
-    decoded = cached_blocks(fingerprint([file], f"{side}"), ends[-1], side, blocks, progress)
-    train, validation, test = (np.arange(first, end) for first, end in pairwise(ends))
+    counts = dict(zip(SPLITS, map(len, labels), strict=True))
+    files, (train, validation, test) = part_by_part(counts)
+    decoded = cached_blocks(fingerprint([file], f"{side}"), len(files), side, blocks, progress)
     return DataSet(
         name=name,
         classes=CLASSES[name],
         images=decoded.images,
         labels=np.concatenate(labels),
         parts=(train, NONE, validation, test),
-        files=[f"{s}/{i}" for s, own in zip(SPLITS, labels, strict=True) for i in range(len(own))],
+        files=files,
         mean=(0.5, 0.5, 0.5),
         std=(0.5, 0.5, 0.5),
         shuffled_first=True,

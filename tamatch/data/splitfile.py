@@ -1,7 +1,5 @@
 """split.csv of a run: the role of each image, and a hash of its pixels."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

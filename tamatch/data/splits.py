@@ -1,7 +1,5 @@
 """Which images are labelled, unlabelled or held out: exactly as the benchmark draws them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -36,6 +34,9 @@ class SplitPlan:
     fold: tuple[int, int] | None = None  # (k, n): every n-th labelled image is held out as well
 
     def __post_init__(self) -> None:
+        for option, value in (("gamma", self.gamma), ("gamma-unlabelled", self.gamma_unlabelled)):
+            if value is not None and not 1 <= abs(value) < np.inf:
+                raise UsageError(f"--{option} must be 1 or more, or -1 or less, got {value:g}.")
         if self.labels_per_class is not None and self.head_labelled is not None:
             raise UsageError("--labels-per-class and --head-labelled cannot be used together.")
         if self.gamma != 1 and self.head_labelled is None:
@@ -47,9 +48,6 @@ class SplitPlan:
         if self.fold is not None and not (self.fold[1] >= 2 and 1 <= self.fold[0] <= self.fold[1]):
             k, n = self.fold
             raise UsageError(f"--fold takes K/N with 1 ≤ K ≤ N and N ≥ 2, got {k}/{n}.")
-        for option, value in (("gamma", self.gamma), ("gamma-unlabelled", self.gamma_unlabelled)):
-            if value is not None and not 1 <= abs(value) < np.inf:
-                raise UsageError(f"--{option} must be 1 or more, or -1 or less, got {value}.")
 
 
 def read_fold(text: str | None) -> tuple[int, int] | None:
@@ -69,7 +67,7 @@ class Past:
     learnt: Mask  # trained on with their labels, so never held out
     held_out: Mask  # and not learnt by any: held out again, before others
 
-    def of(self, images: Indices) -> Past:
+    def of(self, images: Indices) -> "Past":
         return Past(self.learnt[images], self.held_out[images])
 
 

@@ -1,10 +1,7 @@
 """STL-10 (binary) from the archive or its unpacked folder, streamed once into the cache."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
-from itertools import accumulate
 from pathlib import Path
 from typing import IO
 
@@ -14,7 +11,7 @@ from ..errors import DataError
 from .archives import STL10, locate, members, verify
 from .bulk import Chunk, cached, fingerprint
 from .cache import PixelFile
-from .dataset import NONE, UNKNOWN, DataSet, OnProgress, Pixels
+from .dataset import NONE, UNKNOWN, DataSet, OnProgress, Pixels, part_by_part
 from .decode import resized
 
 SIDE = 96
@@ -26,36 +23,28 @@ COUNTS = {"train": 5_000, "unlabeled": 100_000, "test": 8_000}
 CLASSES = ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck")
 
 
-def read(
-    name: str, root: Path | None, size: int | None, progress: OnProgress | None = None
-) -> DataSet:
+def read(name: str, root: Path | None, size: int | None, progress: OnProgress | None) -> DataSet:
     """5,000 training images, 100,000 unlabelled ones and 8,000 test images, in this order."""
     path = locate(root, (STL10.folder, STL10.file), STL10)
     side = size or SIDE
-    files = [path / name for name in MD5] if path.is_dir() else [path]
+    sources = [path / name for name in MD5] if path.is_dir() else [path]
     # the cache knows these files as they are, so they are verified only when it is built
-    key = fingerprint(files, f"stl10 in chunks {side}")
+    key = fingerprint(sources, f"stl10 in chunks {side}")
     decoded = cached(key, sum(COUNTS.values()), side, partial(_fill, path), progress)
-    train, unlabelled, test = map(np.array, _rows().values())
+    files, (train, unlabelled, test) = part_by_part(COUNTS)
     return DataSet(
         name="stl10",
         classes=CLASSES,
         images=decoded.images,
         labels=np.load(decoded.folder / LABELS),
         parts=(train, unlabelled, NONE, test),
-        files=[f"{name}/{i}" for name, count in COUNTS.items() for i in range(count)],
+        files=files,
         mean=(112.4 / 255, 109.1 / 255, 98.6 / 255),
         std=(68.4 / 255, 66.6 / 255, 68.5 / 255),
         train_in_pool=True,
         digests=decoded.digests,
         checksums="every file has the published MD5",
     )
-
-
-def _rows() -> dict[str, range]:
-    """The rows of each part."""
-    ends = accumulate(COUNTS.values())
-    return {part: range(e - n, e) for (part, n), e in zip(COUNTS.items(), ends, strict=True)}
 
 
 def _fill(path: Path, pixels: PixelFile) -> Iterator[Chunk]:
@@ -66,22 +55,24 @@ def _fill(path: Path, pixels: PixelFile) -> Iterator[Chunk]:
     else:
         verify(path, [STL10.md5], STL10)
     labels = np.full(sum(COUNTS.values()), UNKNOWN, np.int64)
+    rows_of = dict(zip(COUNTS, part_by_part(COUNTS)[1], strict=True))
     for name, file in members(path, list(MD5)):
         part, kind = name.removesuffix(".bin").split("_")
-        rows = _rows()[part]
+        rows = rows_of[part]
         if kind == "y":
             own = np.frombuffer(file.read(), np.uint8).astype(np.int64) - 1
             known = len(own) == len(rows) and own.min() >= 0 and own.max() < len(CLASSES)
             _check(path / name, known)
-            labels[rows.start : rows.stop] = own
+            labels[rows] = own
             continue
         for at in range(0, len(rows), BATCH):
             batch = rows[at : at + BATCH]
             images = _images(file, len(batch))
             _check(path / name, len(images) == len(batch))
             written = (image.tobytes() for image in resized(images, pixels.size))
-            digests = pixels.write(batch.start, written)
-            yield Chunk(batch.start, np.full((len(batch), 2), SIDE, np.int32), digests, {})
+            first = int(batch[0])
+            digests = pixels.write(first, written)
+            yield Chunk(first, np.full((len(batch), 2), SIDE, np.int32), digests, {})
     np.save(pixels.path.with_name(LABELS), labels)
 
 

@@ -1,9 +1,6 @@
 """SVHN's cropped digits from the publisher's .mat files, decoded once into the cache."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +10,13 @@ import numpy.typing as npt
 from ..errors import DataError, one_line
 from .archives import SVHN, locate, verify
 from .bulk import cached_blocks, fingerprint
-from .dataset import NONE, DataSet, OnProgress, Pixels
+from .dataset import NONE, DataSet, OnProgress, Pixels, part_by_part
 
 SIDE = 32
 PARTS = {"svhn": ("train", "test"), "svhn-extra": ("train", "extra", "test")}
 
 
-def read(
-    name: str, root: Path | None, size: int | None, progress: OnProgress | None = None
-) -> DataSet:
+def read(name: str, root: Path | None, size: int | None, progress: OnProgress | None) -> DataSet:
     """The training digits, with the extra ones behind them if the name says so; then the test's."""
     parts = PARTS[name]
     files = {part: locate(root, places(part), SVHN[part]) for part in parts}
@@ -34,20 +29,16 @@ def read(
             yield variable(file, "X").transpose(3, 0, 1, 2)
 
     labels = [variable(file, "y").reshape(-1).astype(np.int64) % 10 for file in files.values()]
-    ends = [0, *accumulate(map(len, labels))]
+    names, rows = part_by_part(dict(zip(parts, map(len, labels), strict=True)))
     key = fingerprint([*files.values()], f"{name} {size or SIDE}")
-    decoded = cached_blocks(key, ends[-1], size or SIDE, blocks, progress)
+    decoded = cached_blocks(key, len(names), size or SIDE, blocks, progress)
     return DataSet(
         name=name,
         classes=tuple("0123456789"),
         images=decoded.images,
         labels=np.concatenate(labels),  # a zero is stored as 10
-        parts=(np.arange(ends[-2]), NONE, NONE, np.arange(*ends[-2:])),
-        files=[
-            f"{part}/{i}"
-            for part, (first, end) in zip(parts, pairwise(ends), strict=True)
-            for i in range(end - first)
-        ],
+        parts=(np.concatenate(rows[:-1]), NONE, NONE, rows[-1]),
+        files=names,
         mean=(0.438, 0.444, 0.473),  # the benchmark's
         std=(0.1751, 0.1771, 0.1744),
         digests=decoded.digests,

@@ -7,8 +7,8 @@
 
 Without labels, doubt is 1 and the first image is the most typical one of all. Every further image
 speaks for what those before it do not, so that any beginning of the list is a good choice by
-itself. Once there are guesses, doubt is 1 − (the margin of the two best classes after rescaling):
-images of which the solver is sure need no label, however many they are.
+itself. Once there are guesses, doubt is (1 − m)², m the margin of the two best classes after
+rescaling: images of which the solver is sure need no label, however many they are.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ def likeness(cosines: Tensor) -> Tensor:
 
 
 def doubts(q: Tensor) -> Tensor:
-    """1 − margin of the two most probable classes, 0 … 1, of each row; 1 with a single class."""
+    """(1 − margin of the two most probable classes)² of each row; 1 with a single class."""
     if q.shape[1] < 2:
         return q.new_ones(len(q))
     two = q.topk(2, dim=1).values
-    return 1 - (two[:, 0] - two[:, 1])
+    return (1 - (two[:, 0] - two[:, 1])).square()

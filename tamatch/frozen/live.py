@@ -1,8 +1,8 @@
 """Labelling with live answers: after every label, a guess for all images and what to ask next.
 
 The first images to label stand for as many others as possible (`choose`). From then on, of five
-images, two stand for what is in doubt and no label speaks for yet, two are in the most doubt, and
-one is drawn uniformly from all that have no label: it keeps the estimate of the accuracy honest.
+images, four stand for what is in doubt and no label speaks for yet, and one is drawn uniformly from
+all that have no label: it keeps the estimate of the accuracy honest.
 
 The estimate comes from a second solution, the judge, which does not learn from the drawn images:
 how many of them it gets right is a fair sample of its accuracy on the images without a label, with
@@ -115,15 +115,13 @@ class Live:
         doubt = None
         if answer is not None and asked >= FIRST:
             doubt = doubts(answer.q[self.crowd]) * answer.belongs[self.crowd]
-        telling = self.crowd[spread_out(self.space, count, here, doubt)]
-        doubtful = telling if doubt is None else self.crowd[doubt.argsort(descending=True)]
-        orders = (iter(order[left[order]].tolist()) for order in (telling, doubtful, self.lottery))
-        chosen, unsure, lottery = orders
+        telling = iter(self.crowd[spread_out(self.space, count, here, doubt)].tolist())
+        lottery = iter(self.lottery[left[self.lottery]].tolist())
         found: dict[int, bool] = {}
         while len(found) < min(count, int(left.sum())):
-            place = (asked + len(found) - FIRST) % DRAWN
-            drawn = place == DRAWN - 1 and asked + len(found) >= FIRST
-            image = next(lottery if drawn else (chosen, unsure)[place % 2], None)
+            after = asked + len(found) - FIRST
+            drawn = after >= 0 and after % DRAWN == DRAWN - 1
+            image = next(lottery if drawn else telling, None)
             if image is None:  # all of the crowd have a label
                 image, drawn = next(lottery), True
             found.setdefault(image, drawn)

@@ -3,8 +3,6 @@
 A row names the class and what is fixed about it; `get` imports it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -113,8 +111,7 @@ METHODS: dict[str, MethodEntry] = {
         presets={"digits": SHORT_MEMORY, "eurosat": {"temperature": 0.2}},
     ),
     "freematch": MethodEntry(
-        "FreeMatch",
-        "freematch:FreeMatch",
+        "FreeMatch", "freematch:FreeMatch",
         "thresholds that follow the confidence, plus a fairness loss",
     ),
     "softmatch": MethodEntry(
@@ -181,29 +178,23 @@ METHODS: dict[str, MethodEntry] = {
         presets=TAMATCH_PRESETS,
     ),
     "tamatch_no_ema_target": MethodEntry(
-        "TaMatch w/o EMA Target",
-        "tamatch:TaMatch",
-        "ablation: the target does not move",
-        {"lambda_target": 1.0},
-        presets=TAMATCH_PRESETS,
+        "TaMatch w/o EMA Target", "tamatch:TaMatch", "ablation: the target does not move",
+        {"lambda_target": 1.0}, presets=TAMATCH_PRESETS,
     ),
 }
 # fmt: on
 
 
-class UserMethods(usercode.UserObjects):
-    """Classes of the user's own."""
+def is_method(thing: Any) -> bool:
+    """Whether it is a method's class."""
+    from .base import Method
 
-    def fits(self, thing: Any) -> bool:
-        """Whether it is a method's class."""
-        from .base import Method
-
-        return isinstance(thing, type) and issubclass(thing, Method)
+    return isinstance(thing, type) and issubclass(thing, Method)
 
 
-CUSTOM = UserMethods(
+CUSTOM = usercode.UserObjects(
     "method", "FILE.py:CLASS", "a name, FILE.py:CLASS, or a subclass of tamatch.Method",
-    "class {} derived from tamatch.Method",
+    "class {} derived from tamatch.Method", is_method,
 )  # fmt: skip
 is_user_code = usercode.is_own
 
@@ -220,7 +211,7 @@ def entry(name: str) -> MethodEntry:
     raise UsageError(f"--method {name} is not a method.{hint}")
 
 
-def get(name: str) -> type[Method]:
+def get(name: str) -> "type[Method]":
     """The class behind a name, or behind FILE.py:CLASS."""
     row = entry(name)
     if name not in METHODS:

@@ -1,7 +1,5 @@
 """ABC (Lee, Shin and Kim, 2021, arXiv:2110.10368): an auxiliary balanced classifier."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

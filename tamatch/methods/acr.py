@@ -1,7 +1,5 @@
 """ACR (Wei and Gan, CVPR 2023): Adaptive Consistency Regularizer."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

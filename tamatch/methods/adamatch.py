@@ -1,7 +1,5 @@
 """AdaMatch (Berthelot et al., 2021, arXiv:2106.04732)."""
 
-from __future__ import annotations
-
 from torch import nn
 
 from .. import kinds

@@ -1,6 +1,6 @@
 """What every method is: a module from a batch to a loss that owns all it needs."""
 
-from __future__ import annotations
+from __future__ import annotations  # the reference page shows them as they are written
 
 import copy
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """CCL (Zhou et al., NeurIPS 2024): Continuous Contrastive Learning."""
 
-from __future__ import annotations
-
 from typing import cast
 
 import torch

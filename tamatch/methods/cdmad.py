@@ -1,7 +1,5 @@
 """CDMAD (Lee and Kim, CVPR 2024, arXiv:2403.10391)."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

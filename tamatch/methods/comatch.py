@@ -1,7 +1,5 @@
 """CoMatch (Li, Xiong and Hoi, 2021, arXiv:2011.11183)."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

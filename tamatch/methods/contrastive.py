@@ -1,7 +1,5 @@
 """What CoMatch and SimMatch share: an embedding beside the classes, and soft aligned targets."""
 
-from __future__ import annotations
-
 from typing import cast
 
 import torch

@@ -1,7 +1,5 @@
 """CRMatch (Fan et al., 2021, arXiv:2112.05825)."""
 
-from __future__ import annotations
-
 from typing import cast
 
 import torch

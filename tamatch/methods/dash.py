@@ -1,7 +1,5 @@
 """Dash (Xu et al., 2021, ICML, arXiv:2109.00650)."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

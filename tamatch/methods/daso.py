@@ -1,7 +1,5 @@
 """DASO (Oh, Kim and Kweon, CVPR 2022, arXiv:2106.05682)."""
 
-from __future__ import annotations
-
 from typing import Annotated, cast
 
 import torch

@@ -1,7 +1,5 @@
 """DeFixMatch (Schmutz, Humbert and Mattei, 2022, arXiv:2203.07512)."""
 
-from __future__ import annotations
-
 from torch import nn
 
 from .. import kinds

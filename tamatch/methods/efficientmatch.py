@@ -1,7 +1,5 @@
 """EfficientMatch (2026): the mixed images that it adds to FixMatch."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

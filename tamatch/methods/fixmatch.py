@@ -1,7 +1,5 @@
 """FixMatch (Sohn et al., 2020, arXiv:2001.07685)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from torch import Tensor, nn
@@ -9,7 +7,7 @@ from torch import Tensor, nn
 from .. import kinds
 from ..losses import each_ce
 from ..modules import Shifted
-from ..pseudo import Part, compose
+from ..pseudo import Part, Pseudo, compose
 from ..stats import Status, log_shares
 from ..types import Batch, Loss, Task
 from .base import Method
@@ -53,9 +51,13 @@ class FixMatch(Method):
         x, weak, strong = self.predict(*batch.x, *batch.u, constant=1)
         pseudo = self.labeler(weak.logits.detach(), x.logits.detach(), batch.id_u)
         sup = each_ce(x.logits, batch.y).mean()
-        unsup = pseudo.loss(strong.logits)
+        unsup = pseudo.loss(strong.logits, self.target(pseudo))
         parts = {"sup": sup.detach(), "unsup": unsup.detach(), **self.labeler.report(pseudo)}
         return Loss(sup + self.lambda_u * unsup, parts)
+
+    def target(self, pseudo: Pseudo) -> Tensor:
+        """What the strong view must predict: a class, or shares of all classes."""
+        return pseudo.label
 
     @property
     def final_strength(self) -> float | Tensor:

@@ -1,7 +1,5 @@
 """FlexMatch (Zhang et al., 2021, arXiv:2110.08263)."""
 
-from __future__ import annotations
-
 from torch import nn
 
 from .. import kinds

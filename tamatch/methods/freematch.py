@@ -1,7 +1,5 @@
 """FreeMatch (Wang et al., 2022, arXiv:2205.07246)."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -1,7 +1,5 @@
 """InfoMatch (Han et al., IJCAI 2024, arXiv:2404.11003)."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch
@@ -62,7 +60,7 @@ class InfoMatch(FixMatch):
         parts = {name: term.detach() for name, term in terms.items()}
         return Loss(terms["sup"] + self.lambda_u * follow, {**parts, **self.labeler.report(pseudo)})
 
-    def mix(self, images: Tensor) -> Cut:
+    def mix(self, images: Tensor) -> "Cut":
         """Each image with a piece of a partner, which may come from any process."""
         drawn = cut_draw(dist.world() * len(images), self.alpha, images.device)
         side, row, column, partner = (dist.mine(numbers) for numbers in drawn)

@@ -1,7 +1,5 @@
 """Mean Teacher (Tarvainen and Valpola, 2017, arXiv:1703.01780)."""
 
-from __future__ import annotations
-
 from torch import nn
 
 from .. import kinds

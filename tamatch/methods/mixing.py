@@ -1,7 +1,5 @@
 """Images made of two: what methods mix, with which partners, and what the targets are."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """MixMatch (Berthelot et al., 2019, arXiv:1905.02249)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

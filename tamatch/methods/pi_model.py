@@ -1,7 +1,5 @@
 """Π-Model (Laine and Aila, 2017, arXiv:1610.02242; Rasmus et al., 2015, arXiv:1507.02672)."""
 
-from __future__ import annotations
-
 from torch import nn
 
 from .. import kinds

@@ -1,7 +1,5 @@
 """Pseudo-Labeling (Lee, 2013, ICML workshop on challenges in representation learning)."""
 
-from __future__ import annotations
-
 from torch import nn
 
 from .. import kinds

@@ -1,7 +1,5 @@
 """RegMixMatch (Han et al., AAAI 2025, arXiv:2412.10741)."""
 
-from __future__ import annotations
-
 from typing import Annotated, NamedTuple
 
 import torch

@@ -1,7 +1,5 @@
 """ReMixMatch (Berthelot et al., 2020, arXiv:1911.09785)."""
 
-from __future__ import annotations
-
 from typing import cast
 
 import torch

@@ -1,7 +1,5 @@
 """SAW (Lai et al., ICML 2022): Smoothed Adaptive Weighting."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -1,7 +1,5 @@
 """SequenceMatch (Nguyen, WACV 2024, arXiv:2310.15787)."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 from .. import kinds

@@ -1,7 +1,5 @@
 """ShrinkMatch (Yang et al., ICCV 2023, arXiv:2308.06777)."""
 
-from __future__ import annotations
-
 from typing import cast
 
 import torch

@@ -1,7 +1,5 @@
 """SimMatch (Zheng et al., 2022, arXiv:2203.06915)."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """SimPro (Du, Han and Huang, ICML 2024, arXiv:2402.13505)."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

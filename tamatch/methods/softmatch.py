@@ -1,7 +1,5 @@
 """SoftMatch (Chen et al., 2023, arXiv:2301.10921)."""
 
-from __future__ import annotations
-
 from torch import nn
 
 from .. import kinds

@@ -1,7 +1,5 @@
 """Supervised learning from the labelled images alone, or from all labels there are."""
 
-from __future__ import annotations
-
 from ..losses import each_ce
 from ..types import Batch, Loss, Views
 from .base import Method

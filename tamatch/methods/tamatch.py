@@ -1,7 +1,5 @@
 """TaMatch: debiased generation and debiased utilization of pseudo-labels (Wang, Yin and Li)."""
 
-from __future__ import annotations
-
 from torch import nn
 
 from .. import kinds

@@ -1,7 +1,5 @@
 """TaMatch-LT: TaMatch for long tails, with the ratio r in the logits of both losses."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 from .. import dist, kinds

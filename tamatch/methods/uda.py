@@ -1,12 +1,11 @@
 """Unsupervised Data Augmentation, UDA (Xie et al., 2019, arXiv:1904.12848)."""
 
-from __future__ import annotations
-
-from torch import nn
+from torch import Tensor, nn
 
 from .. import kinds
-from ..losses import each_ce, sharpen
-from ..types import Batch, Loss, Task
+from ..losses import sharpen
+from ..pseudo import Pseudo
+from ..types import Task
 from .fixmatch import FixMatch
 
 
@@ -18,8 +17,6 @@ class UDA(FixMatch):
     The paper also releases the labelled signal step by step (TSA). `parity="usb"` does not
     sharpen: q = p^w.
     """
-
-    compiles = True
 
     def __init__(
         self,
@@ -33,10 +30,5 @@ class UDA(FixMatch):
         super().__init__(net, task, tau=tau, **fixmatch)
         self.temperature = 1.0 if self.parity == "usb" else temperature
 
-    def forward(self, batch: Batch) -> Loss:
-        x, weak, strong = self.predict(*batch.x, *batch.u, constant=1)
-        pseudo = self.labeler(weak.logits.detach(), x.logits.detach(), batch.id_u)
-        sup = each_ce(x.logits, batch.y).mean()
-        unsup = pseudo.loss(strong.logits, sharpen(pseudo.p, self.temperature))
-        parts = {"sup": sup.detach(), "unsup": unsup.detach(), **self.labeler.report(pseudo)}
-        return Loss(sup + self.lambda_u * unsup, parts)
+    def target(self, pseudo: Pseudo) -> Tensor:
+        return sharpen(pseudo.p, self.temperature)

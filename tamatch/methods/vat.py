@@ -1,7 +1,5 @@
 """Virtual Adversarial Training (Miyato et al., 2018, arXiv:1704.03976)."""
 
-from __future__ import annotations
-
 from typing import cast
 
 import torch

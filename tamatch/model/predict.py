@@ -140,15 +140,17 @@ Write = Callable[[Sequence[str], Predictions], None]
 def csv_rows(
     out: TextIO, classes: Sequence[str], top: int | None, belonging: bool = False
 ) -> Write:
-    """Writes the header at once."""
+    """The header comes with the first images, so that there is none by itself."""
     rows = csv.writer(out, lineterminator="\n")
     more = range(2, min(top, len(classes)) + 1) if top else ()
     last = [f"{what}_{i}" for i in more for what in ("label", "confidence")]
     every = () if top else [f"p_{name}" for name in classes]
     known = [BELONGS] if belonging else []
-    rows.writerow(["path", "label", "confidence", *last, *known, *every])
+    unwritten = [["path", "label", "confidence", *last, *known, *every]]
 
     def write(files: Sequence[str], found: Predictions) -> None:
+        rows.writerows(unwritten)
+        unwritten.clear()
         ranked, belongs = found.top(top or 1), found.belongs
         for i, (file, best, p) in enumerate(zip(files, ranked, found.probabilities, strict=True)):
             cells = [cell for name, share in best for cell in (neutralise(name), number(share))]

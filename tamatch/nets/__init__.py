@@ -1,7 +1,5 @@
 """The nets by name. Importing this table does not import torch; `build` does."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -140,7 +138,7 @@ def size_in_name(name: str) -> int | None:
     return int(name.rpartition("_")[2]) if is_transformer(name) else None
 
 
-def build(name: str, classes: int, size: int) -> Net:
+def build(name: str, classes: int, size: int) -> "Net":
     """Build a net with fresh weights for images of `size` × `size` pixels."""
     module, function = find(name).build.split(":")
     builder = getattr(import_module(f"{__name__}.{module}"), function)
@@ -152,7 +150,7 @@ def title(name: str) -> str:
     return Path(name).name if is_user_code(name) else name
 
 
-def net_of_model(name: str, net: AnyNet | None, place: Path) -> str:
+def net_of_model(name: str, net: "AnyNet | None", place: Path) -> str:
     """The net to build for a saved model, which says that it is one of this name.
 
     Code of the user's own is never taken from what the model says: it must be given.

@@ -1,7 +1,5 @@
 """Nets from elsewhere with this package's interface: timm's, and the user's own."""
 
-from __future__ import annotations
-
 import copy
 import importlib
 import inspect
@@ -78,7 +76,7 @@ def timm_and_name(name: str) -> tuple[Any, str]:
     return timm, wanted
 
 
-def build_timm(name: str, classes: int, size: int) -> TimmNet:
+def build_timm(name: str, classes: int, size: int) -> "TimmNet":
     """Build `timm/NAME` with fresh weights."""
     timm, wanted = timm_and_name(name)
     with blaming(f"--net {name}", f"a net for {size} × {size} pixels (--size)"):

@@ -3,8 +3,6 @@
 Importing this table imports neither torch nor the hub's library.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

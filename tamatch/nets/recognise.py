@@ -1,7 +1,5 @@
 """Which net a weight file was made for, by the names and shapes of its tensors."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

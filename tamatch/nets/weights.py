@@ -4,8 +4,6 @@
 nets, the `transformers` package, torchvision and CLIP. The computation is the same.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -237,10 +235,6 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         ) from error
 
 
-def _read_npz(path: Path) -> dict[str, Tensor]:
-    return {name: torch.from_numpy(array) for name, array in read_npz(path).items()}
-
-
 def _read_torch(path: Path) -> dict[str, Tensor]:
     try:
         content: Any = torch.load(path, map_location="cpu", weights_only=True)
@@ -256,7 +250,7 @@ def _read_torch(path: Path) -> dict[str, Tensor]:
 
 READERS: dict[str, Callable[[Path], dict[str, Tensor]]] = {
     ".safetensors": load_file,
-    ".npz": _read_npz,
+    ".npz": lambda path: {name: torch.from_numpy(a) for name, a in read_npz(path).items()},
     ".pth": _read_torch,
     ".pt": _read_torch,
 }

@@ -1,7 +1,5 @@
 """Wide residual nets: the reference ones with their quirks, and a clean variant."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -39,7 +37,7 @@ REFERENCE_FOUR = Variant(FOUR, 0.001, eps=1e-3, final_eps=1e-3, raw_widening=Fal
 CLEAN = Variant(THREE, 0.1, eps=1e-5, final_eps=1e-5, raw_widening=False, bias=False)
 
 
-def build(name: str, classes: int, size: int) -> WideResNet:
+def build(name: str, classes: int, size: int) -> "WideResNet":
     """Build `wrn_DEPTH_WIDTH` or `wrn_DEPTH_WIDTH_clean`.
 
     Depth counts layers: a stem, in each stage two a block and one shortcut. So an even one has
@@ -158,7 +156,11 @@ class WideResNet(Net):
         )
         self.norm = BatchNorm2d(channels[-1], eps=variant.final_eps, momentum=variant.momentum)
         self.head = nn.Linear(self.width, classes)
-        self._initialise()
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        nn.init.xavier_normal_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
 
     def forward(self, images: Tensor) -> Out:
         """Classify (N, 3, H, W) images."""
@@ -201,10 +203,3 @@ class WideResNet(Net):
         first = ResidualBlock(inner, outer, stride, variant, raw=raw)
         others = (ResidualBlock(outer, outer, 1, variant) for _ in range(blocks - 1))
         return nn.Sequential(first, *others)
-
-    def _initialise(self) -> None:
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-        nn.init.xavier_normal_(self.head.weight)
-        nn.init.zeros_(self.head.bias)

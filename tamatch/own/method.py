@@ -3,8 +3,6 @@
 Methods and engines are defined in layers above this one, so they are `Any` here.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Collection
 from contextlib import ExitStack, suppress

@@ -3,8 +3,6 @@
 Where code makes the host wait for the device, no CUDA graph can capture it.
 """
 
-from __future__ import annotations
-
 import copy
 import traceback
 from collections.abc import Callable, Iterator

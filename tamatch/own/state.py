@@ -3,8 +3,6 @@
 Two steps are done, and the second again by a fresh module that loads the state after the first.
 """
 
-from __future__ import annotations
-
 import copy
 import random
 from collections.abc import Callable, Iterator

@@ -1,14 +1,13 @@
 """The user's own code: imported from a file, and named by file and line where it fails."""
 
-from __future__ import annotations
-
 import re
 import sys
 import sysconfig
 import traceback
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -54,20 +53,21 @@ def name_of(thing: Any) -> str:
     return OBJECT_PREFIX + display_name(thing)
 
 
+@dataclass
 class UserObjects:
     """The user's own methods or nets: in files, or given in Python, by the names runs have."""
 
-    def __init__(self, what: str, place: str, takes: str, lacks: str) -> None:
-        self.option, self.what = f"--{what}", what  # "method" or "net"
-        self.place = place  # how one in a file is named
-        self.takes = takes  # what is accepted
-        self.lacks = lacks  # what a file does not have, before and after its name
-        self.things: dict[str, Any] = {}
-        self.substitutes: dict[str, str] = {}  # the own names of things that replace a run's
+    what: str  # "method" or "net"
+    place: str  # how one in a file is named
+    takes: str  # what is accepted
+    lacks: str  # what a file does not have, before and after its name
+    fits: Callable[[Any], bool] = callable  # whether a thing can be one of them
+    things: dict[str, Any] = field(default_factory=dict)
+    substitutes: dict[str, str] = field(default_factory=dict)  # own names of what replaces a run's
 
-    def fits(self, thing: Any) -> bool:
-        """Whether it can be one of them."""
-        return callable(thing)
+    @property
+    def option(self) -> str:
+        return f"--{self.what}"
 
     def register(self, thing: Any) -> str:
         """The name by which `get` finds a thing in this process from now on; a text is one."""

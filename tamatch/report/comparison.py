@@ -11,7 +11,7 @@ from ..errors import UsageError
 from .folder import Figures, RunFiles, read_folder
 from .page import ORACLE, error_charts
 from .svg import COLOURS, Line
-from .verdict import UNMEASURED, Conclusion, compared
+from .verdict import UNMEASURED, UNTESTED, Conclusion, compared
 from .words import UNKNOWN, count, duration, percent, share, shortened, text, write_page
 
 # Settings that say where and how a run was made, not what was trained.
@@ -115,7 +115,8 @@ def winner(groups: Sequence[Group]) -> Conclusion | None:
     if not any(group.finished for group in groups):
         return Conclusion("Not yet known", "No run has finished.")
     if not measured:
-        return Conclusion("Not measured", UNMEASURED)
+        solved = all(member.first_answer for group in groups for member in group.members)
+        return Conclusion("Not measured", UNTESTED if solved else UNMEASURED)
     if len(measured) == 1:
         told = f"Only {measured[0].name} has an error: there is nothing to compare it with."
         return Conclusion("Not measured", told)

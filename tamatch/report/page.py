@@ -13,7 +13,7 @@ from .folder import Figures, RunFiles, read_folder, skipped_files
 from .metrics import Log
 from .pool import balance_of, usage_of
 from .svg import Line, line_chart, small_chart
-from .verdict import first_answer_of, junk_of, tuned_ladder, verdict_of
+from .verdict import cross_validated, first_answer_of, junk_of, tuned_ladder, verdict_of
 from .words import UNKNOWN, count, filled, literal, numbers, percent, table, text, whole, write_page
 
 ORACLE = "oracle: chosen on the test set"
@@ -80,6 +80,7 @@ def model_card(run: Path) -> str:
         "card.md.j2",
         run=facts,
         held=held,
+        cross=cross_validated(folder),
         baseline=folder.baseline_figures,
         model=[*model, *folder.circumstances],
         data=folder.data_facts,

@@ -26,6 +26,10 @@ UNMEASURED = (
     "There is neither a test set nor a validation part, so no error can be measured; "
     "--validation-per-class N holds out labelled images for that."
 )
+UNTESTED = (
+    "There is no test set to compare first answers on. The report of each has its error on "
+    "held-out labels; more labels of images drawn at random (tamatch pick --drawn N) make it surer."
+)
 BASELINE_TO_COME = (
     "The supervised baseline, to compare with, has not been tested yet: it follows the run itself. "
     "tamatch resume trains what is missing."

@@ -42,7 +42,6 @@ class Answers:
     def __init__(self, features: Tensor) -> None:
         self.features = features
         self.shown: dict[str, Any] = {"version": 0, "change": -1}
-        self.lots: set[int] = set()  # images that were ever asked for by lot
         self.news = threading.Condition()
         self.wanted: Given | None = None  # None once it is being answered
         self.over = False
@@ -91,11 +90,11 @@ class Answers:
         live.labels, live.drawn = given.labels, given.drawn
         found = live.answer()
         asked = live.next(ASKED, found)
-        self.lots.update(image for image, by_lot in asked if by_lot)
         guesses = {} if found is None else in_percent(found)
         self.publish(
             change=given.change, classes=given.classes, guesses=guesses, trouble=None, done=False,
-            next=[image for image, _ in asked], junk=None if found is None else found.junk,
+            next=[image for image, _ in asked], lots=[image for image, by_lot in asked if by_lot],
+            junk=None if found is None else found.junk,
         )  # fmt: skip
         if found is None:
             return self.publish(done=True)

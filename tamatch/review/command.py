@@ -109,7 +109,7 @@ def start(
     with Server(port) as server, locked(lock_of(table), str(table)):
         store = LabelFile(table)
         data, features = looked_at(own_path(place), added, weights, pick_device(device))
-        if remark := folders_as_classes(place, data):
+        for remark in folders_as_classes(place, data):
             print(remark)
         take_over(store, data)
         apart = np.concatenate([data.part("validation"), data.part("test")])

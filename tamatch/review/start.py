@@ -19,6 +19,7 @@ from ..data.dataset import Indices
 from ..data.labels import NONE_OF_THESE, UNLABELLED, class_name, known_class
 from ..frozen.live import NONE
 from ..report.words import environment
+from ..runs.pick import left_out
 from . import answers
 from .answers import Answers, Given
 from .session import Pictures, Refused, not_found, short
@@ -60,8 +61,7 @@ class Labelling:
         said = counted(len(self.files), "image", "images")
         if not self.left_out:
             return said
-        check = shlex.join(["tamatch", "check", short(self.place)])
-        return f"{said}; {counted(self.left_out, 'file', 'files')} left out (`{check}` says why)"
+        return f"{said}; {left_out(short(self.place), self.left_out)}"
 
     def training(self) -> dict[str, Any]:
         """The options that train on the labels, in a run folder of its own."""
@@ -111,8 +111,8 @@ class Labelling:
     def label(self, wanted: dict[str, Any]) -> None:
         """Label images alike; the name of a class may be new, a mark, or empty to skip them.
 
-        An image that was asked for by lot, and labelled because it was asked for, is part of the
-        fair sample.
+        An image is part of the fair sample if it was `drawn`: the page has shown it because of
+        the lot. An answer since then may ask for it in doubt, or one before may have listed it.
         """
         images, name = wanted.get("images"), wanted.get("label")
         if not isinstance(images, list) or not images:
@@ -121,9 +121,8 @@ class Labelling:
         label = (
             SKIPPED if name == SKIPPED else NONE_OF_THESE if name == NONE_OF_THESE else named(name)
         )
-        asked = self.answers.lots if wanted.get("asked") is True else set()
-        lots = {self.files[i] for i in chosen if i in asked}
-        self.store.set({self.files[i]: label for i in chosen}, lots)
+        new = {self.files[i]: label for i in chosen}
+        self.store.set(new, new if wanted.get("drawn") is True else ())
 
     def rename(self, wanted: dict[str, Any]) -> None:
         """Give a class another name; if another class has it, the two become one."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 SIZES = (32, 64, 96)  # sides of the images that are ever chosen, in pixels
+LOOKS = (224, 160)  # at which a pre-trained transformer looks; below, errors rise steeply
 CPU_SIZE = 32  # at 64 pixels a step takes almost five times as long
 
 CPU_NET, GPU_NET, GPU_NET_FEW = "wrn_10_1_clean", "wrn_28_2_clean", "wrn_16_2_clean"
@@ -53,6 +54,11 @@ def image_size(side: float | None, *, gpu: bool) -> Chosen:
     else:
         why = f"the photos have {side:,.0f}"
     return choice("size", fits, f"{fits} × {fits} pixels", why)
+
+
+def looked_at(side: float | None, most: int) -> int:
+    """For a pre-trained net that resizes images to `most` itself: no larger than they are."""
+    return most if side is None else min(most, max(8, math.ceil(side)))
 
 
 def net(images: int, *, gpu: bool) -> Chosen:

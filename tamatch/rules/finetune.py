@@ -4,6 +4,7 @@ As in `choose`, plain facts come in, and settings with their reasons go out.
 """
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from .choose import NOTHING, SIZES, Chosen, choice
@@ -126,6 +127,19 @@ def held_out(fewest: int) -> Chosen:
     count = max(1, fewest // HELD_OUT)
     why = "kept from tuning, to judge whether that has helped"
     return choice("validation_per_class", count, f"{count} of each class", why)
+
+
+def unjudged_remark(labels: Sequence[int], names: Sequence[str]) -> str:
+    """What to know of tuning where classes have such numbers of labels, and none is held out."""
+    few = [name for name, count in zip(names, labels, strict=True) if count < FEWEST_LABELS]
+    why = "too many of them are copies of each other"
+    if few:
+        more = f" and {len(few) - 1:,} more of {len(names):,} classes" if len(few) > 1 else ""
+        why = f'of "{few[0]}"{more} there are fewer than {FEWEST_LABELS}'
+    return (
+        f"Here no label is held out, as {why}. So nothing judges the tuned net: it is kept after "
+        "a pass through the unlabelled images. With more labels, some are held out."
+    )
 
 
 def keeps(wrong: int, first_wrong: int, labels: int, passes: float) -> tuple[bool, str]:

@@ -210,7 +210,8 @@ def decide_tuned(draft: Draft, weights: str) -> Decided:
                 raise UsageError(f"{alone} Give more --time, or --net {net} and no --time.")
             found = decide_first(Draft(draft.asked, draft.limit, draft.runs), weights)
             return replace(found, remarks=(alone,))
-    return concluded(draft, data, split, TUNED_RULE, own=True)
+    judged = "" if len(split.validation) else unjudged(data, split)
+    return concluded(draft, data, split, TUNED_RULE, judged, own=True)
 
 
 def choose_form(draft: Draft, data: DataSet, split: Split, look: Look | None = None) -> None:
@@ -240,6 +241,12 @@ def hold_out(draft: Draft, data: DataSet, split: Split) -> Split:
         return split
     draft.take(found)
     return split
+
+
+def unjudged(data: DataSet, split: Split) -> str:
+    """A remark on a tuned net that no label judges."""
+    labels = np.bincount(data.labels[split.labelled], minlength=len(data.classes))
+    return finetune.unjudged_remark(labels.tolist(), data.classes)
 
 
 def tuned_in_time(draft: Draft, speeds: Speeds, limit: str, before: float) -> bool:
@@ -404,14 +411,14 @@ def measured(draft: Draft, speeds: Speeds) -> list[Speed]:
     return speeds.with_baseline(run, draft.runs)
 
 
-def concluded(draft: Draft, data: DataSet, split: Split, remark: str, *, own: bool) -> Decided:
-    """The run with what follows from its number of steps, and remarks on it besides this one.
+def concluded(draft: Draft, data: DataSet, split: Split, *told: str, own: bool) -> Decided:
+    """The run with what follows from its number of steps, and more remarks than these.
 
     On the person's `own` images: that few steps from random weights do not suffice for a confidence
     threshold, and that the target is uniform by default while classes have unequal labels.
     """
     draft.chosen = paced(draft, own=own) | draft.chosen
-    run, remarks = draft.final(), [remark]
+    run, remarks = draft.final(), [*told]
     asked = own and len(split.unknown) > 0
     if asked and run.weights is None and run.from_ is None and "tau" in run.options:
         remarks.append(pace.short_run_remark(run.steps))

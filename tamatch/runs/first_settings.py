@@ -1,6 +1,5 @@
 """When a run is a first answer, with which weights, and how large it looks at the images."""
 
-import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,13 +18,12 @@ from ..nets.foreign import published
 from ..nets.pretrained import locate
 from ..nets.recognise import recognise
 from ..progress import counting
-from ..rules.choose import Chosen, choice
+from ..rules.choose import LOOKS, Chosen, choice, looked_at
 from ..settings.config import RUN_OPTIONS, Run
 from ..settings.inputs import data_of
 
 # DINOv2's features are the better ones by what is published, and 16 times as slow on a CPU
 CPU_WEIGHTS, GPU_WEIGHTS = "vit_tiny", "dinov2_small"
-SIZES = (224, 160)  # pixels at which a transformer looks at images; below, errors rise steeply
 MOST_SECONDS = 45.0  # for features at a larger size, so that an answer is there in a minute
 MEASURED = 20  # images whose features are timed
 NEUTRAL = {  # options that say nothing of how a net is trained
@@ -177,8 +175,8 @@ def best_look(
 def names_of(weights: str) -> list[str]:
     """The net of the weights, for images of the sizes that it can be used at, from the largest."""
     made = recognise(locate(weights).path)
-    own = min(made.size, SIZES[0])
-    sizes = [own, *(size for size in SIZES if size < own)] if made.is_transformer else [own]
+    own = min(made.size, LOOKS[0])
+    sizes = [own, *(size for size in LOOKS if size < own)] if made.is_transformer else [own]
     return [made.at(max(1, round(size / made.patch)) * made.patch, made.patch) for size in sizes]
 
 
@@ -192,4 +190,4 @@ def size_for(name: str) -> int:
 def size_of_images(net: Frozen, side: float | None) -> int:
     """Where the net resizes images itself, no larger than these are."""
     resizes = nets.size_in_name(net.name) is not None
-    return net.size if side is None or not resizes else min(net.size, max(8, math.ceil(side)))
+    return looked_at(side, net.size) if resizes else net.size

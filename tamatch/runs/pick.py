@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..data import DATASETS, UNKNOWN, DataSet, load, own_path
+from ..data.check import counted
 from ..data.folder import typical_side
 from ..data.labels import DRAWN, DRAWN_CELL, LABEL, NAME, TABLES
 from ..data.layout import SHOWN, table_of
@@ -36,7 +38,7 @@ class Picked:
     table: Path | None  # with a column to fill in, …
     then: str = ""  # … and what to do with it then
     drawn: int = 0  # images at the end of the list that are drawn at random
-    remark: str = ""  # on folders that may be no classes
+    remarks: tuple[str, ...] = ()  # on files left out, and folders that may be no classes
 
     def lines(self) -> list[str]:
         """The list for the terminal; where there is a table, only a word on it."""
@@ -93,8 +95,15 @@ def pick(
         write_table(table, (NAME, LABEL, DRAWN), lines)
     first = f"save it as {Path(name) / TABLES[0]}"  # which then names the classes
     then = "give it as --labels" if data.classes else first
-    remark = "" if given or added else folders_as_classes(Path(name), data)
-    return Picked(files, left, len(here) - left, table, then, len(lots), remark)
+    remarks = [f"{left_out(name, len(data.skipped))}."] if data.skipped else []
+    remarks += [] if given or added else folders_as_classes(Path(name), data)
+    return Picked(files, left, len(here) - left, table, then, len(lots), tuple(remarks))
+
+
+def left_out(name: str, files: int) -> str:
+    """Words on files of a folder that cannot be used."""
+    check = shlex.join(["tamatch", "check", name])
+    return f"{counted(files, 'file', 'files')} left out (`{check}` says why)"
 
 
 def own_images(place: str | Path, command: str) -> tuple[str, Path | None]:
@@ -110,17 +119,17 @@ def own_images(place: str | Path, command: str) -> tuple[str, Path | None]:
     return name, labels
 
 
-def folders_as_classes(place: Path, data: DataSet) -> str:
+def folders_as_classes(place: Path, data: DataSet) -> list[str]:
     """A remark where images lie beside folders that were read as classes: these may be dates."""
     labels = data.labels[data.part("train")]
     beside = any("/" not in data.files[i] for i in data.part("unlabelled"))
     if table_of(place) is not None or not beside or not len(labels):
-        return ""
+        return []
     named = ", ".join(data.classes[c] for c in np.unique(labels))[:SHOWN]
-    return (
+    return [
         f"The folders in {place} are read as classes: {named}. If they are none, write "
         f"{place / TABLES[0]} with the line file_name,label: then no image has a label."
-    )
+    ]
 
 
 def looked_at(
@@ -133,7 +142,9 @@ def looked_at(
         with counting("reading images") as progress:
             return load(place, None, size, progress, labels, loose=True)
 
-    side = None if place.suffix == ".npz" else typical_side(place, loose=True)
+    side = None
+    if place.suffix != ".npz" and (side := typical_side(place, loose=True)) is None:
+        load(place, loose=True)  # says that there are no images, before any weights are fetched
     look, _ = best_look(weights, read, side, device)
     return look.data, features(look.net, look.data)
 

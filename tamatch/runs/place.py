@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from .. import nets
 from ..data import DATASETS
+from ..data.feature_cache import PART
 from ..data.labels import TABLES
 from ..errors import DeviceError, Stopped, StorageError, UsageError
 from ..machine.gpu import gpu_failure
@@ -17,6 +19,11 @@ from ..settings.config import Run
 from ..storage import checkpoint
 from ..storage.folder import RunFolder
 from ..storage.seedfolder import SeedFolder
+
+FEATURES_KEPT = (
+    f"The features of each {PART:,} images that the net has looked at are kept: the same command "
+    "goes on from there."
+)
 
 
 def default_folder(run: Run) -> Path:
@@ -80,10 +87,13 @@ def resumable_after_ctrl_c(folders: Sequence[RunFolder]) -> Iterator[None]:
     except Stopped:
         raise
     except KeyboardInterrupt:
-        if not all(folder.begun() for folder in folders):
+        if all(folder.begun() for folder in folders):
+            what = f"{resume_command(folders)} continues."
+        elif len(folders) == 1 and nets.begins_anew(folders[0].read()["config"]["net"]):
+            what = FEATURES_KEPT
+        else:
             raise
-        message = f"stopped. {resume_command(folders)} continues."
-        raise Stopped(signal.SIGINT, message) from None
+        raise Stopped(signal.SIGINT, f"stopped. {what}") from None
 
 
 def refuse_place(out: Path, run: Run, folders: Sequence[RunFolder]) -> None:

@@ -102,7 +102,7 @@ def resume_group(
         path_of(path, "resume_seeds takes each run folder as a separate argument") for path in paths
     ]
     home = SeedFolder(named[0]) if len(named) == 1 else None
-    home = home if home and home.exists() else None
+    home = home if home and home.record.exists() else None
     places = dict.fromkeys(folder.path for path in named for folder in runs_in(path))
     folders = [*map(RunFolder, places)]
     runs = [stored_config(folder, method, net) for folder in folders]  # an error, if one is no run

@@ -83,7 +83,8 @@ def prepare(
     run, folder, progress = job.run, job.folder, job.progress
     data = shared.data(run)
     record_skipped(folder, data)
-    if not job.is_baseline:
+    told = job.is_baseline or start is not None  # by the run, or by the first answer
+    if not told:
         remark_on_skipped(data, progress)
     split = split_of(run, data, run.size, folder.split)
     engine = engine_of(
@@ -101,7 +102,7 @@ def prepare(
     device = engine.device if engine.source.place == "device" else None
     held_out = {k: shared.subset(data, part, device) for k, part in parts.items() if len(part)}
     pool = Pool(data, split) if engine.method.views.u else None
-    if not (started or job.is_baseline):
+    if not (started or told):
         remark_on_data(run, data, split, pool, seen, progress)
     facts = Facts.of(run.net, data)
     training = kind(

@@ -1,7 +1,5 @@
 """The whole configuration of a run as one flat record, the options and the files that set it."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import re
@@ -261,12 +259,10 @@ def in_order(
     given: Mapping[str, float] | Sequence[float], classes: Sequence[str], data: str
 ) -> tuple[float, ...]:
     """The shares in the order of the classes; an error for a name that is no class."""
+    counts = f"{len(given)} class shares, but {data} has {len(classes)} classes"
     if not isinstance(given, Mapping):
         if len(given) != len(classes):
-            raise UsageError(
-                f"--prior or --target gives {len(given)} class shares, but {data} has "
-                f"{len(classes)} classes."
-            )
+            raise UsageError(f"--prior or --target gives {counts}.")
         return tuple(given)
     strange = [name for name in given if name not in classes]
     missing = [name for name in classes if name not in given]
@@ -277,10 +273,7 @@ def in_order(
             f"{data}{without and '; '}{without}."
         )
     if missing:
-        raise UsageError(
-            f"--prior or --target gives {len(given)} class shares, but {data} has {len(classes)} "
-            f"classes: {without}."
-        )
+        raise UsageError(f"--prior or --target gives {counts}: {without}.")
     return tuple(given[name] for name in classes)
 
 

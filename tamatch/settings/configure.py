@@ -1,7 +1,5 @@
 """From what a user gives to a complete and valid `Run`."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import shlex
@@ -29,6 +27,7 @@ from .config import (
     read_config,
     read_target,
 )
+from .inputs import split_plan
 from .options import as_text, flag_of, undescribed_option, unknown_option
 
 TARGET = {"target", "prior", "lambda_target"}  # what says where TaMatch steers to
@@ -163,6 +162,7 @@ def resolve(values: Mapping[str, Any]) -> Run:
         settings["prior"] = normalised_shares(settings["prior"], "--prior")
     run = Run(**settings, options=options)
     check_processes(run)
+    split_plan(run)  # an error, if it contradicts itself
     return run
 
 
@@ -183,7 +183,7 @@ def resolve_method(
 
 
 def stored_config(
-    folder: RunFolder, method: AnyMethod | None = None, net: AnyNet | None = None
+    folder: RunFolder, method: "AnyMethod | None" = None, net: "AnyNet | None" = None
 ) -> Run:
     """The settings in run.json, checked; `method` and `net` replace the user's own code in them."""
     config = folder.read()["config"]
@@ -212,10 +212,9 @@ def with_names(values: Mapping[str, Any]) -> dict[str, Any]:
             "them as an .npz file with `images` and `labels`."
         )
     named = dict(values)
-    if named.get("method") is not None:
-        named["method"] = methods.CUSTOM.register(named["method"])
-    if named.get("net") is not None:
-        named["net"] = nets.CUSTOM.register(named["net"])
+    for option, known in (("method", methods.CUSTOM), ("net", nets.CUSTOM)):
+        if named.get(option) is not None:
+            named[option] = known.register(named[option])
     return named
 
 

@@ -1,7 +1,5 @@
 """The device a run uses and the arithmetic it does there."""
 
-from __future__ import annotations
-
 import os
 import re
 from typing import Literal

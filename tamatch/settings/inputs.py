@@ -1,7 +1,5 @@
 """The data that a run asks for, how they are split, and what earlier runs did with them."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Options as data: read from annotations, parsed from text, and shown as they are typed."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import math

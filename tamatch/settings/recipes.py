@@ -5,8 +5,6 @@ method's signature has its values for (a), its row in `METHODS` what differs in 
 of CIFAR-10, or for one data set. Names that end in `-tuned` are (a) with a ViT-Tiny.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

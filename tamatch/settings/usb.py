@@ -1,14 +1,12 @@
 """A configuration of USB (`semilearn`) as a command of ours, and what differs between the two."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..data import known_sets
+from ..data import known_sets, medmnist
 from ..errors import UsageError, perhaps
 from ..kinds import AT_LEAST_ONE
 from ..methods import METHODS
@@ -27,6 +25,10 @@ NET_NAMES = {
     "vit_base_patch16_96": "vit_base_p16_96", "vit_small_patch16_224": "vit_small_p16_224",
     "vit_base_patch16_224": "vit_base_p16_224", "wrn_28_2": "wrn_28_2", "wrn_28_8": "wrn_28_8",
     "wrn_var_37_2": "wrn_37_2", "resnet50": "timm/resnet50",
+}  # fmt: skip
+CLASSES = {  # of data sets that have not ten
+    "cifar100": 100, "food101": 101, "imagenet": 1000,
+    **{name: len(names) for name, names in medmnist.CLASSES.items()},
 }  # fmt: skip
 DATA_NAMES = {"svhn": "svhn-extra"}  # there, the extra images are always in the pool
 RUN_NAMES = {  # their name of an option of a run
@@ -165,6 +167,14 @@ def data_of(theirs: Mapping[str, Any]) -> str:
     return name
 
 
+def refuse_other_classes(theirs: Mapping[str, Any], data: str) -> None:
+    """By their number, labels would be shared out: with a wrong one, to too few or too many."""
+    own = next((count for name, count in CLASSES.items() if data.startswith(name)), 10)
+    if (given := whole(theirs, "num_classes")) != own:
+        name = theirs["dataset"]
+        raise UsageError(f"num_classes: {given:,} does not fit {name}, which has {own:,} classes.")
+
+
 def is_tail(theirs: Mapping[str, Any]) -> bool:
     ratios = (ratio(theirs, name) for name in ("lb_imb_ratio", "ulb_imb_ratio"))
     return theirs.get("ulb_num_labels") is not None or any(each != 1 for each in ratios)
@@ -173,6 +183,7 @@ def is_tail(theirs: Mapping[str, Any]) -> bool:
 def run_options(theirs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """The options of the run, by our names."""
     data = data_of(theirs)
+    refuse_other_classes(theirs, data)
     yield "data", data
     for key, ours in RUN_NAMES.items():
         if key in theirs and key != "img_size":

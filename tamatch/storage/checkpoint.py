@@ -1,7 +1,5 @@
 """Checkpoints: folders that appear whole and are never trusted without their checksum."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import os

@@ -1,7 +1,5 @@
 """Where else a run's log lines go: TensorBoard, Weights & Biases, MLflow, and callbacks."""
 
-from __future__ import annotations
-
 import copy
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

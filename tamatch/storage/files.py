@@ -1,7 +1,5 @@
 """Paths that a user gives; and files that are written whole or not at all, by one process."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import json

@@ -1,7 +1,5 @@
 """The run folder: what lies where, and the records that grow while a run goes on."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -143,11 +141,11 @@ class RunFolder:
         self._logged = hashlib.sha256()  # of metrics.jsonl, as far as this process knows it
 
     @property
-    def baseline(self) -> RunFolder:
+    def baseline(self) -> "RunFolder":
         return RunFolder(self.path / "baseline")
 
     @property
-    def first(self) -> RunFolder:
+    def first(self) -> "RunFolder":
         """The first answer that a tuned run starts from."""
         return RunFolder(self.path / "first")
 

@@ -1,6 +1,6 @@
 """The curves of a run as arrays, as a table, or as a data frame: what metrics.jsonl holds."""
 
-from __future__ import annotations
+from __future__ import annotations  # the reference page shows them as they are written
 
 import csv
 import io

@@ -5,8 +5,6 @@ with one line. That guards against damage and against edits by hand, not against
 can write the folder can also compute its checksums.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -79,8 +77,8 @@ class Kind(NamedTuple):
 
     words: str
     fits: Callable[[Any], bool]
-    fields: Mapping[str, Kind] = {}
-    each: Kind | None = None
+    fields: Mapping[str, "Kind"] = {}
+    each: "Kind | None" = None
     required: tuple[str, ...] = ()
     closed: bool = False  # no other fields
 

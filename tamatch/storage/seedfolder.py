@@ -1,7 +1,5 @@
 """The folder of several seeds: a run folder for each, and one record of all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,9 +17,6 @@ class SeedFolder:
         self.path = path
         self.record = path / SEEDS
 
-    def exists(self) -> bool:
-        return self.record.exists()
-
     def runs(self, seeds: Sequence[int]) -> list[RunFolder]:
         folders = [RunFolder(self.path / f"s{seed}") for seed in seeds]
         for folder in folders:
@@ -38,7 +33,7 @@ class SeedFolder:
     @contextmanager
     def taken(self, seeds: list[int]) -> Iterator[None]:
         """Hold the folder for new runs; if none of them begins, nothing is left behind."""
-        new = not self.exists()
+        new = not self.record.exists()
         with removing_empty_folders(self.path):
             self.claim(seeds)
             try:
@@ -49,7 +44,7 @@ class SeedFolder:
 
     def claim(self, seeds: list[int]) -> None:
         """Take the folder for these seeds, before anything else is written there."""
-        if self.exists():
+        if self.record.exists():
             if (there := self.seeds()) != seeds:
                 listed = ", ".join(map(str, there))
                 raise UsageError(
@@ -74,4 +69,4 @@ class SeedFolder:
 def runs_in(path: Path) -> list[RunFolder]:
     """The runs that a path stands for: itself, or the seeds that lie in it."""
     home = SeedFolder(path)
-    return home.runs(home.seeds()) if home.exists() else [RunFolder(path)]
+    return home.runs(home.seeds()) if home.record.exists() else [RunFolder(path)]

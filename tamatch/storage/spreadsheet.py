@@ -1,7 +1,5 @@
 """CSV files whose cells a spreadsheet shows as text: names come from files, files from anywhere."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

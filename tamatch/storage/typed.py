@@ -1,7 +1,5 @@
 """Values of JSON as what annotations say: of dataclasses, lists and tuples, or an error."""
 
-from __future__ import annotations
-
 from dataclasses import is_dataclass
 from functools import cache
 from types import UnionType

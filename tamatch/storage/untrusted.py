@@ -1,7 +1,5 @@
 """Reading JSON, YAML and .npz files that anybody may have written: plain values or an error."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from collections.abc import Collection
@@ -70,7 +68,7 @@ class Plain(yaml.SafeLoader):
 Plain.add_constructor("tag:yaml.org,2002:int", Plain.construct_yaml_int)
 
 
-def read_npz(path: Path, names: Collection[str] | None = None) -> dict[str, npt.NDArray[Any]]:
+def read_npz(path: Path, names: Collection[str] | None = None) -> "dict[str, npt.NDArray[Any]]":
     """The arrays of a file, or those of these names that it has.
 
     Objects are not unpickled, and bombs are not unpacked.

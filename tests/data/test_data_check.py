@@ -74,12 +74,12 @@ def test_lines_and_json_say_the_same(folder: Path) -> None:
     assert stored["leaks"] == [["test/kind0/seen.png", "train/kind0/0.png"]]
 
 
-def test_the_size_without_a_gpu_is_told_where_it_is_another(tmp_path: Path) -> None:
+def test_other_sizes_that_are_trained_on_are_told(tmp_path: Path) -> None:
     for kind in ("a", "b"):
         (tmp_path / kind).mkdir()
         Image.new("RGB", (90, 80), "red").save(tmp_path / kind / "0.png")
-    both = "at 96 × 96 pixels (32 × 32 without a GPU, unless --size says otherwise)"
-    assert check(tmp_path).lines()[0].endswith(both)
+    told = "by default 80 × 80 with a pre-trained net, from scratch 96 × 96, without a GPU 32 × 32)"
+    assert check(tmp_path).lines()[0].endswith(told)
     assert check(tmp_path, size=48).lines()[0].endswith("at 48 × 48 pixels")
 
 
@@ -94,7 +94,7 @@ def test_what_a_folder_lacks_is_told(folder: Path) -> None:
     shutil.rmtree(folder / "test")
     pool, test = check(folder).lines()[-2:]
     assert pool == "no unlabelled images: put them into a folder called unlabelled"
-    assert test.startswith("no test images, so no error can be measured: ")
+    assert test.startswith("no test images: a first answer estimates its error ")
     split = check(folder, plan=SplitPlan(validation_per_class=1, labelled_in_pool=False))
     assert split.lines()[-1] == pool
 

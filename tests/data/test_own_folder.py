@@ -388,6 +388,8 @@ def test_unknown_names_get_a_near_miss(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="Perhaps you meant cifar10"):
         load("cifar-10", tmp_path)
     with pytest.raises(UsageError, match="Known: digits"):
+        load("folder")
+    with pytest.raises(UsageError, match=r"^--data /no/such/folder: .* no such folder or file\.$"):
         load("/no/such/folder")
     with pytest.raises(UsageError, match="neither a known data set nor a folder"):
         load("x" * 5000)  # longer than any file name may be

@@ -236,6 +236,10 @@ COMMANDS = [
      "--labels-per-class and --head-labelled cannot be used together."),
     ("train --gamma 10", 2, "--gamma needs --head-labelled, the size of the largest class."),
     ("train --pool-shape middle", 2, "--pool-shape needs --head-unlabelled."),
+    ("train --gamma 0 --print-config", 2,
+     "--gamma must be 1 or more, or -1 or less, got 0."),
+    ("train --fold 7/5 --print-config", 2,
+     "--fold takes K/N with 1 ≤ K ≤ N and N ≥ 2, got 7/5."),
     ("train --gamma-unlabelled 10", 2, "--gamma-unlabelled needs --head-unlabelled."),
     ("train --data photos --steps 2 --head-labelled 2 --gamma 0.5", 2,
      "--gamma must be 1 or more, or -1 or less, got 0.5."),
@@ -354,6 +358,12 @@ COMMANDS = [
      "cifar10-lt, cifar10-tuned, cifar100, cifar100-classic, stl10, stl10-classic, eurosat, "
      "eurosat-tuned, svhn, svhn-extra, food101, imagenet-1percent, imagenet-10percent, and "
      "MedMNIST's, such as pathmnist."),
+    ("train --data ./nowhere", 2, "--data ./nowhere: there is no such folder or file."),
+    ("check ./phtoos", 2,
+     "--data ./phtoos: there is no such folder or file. Perhaps you meant photos."),
+    ("train --data=~/photos", 2,
+     "--data ~/photos: there is no such folder or file. Only a shell knows what ~ stands for: give "
+     "the whole path."),
     ("train --data empty", 3,
      "empty contains no images in class folders. Expected: empty/<class>/*.jpg and "
      "empty/unlabelled/*.jpg, or a labels.csv with the columns file_name,label."),

@@ -300,6 +300,9 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
     "cannot be shared equally by \0": (
         "settings/test_usb.py::test_what_cannot_be_translated_is_one_line"
     ),
+    "num_classes: \0 does not fit": (
+        "settings/test_usb.py::test_what_cannot_be_translated_is_one_line"
+    ),
     "ulb_imb_ratio: \0 needs": ("settings/test_usb.py::test_what_cannot_be_translated_is_one_line"),
     "is no method of this package": (
         "settings/test_usb.py::test_what_cannot_be_translated_is_one_line"

@@ -95,7 +95,7 @@ def test_a_large_folder_is_seen_through_a_part_of_it(monkeypatch: pytest.MonkeyP
 
 def test_doubt_is_the_missing_margin() -> None:
     q = torch.tensor([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0], [0.6, 0.3, 0.1]])
-    assert doubts(q).tolist() == pytest.approx([1.0, 0.0, 0.7])
+    assert doubts(q).tolist() == pytest.approx([1.0, 0.0, 0.49])
     assert doubts(q[:, :1]).tolist() == [1, 1, 1]
 
 

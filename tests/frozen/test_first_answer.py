@@ -17,11 +17,13 @@ from safetensors.torch import save_file
 import tamatch
 from tamatch import nets
 from tamatch.cli import main
-from tamatch.data import DataSet, load
+from tamatch.data import DataSet, feature_cache, load
+from tamatch.data.check import check
 from tamatch.errors import DataError, UsageError
 from tamatch.nets import pretrained
 from tamatch.nets.features import Frozen
 from tamatch.nets.pretrained import Located
+from tamatch.report.comparison import verdict_between
 from tamatch.runs import first_settings, speed
 from tamatch.runs.decide import decide
 from tamatch.runs.first_answer import features
@@ -53,6 +55,37 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
     monkeypatch.setattr(Frozen, "features", counted)
     yield counts
+
+
+def test_check_tells_the_sizes_that_are_trained_on(photos: Path, tiny: str) -> None:
+    told, asked = check(photos), {"data": str(photos), "device": "cpu"}
+    assert decide(ask({**asked, "weights": tiny})).run.size == told.size_pretrained == 24
+    scratch = decide(ask({**asked, "weights": "none", "steps": 2})).run
+    assert scratch.size == told.size_without_gpu == told.size == 32
+    assert "by default 24 × 24 with a pre-trained net, from scratch 32 × 32)" in told.lines()[0]
+
+
+def test_what_is_stopped_goes_on_from_the_features_there_are(
+    photos: Path, tiny: str, tmp_path: Path, looked_at: list[int],
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    words = ["train", "--data", str(photos), "--weights", tiny, "--out", str(tmp_path / "run")]
+    monkeypatch.setattr(feature_cache, "PART", 20)
+    whole = Frozen.features
+
+    def interrupted(self: Frozen, images: torch.Tensor) -> torch.Tensor:
+        if looked_at:
+            raise KeyboardInterrupt
+        return whole(self, images)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Frozen, "features", interrupted)
+        assert main(words) == 130
+    said = capsys.readouterr().err
+    assert "tamatch: stopped. The features of each " in said
+    assert said.endswith("are kept: the same command goes on from there.\n")
+    assert main(words) == 0
+    assert looked_at == [20, 12]
 
 
 def made_by(run: tamatch.Finished) -> dict[str, Any]:
@@ -253,6 +286,10 @@ def test_an_error_is_known_without_a_test_set(photos: Path, tiny: str, tmp_path:
     assert run.first_answer["cross_validation"]["error"] == 0
     page = (run.path / "report.html").read_text()
     assert "cross-validated" in page.lower() and "Error on held-out labels" in page
+    between = verdict_between([run.path])
+    assert "tamatch pick --drawn N" in between and "--validation-per-class" not in between
+    card = tamatch.export(run.path, "safetensors").path / "README.md"
+    assert "By 6 labels that were held out, the error is 0.0 % (0.0 to 39.0 %)" in card.read_text()
     for name in ("dark", "light"):  # one label of each
         for file in sorted((folder / "train" / name).iterdir())[1:]:
             file.unlink()

@@ -120,8 +120,30 @@ def test_folders_beside_images_may_be_no_classes(
     assert len(said.out.split()) == 4
     table.write_text("file_name,label\n")
     picked = tamatch.pick(loose, 4, weights=tiny)
-    assert (picked.remark, picked.pool, picked.labels) == ("", 20, 0)
+    assert (picked.remarks, picked.pool, picked.labels) == ((), 20, 0)
 
 
 def test_class_folders_alone_are_not_remarked_on(photos: Path, tiny: str) -> None:
-    assert tamatch.pick(photos, 4, weights=tiny).remark == ""
+    assert tamatch.pick(photos, 4, weights=tiny).remarks == ()
+
+
+def test_files_that_cannot_be_read_are_remarked_on(
+    loose: Path, tiny: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (loose / "broken.png").write_text("no picture")
+    assert main(["pick", str(loose), "--count", "4", "--weights", tiny]) == 0
+    said = capsys.readouterr()
+    assert said.err == f"1 file left out (`tamatch check {loose}` says why).\n"
+    assert len(said.out.split()) == 4
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "broken.png"])
+def test_no_weights_are_fetched_for_a_folder_without_images(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))  # there, weights would be an error
+    (place := tmp_path / "photos").mkdir()
+    (place / name).write_text("no picture")
+    with pytest.raises(DataError, match=r"contains no images|no image in .* can be read"):
+        tamatch.pick(place)

@@ -85,6 +85,18 @@ def test_the_ladder(tuned: tamatch.Finished, photos: Path, tmp_path: Path) -> No
     assert main(["export", str(tuned.path), "--format", "safetensors"]) == 0
 
 
+def test_what_is_odd_about_the_data_is_told_once(tiny: str, tmp_path: Path) -> None:
+    folder = dark_and_light(tmp_path / "photos", 5, 0, (24, 30))
+    shutil.rmtree(folder / "test")
+    shutil.copy(folder / "train/dark/0.png", folder / "train/light/9.png")
+    (folder / "train/dark/broken.png").write_text("no picture")
+    run = tamatch.train(folder, weights=tiny, steps=2, out=tmp_path / "run", quiet=True).path
+    said = (run / "log.txt").read_text()
+    for remark in ("1 of 12 images cannot be read", "There are no unlabelled images", "is wrong."):
+        assert said.count(remark) == 1, said
+    assert "no error will be measured" not in said  # it is, by cross-validation
+
+
 def test_a_pool_of_unequal_classes_is_tuned_for_equal_ones(tiny: str, tmp_path: Path) -> None:
     folder = dark_and_light(tmp_path / "photos", 5, 60, (24, 30))
     for light in [*(folder / "unlabelled").glob("*[13579].png")][:27]:
@@ -340,7 +352,11 @@ def test_labels_are_held_out_where_there_are_enough(
     for name in ("0.png", "1.png"):
         (few / "train" / "dark" / name).unlink()
     asked = {"weights": tiny, "steps": 20}
-    assert decide(ask({"data": str(few), **asked})).run.validation_per_class == 0
+    none = decide(ask({"data": str(few), **asked}))
+    assert none.run.validation_per_class == 0
+    assert 'no label is held out, as of "dark" there are fewer than 4.' in none.remarks[1]
+    shutil.copytree(photos / "test", few / "validation")
+    assert len(decide(ask({"data": str(few), **asked})).remarks) == 1  # these judge
     own = decide(ask({"data": str(photos), "validation_per_class": 2, **asked}))
     assert own.run.validation_per_class == 2 and "validation_per_class" not in own.reasons
     run = tamatch.train(photos, validation_per_class=2, out=tmp_path / "run", quiet=True, **asked)
@@ -354,8 +370,9 @@ def test_copies_are_not_held_out(photos: Path, tiny: str, tmp_path: Path) -> Non
     shutil.copytree(photos, folder)
     for i in range(1, 5):
         shutil.copy(folder / "train" / "dark" / "0.png", folder / "train" / "dark" / f"{i}.png")
-    run = decide(ask({"data": str(folder), "weights": tiny, "steps": 20})).run
-    assert run.net == f"tuned/{NET}" and run.validation_per_class == 0
+    decided = decide(ask({"data": str(folder), "weights": tiny, "steps": 20}))
+    assert decided.run.net == f"tuned/{NET}" and decided.run.validation_per_class == 0
+    assert "no label is held out, as too many of them are copies" in decided.remarks[1]
 
 
 def test_several_seeds(photos: Path, tiny: str, tmp_path: Path) -> None:

@@ -207,6 +207,15 @@ def test_photos_in_a_format_that_is_not_read_are_told_too(
     assert "1 of 1 images could not be read" in told
 
 
+@pytest.mark.parametrize("name", ["notes.txt", "broken.png"])
+def test_without_an_image_the_screen_has_no_header(
+    name: str, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_text("no picture")
+    assert main(["predict", str(model), str(tmp_path)]) == 3
+    assert capsys.readouterr().out == ""
+
+
 def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
     place = tmp_path / "out.csv"
     with pytest.raises(RuntimeError), output(place, sys.stdout, overwrite=False) as file:

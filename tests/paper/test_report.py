@@ -466,8 +466,16 @@ def test_the_first_paragraph_says_where_tamatch_does_not_lead(tmp_path: Path) ->
         cell = Cell("lt", setting, "freematch", 0, EIGHTH)
         store.write(cell, result(cell, 15.0, made=MADE))
     assert "higher in 3 and 3; -0.2 to +5.0 points)" in opening(store, EIGHTH, EIGHTH)
+    fill_stand_in(store, dict.fromkeys(("fixmatch", "tamatch", "uda"), 30.0))
+    text = opening(store, EIGHTH, EIGHTH)
+    assert (
+        "TaMatch shares the lead with UDA and FixMatch, with a Friedman rank of 2.00 among" in text
+    )
+    assert "2.00 among the 3 methods that have runs, by the best tests. The lowest" in text
+    assert "ordered by" not in "".join(order(store, EIGHTH))  # too few to compare
     fill_stand_in(store, IN_PRINT)
     text = opening(store, EIGHTH, EIGHTH)
+    assert "ordered by" in "".join(order(store, EIGHTH))
     assert "TaMatch leads, with a Friedman rank of 1.00 among 18 methods, by the best" in text
     assert "The lowest error on EuroSAT, 20 labels is TaMatch's 36.3 %. The lowest" in text
     assert "Kendall's τ with the printed order (Friedman rank over EuroSAT, 20 labels and" in text

@@ -162,6 +162,37 @@ def test_the_answer_says_how_good_it_is(page: Any) -> None:
     assert page.store.labels[wrong] == "left"
 
 
+def test_an_image_is_drawn_if_the_lot_brought_it_under_the_key(page: Any) -> None:
+    label(page, GROUPS, 3)
+    page.evaluate("polling = true")  # no answers but these
+    under = page.evaluate("view[cursor]")
+    doubtful, lucky, other = (i for i in range(90) if i in page.evaluate("view.slice(1, 4)"))
+
+    def asks(images: list[int], by_lot: list[int]) -> None:
+        page.evaluate(
+            "([next, lots]) => { live = { ...live, next, lots }; filter(); }", [images, by_lot]
+        )
+
+    def labelled(image: int, done: int) -> bool:
+        assert page.evaluate("view[cursor]") == image
+        page.keyboard.press("1")
+        saved(page, done)
+        return bool(page.store.drawn[f"{image}.png"])
+
+    asks([under, other, doubtful, lucky], [doubtful])
+    asks([under, doubtful, lucky, other], [lucky, other])  # one is in doubt before its turn
+    assert not labelled(under, 4) and not labelled(doubtful, 5)
+    asks([other, lucky], [other])  # too late: the lot has brought it under the key
+    assert labelled(lucky, 6)
+    page.keyboard.press("Backspace")
+    saved(page, 5)
+    assert labelled(lucky, 6)  # labelled anew
+    page.select_option("#state", "all")
+    page.evaluate("image => choose(image)", other)
+    page.evaluate("document.getElementById('grid').focus()")
+    assert not labelled(other, 7)  # found by looking around
+
+
 @pytest.mark.parametrize("width", [390, 1280])
 def test_nothing_sticks_out(page: Any, width: int) -> None:
     label(page, GROUPS, 4)

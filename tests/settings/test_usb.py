@@ -214,10 +214,17 @@ def test_names_are_ours() -> None:
         ({"num_labels": "many"}, "num_labels takes a whole number, got 'many'."),
         ({"num_labels": None}, "num_labels needs a value."),
         ({"num_labels": 250}, "num_labels: 250 cannot be shared equally by 100 classes"),
+        ({"num_classes": 10}, "num_classes: 10 does not fit cifar100, which has 100 classes."),
+        ({"num_classes": "left out"}, "num_classes: 10 does not fit cifar100"),  # USB's default
+        (
+            {"dataset": "bloodmnist", "num_classes": 10, "num_labels": 80},
+            "num_classes: 10 does not fit bloodmnist, which has 8 classes.",
+        ),
         ({"num_classes": 0}, "num_classes must be at least 1, got 0."),
         ({"num_train_iter": None}, "num_train_iter needs a value."),
         ({"uratio": 0.5}, "uratio takes a whole number, got 0.5."),
         ({"img_size": "large"}, "img_size takes a whole number, got 'large'."),
+        ({"lb_imb_ratio": 0}, "--gamma must be 1 or more, or -1 or less, got 0."),
         ({"lb_imb_ratio": "high"}, "lb_imb_ratio takes a number, got 'high'."),
         ({"net": ["a"], "dataset": ["b"]}, "dataset: ['b'] is not provided"),
         ({"ulb_imb_ratio": 100}, "ulb_imb_ratio: 100 needs ulb_num_labels, in USB as well."),

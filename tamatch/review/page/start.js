@@ -10,6 +10,8 @@ const ODD = 50; // per cent below which an image rather belongs to no class
 
 let live = { version: 0, change: -1 }; // the newest answer
 let polling = false;
+let under; // the image under the key
+const drawn = new Map(); // image that was asked for → whether by lot, when it came under the key
 
 async function start() {
   history.replaceState(null, "", "/"); // the key in the address has done its work
@@ -141,6 +143,8 @@ function describe(image) {
 
 function showPanel() {
   const image = view[cursor];
+  if (image !== under && live.next?.includes(image)) drawn.set(image, live.lots.includes(image));
+  under = image;
   const none = image === undefined;
   const guess = none ? null : guessOf(image);
   $("panel").classList.toggle("none", none);
@@ -213,7 +217,7 @@ function decide(label, images = view[cursor] === undefined ? [] : [view[cursor]]
     images.forEach((image, k) => restore(image, before[k]));
     if (!waiting) cursor = Math.max(0, view.indexOf(images[0])); // to be labelled otherwise
   };
-  send("/label", { images, label, asked }, revert, confirmed);
+  send("/label", { images, label, asked, drawn: asked && drawn.get(images[0]) }, revert, confirmed);
   advance();
 }
 
@@ -260,6 +264,7 @@ function undo() {
     if (changed === undefined) return;
     if (!view.includes(changed)) view.splice(cursor, 0, changed); // it can be labelled anew at once
     cursor = view.indexOf(changed);
+    under = changed; // for the same reason as before
     show();
   });
 }
