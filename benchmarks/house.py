@@ -52,7 +52,7 @@ NEW_PARTS = {
         "row_name own_setting"
     ),
     "bench/results.py": "clock",
-    "bench/rank.py": "order_grid read_errors own_page",
+    "bench/rank.py": "order_grid read_errors error_in own_page",
     "bench/sweep.py": "SMOKE SMOKE_PRETRAINED Sweep",
     "cli/parser.py": "add_look",
     "cli/train.py": "add_from_usb run_from_usb",

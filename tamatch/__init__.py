@@ -1,7 +1,5 @@
 """tamatch: learn an image classifier from a few labels and many unlabelled images."""
 
-from __future__ import annotations
-
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

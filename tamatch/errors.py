@@ -1,7 +1,5 @@
 """Errors that a user can cause: one line that says what happened, where, and what to do."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Collection, Iterable
 

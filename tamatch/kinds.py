@@ -4,8 +4,6 @@ A method's signature names them (`tau: Tau = 0.95`), the command line and the va
 them from there, so that a bound or a help text is written once.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal

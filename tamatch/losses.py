@@ -1,7 +1,5 @@
 """Small formulas that the methods share. Rows are samples, the last axis is classes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Torch modules: BatchNorm statistics, restoring state, and nets whose logits are shifted."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any

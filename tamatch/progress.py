@@ -1,7 +1,5 @@
 """What a terminal shows during a run: a progress bar, or plain lines where there is no terminal."""
 
-from __future__ import annotations
-
 import math
 import os
 import time

@@ -1,7 +1,5 @@
 """Everything that outlives a step: buffers of fixed shape, written in place, checkpointed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Literal
 

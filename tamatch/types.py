@@ -1,7 +1,5 @@
 """The values of one training step. Everything here is a plain record: no behaviour, no state."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ Each bench is in a module that is imported when asked for, and torch when a run 
 judges the paper is in `paper/`, which is not part of the package.
 """
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import dataclass
 from importlib import import_module

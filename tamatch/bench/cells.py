@@ -1,7 +1,5 @@
 """One run of a bench, its shorter form (`--scale 1/8`), and the plan of a table's runs."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

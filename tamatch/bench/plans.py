@@ -1,7 +1,5 @@
 """The runs behind each table of the paper, and which of them a command asks for."""
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import re

@@ -3,8 +3,6 @@
 `-` (no such run) and `N/A` (the benchmark could not run it) are kept apart.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,18 +1,17 @@
 """Table 2: the Friedman rank and the mean error of each method over all settings."""
 
-from __future__ import annotations
-
 import csv
 import math
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from statistics import mean
 
 from ..errors import UsageError, one_line
 from ..methods import METHODS
-from .cells import SEEDS, Cell, Plan, Setting
+from .cells import SEEDS, Cell, Plan
 from .order import TAU_RULE, Agreement, Errors, Standing, agreements, printed_means, standings
 from .plans import PLANS, one_name, scale_of, with_rows
 from .published import TABLE_1, TABLE_2
@@ -89,60 +88,31 @@ def shared_seeds(errors: BySeed, setting: str) -> list[int]:
 
 
 def ranked_errors(plan: Plan, errors: BySeed) -> tuple[Errors, list[str]]:
-    """The mean errors in the settings that yield ranks, and notes on what is left out."""
-    ours = own_errors(errors)
-    holes = lacking(plan, ours)
-    skipped = {setting.name for setting in holes}
-    kept = {m: {s: e for s, e in row.items() if s not in skipped} for m, row in ours.items()}
-    return kept, [*left_out(plan, ours, holes), *fewer_seeds(plan, errors, skipped)]
+    """The mean errors in the settings that yield ranks, and notes on what is left out.
 
-
-def own_errors(errors: BySeed) -> Errors:
-    """The mean error of each method in each setting, over the seeds that all methods have there."""
-    shared = {s: shared_seeds(errors, s) for row in errors.values() for s in row}
-    return {
-        method: {s: mean(row[s][seed] for seed in shared[s]) for s in row if shared[s]}
-        for method, row in errors.items()
-    }
-
-
-def fewer_seeds(plan: Plan, errors: BySeed, skipped: Iterable[str]) -> list[str]:
-    """Notes on settings where some results are not counted, as not all methods have their seed."""
-    notes = []
-    for setting in (s for s in plan.settings if s.name not in skipped):
-        shared = shared_seeds(errors, setting.name)
-        if any(
-            len(row[setting.name]) > len(shared) for row in errors.values() if setting.name in row
-        ):
-            seeds = ", ".join(map(str, shared))
-            notes.append(f"{setting.title} is ranked by the seeds that all methods have: {seeds}.")
-    return notes
-
-
-def lacking(plan: Plan, errors: Errors) -> dict[Setting, list[str]]:
-    """The settings that yield no ranks, and which of the methods with results have none there."""
-    holes: dict[Setting, list[str]] = {}
-    for setting in plan.settings:
-        for method, row in errors.items():
-            if setting.name not in row and (setting.data, method) not in plan.absent:
-                holes.setdefault(setting, []).append(method)
-    return holes
-
-
-def left_out(plan: Plan, errors: Errors, holes: Mapping[Setting, list[str]]) -> list[str]:
-    """Notes on the methods and settings that the ranks leave out."""
-
-    def titles(methods: Iterable[str]) -> str:
-        return ", ".join(plan.rows[method] for method in methods)
-
+    They are over the seeds that all methods have there; none of those with results may lack them.
+    """
     without = [m for m in plan.methods if m not in errors and m not in UNRANKED]
-    notes = [f"Not ranked, for lack of results: {titles(without)}."] if without else []
-    for setting, methods in holes.items():
-        why = f"no result of {titles(methods)}"
-        if len(methods) == len(errors):
-            why = "there is no seed that all methods have"
-        notes.append(f"{setting.title} is left out: {why}.")
-    return notes
+    told = ", ".join(plan.rows[method] for method in without)
+    notes = [f"Not ranked, for lack of results: {told}."] if without else []
+    found: dict[str, dict[str, float]] = {method: {} for method in errors}
+    fewer = []
+    for setting in plan.settings:
+        shared = shared_seeds(errors, setting.name)
+        here = {m: row[setting.name] for m, row in errors.items() if shared and setting.name in row}
+        lacking = [m for m in errors if m not in here and (setting.data, m) not in plan.absent]
+        if lacking:
+            why = f"no result of {', '.join(plan.rows[method] for method in lacking)}"
+            if len(lacking) == len(errors):
+                why = "there is no seed that all methods have"
+            notes.append(f"{setting.title} is left out: {why}.")
+            continue
+        for method, runs in here.items():
+            found[method][setting.name] = mean(runs[seed] for seed in shared)
+        if any(len(runs) > len(shared) for runs in here.values()):
+            seeds = ", ".join(map(str, shared))
+            fewer.append(f"{setting.title} is ranked by the seeds that all methods have: {seeds}.")
+    return found, [*notes, *fewer]
 
 
 def read_errors(path: Path) -> dict[str, dict[str, float]]:
@@ -155,33 +125,29 @@ def read_errors(path: Path) -> dict[str, dict[str, float]]:
         raise UsageError(f"--table {path} cannot be read: {why}.") from None
     found: dict[str, dict[str, float]] = {}
     for number, line in enumerate(lines, 2):
-        if line:
-            where = f"--table {path}, line {number}"
-            if line[0] in found:
-                raise UsageError(f"{where}: there is a line of {line[0]} already.")
-            found[line[0]] = errors_of(where, head, line)
+        if not line:
+            continue
+        where = f"--table {path}, line {number}"
+        if line[0] in found:
+            raise UsageError(f"{where}: there is a line of {line[0]} already.")
+        if len(line) != len(head):
+            raise UsageError(
+                f"{where}: the number of cells is {len(line)}, that of the first line {len(head)}: "
+                "a method, and each setting."
+            )
+        cells = zip(head[1:], line[1:], strict=True)
+        found[line[0]] = {s: error_in(where, s, cell) for s, cell in cells if cell.strip()}
     if not any(found.values()):
         raise UsageError(f"--table {path} has no errors.")
     return found
 
 
-def errors_of(where: str, head: Sequence[str], line: Sequence[str]) -> dict[str, float]:
-    """The errors of a line, by setting; an empty cell has none."""
-    if len(line) != len(head):
-        raise UsageError(
-            f"{where}: the number of cells is {len(line)}, that of the first line {len(head)}: a "
-            "method, and each setting."
-        )
-    found = {}
-    for setting, cell in zip(head[1:], line[1:], strict=True):
-        if cell.strip():
-            try:
-                found[setting] = float(cell)
-            except ValueError:
-                found[setting] = math.nan
-            if not math.isfinite(found[setting]):
-                raise UsageError(f"{where}: {cell!r} under {setting} is not a number.")
-    return found
+def error_in(where: str, setting: str, cell: str) -> float:
+    """The error of a cell that is not empty."""
+    with suppress(ValueError):
+        if math.isfinite(error := float(cell)):
+            return error
+    raise UsageError(f"{where}: {cell!r} under {setting} is not a number.")
 
 
 def own_page(path: Path) -> Page:

@@ -3,8 +3,6 @@
 A result is enough for every table and figure, and to trace each number.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -14,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from ..errors import DataError
 from ..judge.differences import kl
@@ -39,7 +37,7 @@ class Curve:
     value: list[float]
 
     @classmethod
-    def of(cls, points: Sequence[tuple[int, float]], most: int | None = None) -> Curve:
+    def of(cls, points: Sequence[tuple[int, float]], most: int | None = None) -> Self:
         """The finite points, rounded; at most `most`, evenly spread, both ends among them."""
         finite = thinned([(step, value) for step, value in points if math.isfinite(value)], most)
         return cls([step for step, _ in finite], [round(value, 6) for _, value in finite])
@@ -55,7 +53,7 @@ class Vectors:
     @classmethod
     def of(
         cls, points: Sequence[tuple[int, Sequence[float | None]]], classes: int, digits: int
-    ) -> Vectors:
+    ) -> Self:
         """The points, rounded and thinned, both ends among them."""
         kept = thinned(points, max(2, min(POINTS, NUMBERS // classes)))
         rounded = [[None if v is None else round(v, digits) for v in row] for _, row in kept]

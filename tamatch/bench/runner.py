@@ -1,7 +1,5 @@
 """Makes the missing results in this process: one run after the other, or some in parallel."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import shutil

@@ -1,12 +1,9 @@
 """How long a training step takes: the whole step, its augmentation, its memory."""
 
-from __future__ import annotations
-
 import argparse
 import gc
 import platform
 import tempfile
-import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -23,7 +20,7 @@ from ..methods import METHODS
 from ..runs.build import engine_of
 from ..settings.config import RUN_OPTIONS
 from ..settings.configure import configure
-from ..step.cost import timed, wait
+from ..step.cost import timed
 from ..step.engine import Engine
 from ..storage.files import write_json
 
@@ -165,15 +162,9 @@ def augment_alone(engine: Engine, repeats: int) -> float:
     if engine.graph is not None:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=engine.stream):
-            held = engine.batch(engine.device_step)
+            make()
         make = graph.replay
-    wait(engine)
-    began = time.perf_counter()
-    for _ in range(repeats):
-        held = make()
-    wait(engine)
-    del held
-    return 1000 * (time.perf_counter() - began) / repeats
+    return 1000 * timed(engine, repeats, make) / repeats
 
 
 def random_images(work: Work) -> tuple[DataSet, Split]:

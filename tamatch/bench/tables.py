@@ -1,7 +1,5 @@
 """A bench's table, our errors beside the paper's, as text, Markdown, LaTeX or HTML."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -21,7 +21,7 @@ from ..augment import Augment, uniform
 from ..augment.views import ADDRESSES
 from ..data import UNKNOWN, DataSet, Split, make_split
 from ..data.arrays import from_arrays
-from ..data.dataset import Indices
+from ..data.dataset import Indices, Pixels
 from ..errors import NumericError
 from ..model.model import Facts, Model
 from ..modules import tensors_of, unshifted, with_tensors
@@ -32,7 +32,7 @@ from ..settings.config import Run
 from ..settings.inputs import normalised, split_plan
 from ..step.engine import Engine
 from ..step.guard import ALLOWED_BAD_STEPS
-from ..step.source import Draw, OnHost, Source, stream_key
+from ..step.source import OnHost, Resident, stream_key
 from ..types import Out
 
 Samples = npt.NDArray[Any]
@@ -129,46 +129,25 @@ class Jitter(nn.Module):
         return loud if view == "medium" else loud * (draws[:, count:] >= DROP)
 
 
-class VectorSource(Source):
-    """Rows that live on the device."""
-
-    place = "device"
-
-    def __init__(
-        self, rows: Rows, data: DataSet, split: Split, draw: Draw, device: torch.device
-    ) -> None:
-        super().__init__(data, split, draw, device)
-        all_rows = torch.from_numpy(rows)[..., None, None]
-        self.on_device = tuple(all_rows[torch.from_numpy(i)].to(device) for i in self.indices)
-
-    def images(self, kind: int, ids: Tensor) -> Tensor:
-        return self.on_device[kind].index_select(0, ids)
-
-
-def data_of(labels: Indices, classes: Names) -> DataSet:
-    """A data set without a pixel: who has which label, for the split and the method's task."""
+def data_of(rows: Rows, labels: Indices, classes: Names) -> DataSet:
+    """Rows as images of one pixel."""
     known = labels != UNKNOWN
     none = np.empty(0, np.int64)
     return DataSet(
-        name="the data",
-        classes=classes,
-        images=np.empty((len(labels), 0, 0, 3), np.uint8),
-        labels=labels,
+        name="the data", classes=classes, images=cast(Pixels, rows[:, None, None]), labels=labels,
         parts=(np.flatnonzero(known), np.flatnonzero(~known), none, none),
         files=[str(i) for i in range(len(labels))],
-        mean=(0.0, 0.0, 0.0),
-        std=(1.0, 1.0, 1.0),
-        given_labels=True,
-    )
+        mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0), given_labels=True,
+    )  # fmt: skip
 
 
-def vector_engine(run: Run, rows: Rows, data: DataSet, split: Split, hidden: int) -> Engine:
+def vector_engine(run: Run, data: DataSet, split: Split, hidden: int) -> Engine:
     """An engine at step 0 that trains an `MLP` on standardised rows."""
     device, autocast = build.set_up_machine(run)
     with build.seeded(run):
-        net = MLP(rows.shape[1], hidden, len(data.classes))
+        net = MLP(data.images.shape[-1], hidden, len(data.classes))
         method = build.method_of(run, net, build.task_of(run, data, split), device)
-    source = VectorSource(rows, data, split, build.draw_of(run, method), device)
+    source = Resident(data, split, build.draw_of(run, method), device)
     views = cast(Augment, Jitter(stream_key(run.seed, build.SEEDS["views"])))
     return build.try_and_accelerate(run, build.assemble(run, method, source, views, autocast))
 
@@ -189,8 +168,8 @@ class VectorLearner:
         mean, std = samples.mean(0), samples.std(0)
         std = np.where(std > 0, std, 1.0)
         rows = ((samples - mean) / std).astype(np.float32)
-        data = data_of(labels, classes)
-        engine = vector_engine(run, rows, data, make_split(data, split_plan(run)), hidden)
+        data = data_of(rows, labels, classes)
+        engine = vector_engine(run, data, make_split(data, split_plan(run)), hidden)
         history = train(engine)
         return cls(final_net(engine), mean, std), history
 

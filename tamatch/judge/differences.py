@@ -1,7 +1,5 @@
 """How far two sets of class shares, or the errors of two models, lie apart. Without NumPy."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Reports read it without NumPy. Shares are shares of one; what cannot be said is None.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -4,8 +4,6 @@ Each rule is a function of a few numbers; None means that all is well. One of th
 linear classifier can tell the labelled from the unlabelled images.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -131,6 +129,20 @@ def never_predicted(
     )
 
 
+@dataclass(frozen=True)
+class TwoSampleTest:
+    """How well the two sets can be told apart: AUC 1/2 is not at all, 1 without a mistake."""
+
+    auc: float
+    limit: float  # above it the sets are said to differ
+    statistic: str  # the one whose means differ most
+    means: tuple[float, float]  # of that statistic in both sets; 0 is black, 1 is white
+
+    @property
+    def differ(self) -> bool:
+        return self.auc > self.limit
+
+
 def distribution_shift(found: TwoSampleTest | None) -> Symptom | None:
     """Warn if simple statistics tell labelled and unlabelled images apart."""
     if found is None or not found.differ:
@@ -144,20 +156,6 @@ def distribution_shift(found: TwoSampleTest | None) -> Symptom | None:
         "They may differ in place, camera or preprocessing, or show different classes.",
         "Label some images from the pool itself, or remove from it what does not belong.",
     )
-
-
-@dataclass(frozen=True)
-class TwoSampleTest:
-    """How well the two sets can be told apart: AUC 1/2 is not at all, 1 without a mistake."""
-
-    auc: float
-    limit: float  # above it the sets are said to differ
-    statistic: str  # the one whose means differ most
-    means: tuple[float, float]  # of that statistic in both sets; 0 is black, 1 is white
-
-    @property
-    def differ(self) -> bool:
-        return self.auc > self.limit
 
 
 def two_sample_test(first: Pixels, second: Pixels) -> TwoSampleTest | None:

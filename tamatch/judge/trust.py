@@ -4,8 +4,6 @@ The accuracy with its interval, the calibration of the confidences, and the conf
 that guarantees a precision.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Labels for image files, folders and lists of names: `tamatch predict`."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

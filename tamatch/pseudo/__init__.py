@@ -1,7 +1,5 @@
 """Pseudo-labels as three free choices: how they are made, which are used, how much they count."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import reduce
 

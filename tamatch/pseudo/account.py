@@ -1,16 +1,13 @@
 """What a method did with its pseudo-labels, told afterwards; nothing here belongs to a step."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from ..stats import Status, Tally, ratio
-from .guess import Guess, Part, PseudoLabeler
-from .parts import ByClass, Product, Threshold, rescale
+from .guess import Guess, PseudoLabeler
+from .parts import ByClass, Threshold, rescale
 
 Kind = TypeVar("Kind", bound=nn.Module)
 
@@ -53,7 +50,7 @@ def class_shares(method: nn.Module) -> dict[str, list[float] | None]:
     if status is None:
         return dict.fromkeys(("p_model", "p_target", "factors", "weights"))
     rescales = labeler is None or labeler.generate is rescale
-    part = None if labeler is None else next(_by_class(labeler.weigh), None)
+    part = None if labeler is None else find_module(labeler, ByClass)
     factors = ratio(status.target.value, status.shares, status.eps).float()
     each = torch.eye(len(status.target.value), device=status.target.value.device)
     return {
@@ -66,12 +63,3 @@ def class_shares(method: nn.Module) -> dict[str, list[float] | None]:
 
 def _guess(p: Tensor, status: Status) -> Guess:
     return Guess(p, p, p, torch.arange(len(p), device=p.device), status, learn=False)
-
-
-def _by_class(part: Part) -> Iterator[ByClass]:
-    """Weights by class, also inside a product."""
-    if isinstance(part, ByClass):
-        yield part
-    elif isinstance(part, Product):
-        yield from _by_class(part.first)
-        yield from _by_class(part.second)

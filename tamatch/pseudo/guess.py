@@ -1,7 +1,5 @@
 """From weak predictions to pseudo-labels, in three independent choices."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

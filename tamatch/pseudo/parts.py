@@ -2,8 +2,6 @@
 a mask of 0 and 1), and utilization (how much each counts).
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch
@@ -131,7 +129,7 @@ def evenly(guess: Guess) -> Tensor:
     return torch.ones_like(guess.confidence)
 
 
-class ByClass:
+class ByClass(nn.Module):
     """TaMatch: w = r(ŷ), bounded by the adaptive interval [1, r_max].
 
     `clip="literal"` is the paper's bound, which only ever raises weights; "symmetric" uses
@@ -139,9 +137,10 @@ class ByClass:
     """
 
     def __init__(self, clip: Literal["literal", "symmetric", "none"] = "literal") -> None:
+        super().__init__()
         self.clip = clip
 
-    def __call__(self, guess: Guess) -> Tensor:
+    def forward(self, guess: Guess) -> Tensor:
         r = guess.status.ratio
         if self.clip != "none":
             r_max = guess.status.bound

@@ -1,7 +1,5 @@
 """Reports from result files alone: no torch, no network, one self-contained HTML file each."""
 
-from __future__ import annotations
-
 from .comparison import verdict_between, write_comparison
 from .page import model_card, write_report
 from .verdict import junk_on, outlook_on, summary_table, verdict_on

@@ -1,7 +1,5 @@
 """The sections on classes and on mistakes: what is found, what is confused, at what confidence."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,13 +8,13 @@ from typing import Any, Generic, TypeVar
 
 from markupsafe import Markup
 
-from ..judge.figures import ClassCounts, Reliability
+from ..judge.figures import Reliability
 from .album import album
 from .folder import Figures
 from .metrics import Points
 from .svg import Across, Line, bar, line_chart
 from .trust import Held
-from .words import UNKNOWN, count, percent, points
+from .words import UNKNOWN, count, percent, points, share
 
 MANY = 12  # beyond this many classes, only the ends of a ranking are shown at first
 ENDS = 5
@@ -95,18 +93,13 @@ def accuracy_table(
             found, right = (
                 f"{count(one.right)} of {count(n)}" for n in (one.images, one.predicted)
             )
-            cells += [found, percent(precision_of(one)), right]
+            cells += [found, share(one.precision), right]
         elif scores:
             cells += [UNKNOWN] * 3
         if baseline is not None:
             cells += [percent(beside), points(None if beside is None else accuracy - beside)]
         rows.append(ClassRow(name, tuple(cells), bar(accuracy, beside)))
     return columns, Ranking(rows)
-
-
-def precision_of(one: ClassCounts) -> float | None:
-    """In percent; None for a class that was never predicted."""
-    return 100 * one.right / one.predicted if one.predicted else None
 
 
 def label_counts(shares: Sequence[float], labelled: int | None) -> list[int]:

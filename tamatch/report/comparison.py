@@ -1,7 +1,5 @@
 """Several runs side by side: groups of seeds, which of them is best, and the page."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -250,16 +250,12 @@ def _read(path: Path, baseline: RunFiles | None) -> RunFiles:
             f"{metrics.unreadable} lines of metrics.jsonl cannot be read and are left out."
         )
     notes += [*_state_of(about, result), *changes(path, about)]
-    trust = _read_trust(path / "trust.json", notes)
-    return RunFiles(path, about, result, metrics, tuple(notes), baseline, trust)
-
-
-def _read_trust(path: Path, notes: list[str]) -> TrustFile:
+    trust, file = TrustFile(), path / "trust.json"
     try:
-        return trust_of(_read_json(path, notes) if path.exists() else {})
+        trust = trust_of(_read_json(file, notes) if file.exists() else {})
     except TypeError:
-        notes.append(f"{path.name} is damaged: a value in it is missing or of the wrong kind.")
-        return TrustFile()
+        notes.append("trust.json is damaged: a value in it is missing or of the wrong kind.")
+    return RunFiles(path, about, result, metrics, tuple(notes), baseline, trust)
 
 
 def _read_json(path: Path, notes: list[str]) -> dict[str, object]:

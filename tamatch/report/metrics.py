@@ -1,7 +1,5 @@
 """Read metrics.jsonl as a stream: curves need a few hundred rows, a long run writes a million."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter
@@ -48,10 +46,6 @@ class Log:
     def last_vector(self, name: str) -> list[float]:
         """The newest value of a per-class vector, empty if it was never written."""
         return next((row.vectors[name] for row in reversed(self.rows) if name in row.vectors), [])
-
-    def scalar_names(self) -> list[str]:
-        """Every scalar that occurs, in order of appearance."""
-        return list(dict.fromkeys(name for row in self.rows for name in row.scalars))
 
 
 @dataclass(frozen=True)

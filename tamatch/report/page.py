@@ -1,7 +1,5 @@
 """The report of one run and its model card: what their templates show."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice, zip_longest
@@ -10,7 +8,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from .album import data_url
-from .classes import accuracy_table, label_counts, mistakes_of, precision_of
+from .classes import accuracy_table, label_counts, mistakes_of
 from .folder import Figures, RunFiles, read_folder, skipped_files
 from .metrics import Log
 from .pool import balance_of, usage_of
@@ -33,7 +31,8 @@ def write_report(run: Path, out: Path | None = None) -> Path:
     train, held = folder.metrics.of("train"), folder.trust.held
     accuracy_columns, accuracies = accuracy_table(facts, baseline, labels, held)
     first = first_answer_of(folder)
-    others = [name for name in train.scalar_names() if name not in _DRAWN_ELSEWHERE][:OTHERS]
+    scalars = dict.fromkeys(name for row in train.rows for name in row.scalars)
+    others = [name for name in scalars if name not in _DRAWN_ELSEWHERE][:OTHERS]
     baseline_notes = () if folder.baseline is None else folder.baseline.notes
     return write_page(
         "report.html.j2",
@@ -75,7 +74,7 @@ def model_card(run: Path) -> str:
     model = [("Net", folder.net or UNKNOWN), ("Classes", count(len(facts.classes)))]
     options = [(f"Option {literal(name)}", value) for name, value in folder.method_options]
     method = [("Name", facts.method), ("Steps", count(facts.steps)), ("Seed", facts.seed)]
-    precisions = map(precision_of, held.classes) if held else ()
+    precisions = [one.precision for one in held.classes] if held else ()
     classes = zip_longest(facts.classes, facts.per_class, precisions)
     return filled(
         "card.md.j2",

@@ -4,8 +4,6 @@ A class is strong where its share p_model(c) of the predictions is above its tru
 unlabelled images, and weak where it is below: the paper's confirmation bias.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -87,10 +85,7 @@ def balance_of(run: RunFiles) -> dict[str, Any]:
 
 
 def biases(
-    names: Sequence[str],
-    model: Sequence[float],
-    target: Sequence[float],
-    truth: Sequence[float],
+    names: Sequence[str], model: Sequence[float], target: Sequence[float], truth: Sequence[float]
 ) -> list[Bias]:
     """Strong and weak classes; empty if neither truth nor target fits p_model."""
     reference = truth if len(truth) == len(model) else target

@@ -4,8 +4,6 @@ Across, positions are percentages; down, they are pixels: a chart fills any widt
 keeps one size. The style sheet has the colours c1 … c8; Markup escapes every string.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -99,11 +97,7 @@ def line_chart(
 
 
 def small_chart(
-    title: str,
-    lines: Sequence[Line],
-    *,
-    unit: str = "",
-    y_range: Range | None = None,
+    title: str, lines: Sequence[Line], *, unit: str = "", y_range: Range | None = None
 ) -> Markup:
     """One of many: name and newest value above, the two ends of the y axis, no legend."""
     lines = [thinned(line, _SMALL_POINTS) for line in lines if line.last is not None]

@@ -1,7 +1,5 @@
 """trust.json: scores on held-out images, and what was predicted of the unlabelled ones."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

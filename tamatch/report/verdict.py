@@ -2,8 +2,6 @@
 the first answer of a frozen net says: what labels alone reach, what the pool adds, what to expect.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -120,7 +118,10 @@ def _on_tuning(folder: RunFiles) -> str:
 def verdict(
     run: Figures, baseline: Figures | None, labelled: int | None, pairs: Paired | None = None
 ) -> Conclusion:
-    """Compare the run with the supervised baseline, and admit what the test set cannot tell."""
+    """Compare the run with the supervised baseline, and admit what the test set cannot tell.
+
+    Where there are `pairs`, by the images on which one of the two is right and the other is not.
+    """
     if run.method in LABELS_ONLY:
         return Conclusion(NOT_ASKED, "This run uses labelled images only.")
     if run.error_last is None and run.held_out:
@@ -138,8 +139,11 @@ def verdict(
         f"{run.measured_on.capitalize()} error is {percent(run.error_last)} with the unlabelled "
         f"images, {percent(baseline.error_last)} with {labels} alone"
     )
+    if pairs is not None and pairs.low <= 0 <= pairs.high:
+        return Conclusion("No clear difference", f"{both}. {pairs.undecided}")
     if pairs is not None:
-        return _judge_pairs(both, pairs)
+        low, high = sorted((abs(pairs.low), abs(pairs.high)))
+        return _by_gap(both, pairs.gap, f" (95 % confidence interval {low:.1f} to {high:.1f})")
     gap = baseline.error_last - run.error_last
     noise = chance_gap(run.error_last, baseline.error_last, run.images)
     if abs(gap) <= noise:
@@ -148,14 +152,6 @@ def verdict(
         chance = f"With {run.images} images, a gap below {noise:.1f} points may be chance."
         return Conclusion("No clear difference", f"{both}. {chance}")
     return _by_gap(both, gap)
-
-
-def _judge_pairs(both: str, pairs: Paired) -> Conclusion:
-    """By the images on which one of the two is right and the other is not."""
-    if pairs.low <= 0 <= pairs.high:
-        return Conclusion("No clear difference", f"{both}. {pairs.undecided}")
-    low, high = sorted((abs(pairs.low), abs(pairs.high)))
-    return _by_gap(both, pairs.gap, f" (95 % confidence interval {low:.1f} to {high:.1f})")
 
 
 def _by_gap(both: str, gap: float, interval: str = "") -> Conclusion:
@@ -206,21 +202,17 @@ def summary_table(run: Path) -> list[tuple[str, ...]]:
         UNKNOWN if f.worst is None else f'"{f.worst[0]}" {percent(f.worst[1])}' for f in columns
     )
     step = "" if folder.first_answer or folder.first else ", last step"
-    rows = [
+    known: list[tuple[str, ...]] = [
+        ("median of the last 20 tests", *(percent(facts.error_median) for facts in columns)),
+        ("worst class", *worst),
+        ("error on held-out labels", *(str(cross_validated(one) or UNKNOWN) for one in runs)),
+    ]
+    return [
         ("", *(names or (facts.method for facts in columns))),
         (f"{measured_on} error{step}", *last),
+        *(row for row in known if {*row[1:]} != {UNKNOWN}),
+        ("unlabelled images used", *(share(facts.utilization) for facts in columns)),
     ]
-    if any(facts.error_median is not None for facts in columns):
-        rows.append(
-            ("median of the last 20 tests", *(percent(facts.error_median) for facts in columns))
-        )
-    if any(facts.worst is not None for facts in columns):
-        rows.append(("worst class", *worst))
-    errors = [cross_validated(one) for one in runs]
-    if any(errors):
-        rows.append(("error on held-out labels", *(str(found or UNKNOWN) for found in errors)))
-    rows.append(("unlabelled images used", *(share(facts.utilization) for facts in columns)))
-    return rows
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,6 @@
 A field that is missing or of another type becomes None or empty.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from functools import cache

@@ -4,12 +4,10 @@ Every value comes with the reason that is shown to the user. Nothing here reads 
 `pace` has the rules for the length of a run, `finetune` those for a start from weights.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 SIZES = (32, 64, 96)  # sides of the images that are ever chosen, in pixels
 LOOKS = (224, 160)  # at which a pre-trained transformer looks; below, errors rise steeply
@@ -34,8 +32,8 @@ class Chosen:
     settings: dict[str, Any]
     reasons: dict[str, str]
 
-    def __or__(self, other: Chosen) -> Chosen:
-        return Chosen(self.settings | other.settings, self.reasons | other.reasons)
+    def __or__(self, other: Self) -> Self:
+        return type(self)(self.settings | other.settings, self.reasons | other.reasons)
 
 
 NOTHING = Chosen({}, {})

@@ -3,8 +3,6 @@
 As in `choose`, plain facts come in, and settings with their reasons go out.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """From names to objects: the net, the method, the optimizer and the engine of a run."""
 
-from __future__ import annotations
-
 import copy
 import os
 import re
@@ -331,13 +329,12 @@ def source_of(
 
 
 def task_of(run: Run, data: DataSet, split: Split) -> Task:
-    prior = None if run.prior is None else in_order(run.prior, data.classes, data.name)
     return Task(
         classes=len(data.classes),
         labelled=len(split.labelled),
         unlabelled=len(split.unlabelled),
         labelled_shares=shares(data.labels[split.labelled], len(data.classes)),
-        prior=prior,
+        prior=None if run.prior is None else in_order(run.prior, data.classes, data.name),
         steps=run.steps,
         batch_labelled=run.batch,
         batch_unlabelled=run.unlabelled,

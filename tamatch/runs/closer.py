@@ -1,7 +1,5 @@
 """`tamatch check --weights`: what a pre-trained net says of a person's own images and labels."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

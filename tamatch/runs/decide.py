@@ -4,12 +4,10 @@ The images and the weights decide the size and the net, the split the batches, a
 the time limit the number of steps, and that number the rest. Each choice has a reason.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import time
-from collections.abc import Container, Mapping
+from collections.abc import Container
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -93,7 +91,11 @@ class Draft:
 
     def __init__(self, asked: Asked, limit: str | None, runs: int) -> None:
         self.asked, self.limit, self.runs = asked, limit, runs
-        self.fixed = fixed_by(asked, limit)
+        # What is not to be chosen: what the user says, or the run that this one starts from. Within
+        # a time limit, the steps of the earlier run and what follows from them are chosen anew.
+        said = {k for k, v in asked.said.items() if v is not None}
+        keeps = PACE_SETTINGS if limit is not None else ()
+        self.fixed = {k for k in said if k in asked.user or k not in keeps}
         self.device = pick_device(asked.run.device)
         self.gpu = self.device.type == "cuda"
         self.began = time.perf_counter()
@@ -167,10 +169,7 @@ def decide(asked: Asked, limit: str | None = None, runs: int = 1) -> Decided:
         fit_to_time(draft, Speeds(data, split, pace.parse_time(limit)), limit)
     elif own and "steps" not in draft.fixed:
         fit_to_machine(draft, Speeds(data, split), len(split.unlabelled))
-    draft.chosen = paced(draft, own=own) | draft.chosen
-    run = draft.final()
-    remarks = [outlook_of(run, split), balance_of(run, asked.user, data, split)] if own else []
-    return draft.decided(run, data, from_scratch, *remarks, remark_on_average(run))
+    return concluded(draft, data, split, from_scratch, own=own)
 
 
 def decide_first(draft: Draft, weights: str) -> Decided:
@@ -211,11 +210,8 @@ def decide_tuned(draft: Draft, weights: str) -> Decided:
                 raise UsageError(f"{alone} Give more --time, or --net {net} and no --time.")
             found = decide_first(Draft(draft.asked, draft.limit, draft.runs), weights)
             return replace(found, remarks=(alone,))
-    draft.chosen = paced(draft, own=True) | draft.chosen
-    run = draft.final()
-    balance = balance_of(run, draft.asked.user, data, split)
     judged = "" if len(split.validation) else unjudged(data, split)
-    return draft.decided(run, data, TUNED_RULE, judged, balance, remark_on_average(run))
+    return concluded(draft, data, split, TUNED_RULE, judged, own=True)
 
 
 def choose_form(draft: Draft, data: DataSet, split: Split, look: Look | None = None) -> None:
@@ -272,15 +268,6 @@ def first_seconds(look: Look, split: Split, *, gpu: bool) -> float:
     images = look.left + len(look.data.images) - len(split.unlabelled)
     each = 1 / GPU_IMAGES if gpu else look.seconds_each
     return images * each + len(split.unlabelled) / SOLVED_IMAGES
-
-
-def fixed_by(asked: Asked, limit: str | None) -> set[str]:
-    """What is not to be chosen: what the user says, or the run that this one starts from.
-
-    Within a time limit, the steps of the earlier run and what follows from them are chosen anew.
-    """
-    said = {k for k, v in asked.said.items() if v is not None}
-    return {k for k in said if limit is None or k in asked.user or k not in PACE_SETTINGS}
 
 
 def start_of(
@@ -424,6 +411,23 @@ def measured(draft: Draft, speeds: Speeds) -> list[Speed]:
     return speeds.with_baseline(run, draft.runs)
 
 
+def concluded(draft: Draft, data: DataSet, split: Split, *told: str, own: bool) -> Decided:
+    """The run with what follows from its number of steps, and more remarks than these.
+
+    On the person's `own` images: that few steps from random weights do not suffice for a confidence
+    threshold, and that the target is uniform by default while classes have unequal labels.
+    """
+    draft.chosen = paced(draft, own=own) | draft.chosen
+    run, remarks = draft.final(), [*told]
+    asked = own and len(split.unknown) > 0
+    if asked and run.weights is None and run.from_ is None and "tau" in run.options:
+        remarks.append(pace.short_run_remark(run.steps))
+    if asked and run.options.get("target") == "uniform" and not TARGET & draft.asked.user.keys():
+        labels = np.bincount(data.labels[split.labelled], minlength=len(data.classes))
+        remarks.append(choose.unequal_labels_remark(labels.tolist(), data.classes))
+    return draft.decided(run, data, *remarks, remark_on_average(run))
+
+
 def paced(draft: Draft, *, own: bool) -> Chosen:
     """What follows from the number of steps."""
     run = draft.asked.run
@@ -440,22 +444,6 @@ def paced(draft: Draft, *, own: bool) -> Chosen:
 def remark_on_average(run: Run) -> str:
     """A remark if the average keeps too much of the initial weights, unless these are trained."""
     return "" if run.from_ else pace.average_remark(run.steps, run.ema)
-
-
-def outlook_of(run: Run, split: Split) -> str:
-    """A remark on short runs from random weights, if the method has a confidence threshold."""
-    fresh = run.weights is None and run.from_ is None
-    asked = fresh and len(split.unknown) > 0 and "tau" in run.options
-    return pace.short_run_remark(run.steps) if asked else ""
-
-
-def balance_of(run: Run, user: Mapping[str, Any], data: DataSet, split: Split) -> str:
-    """A remark on a target that is uniform by default while classes have unequal labels."""
-    asked = len(split.unknown) > 0 and run.options.get("target") == "uniform"
-    if not asked or TARGET & user.keys():
-        return ""
-    labels = np.bincount(data.labels[split.labelled], minlength=len(data.classes))
-    return choose.unequal_labels_remark(labels.tolist(), data.classes)
 
 
 def machine(device: torch.device, run: Run) -> str:

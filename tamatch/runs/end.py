@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -14,17 +14,18 @@ import numpy.typing as npt
 import torch
 
 from ..data.dataset import DataSet, Indices
-from ..judge.figures import Trust
 from ..judge.trust import Floats, calibration_of, measure, sweep, tempered
 from ..methods.base import Method
-from ..model.model import BELONGS
+from ..model.model import BELONGS, Model
 from ..pseudo.account import accepted, class_shares, generated, threshold
 from ..report.album import MOST, sheet
 from ..settings.config import Run
 from ..step.engine import Engine
 from ..step.source import PREDICTION_COLUMNS, UNLABELLED, Pool, Subset
-from ..storage.files import write_bytes, write_json
+from ..storage.files import timestamp, write_bytes, write_json
+from ..storage.folder import RunFolder
 from ..storage.history import History, history
+from ..storage.record import digests
 from ..storage.spreadsheet import write_table
 
 CHUNK = 8192  # images whose probabilities are held at once
@@ -163,61 +164,46 @@ def summary(found: PoolPredictions, pool: Pool, told: Mapping[str, Any]) -> dict
 PredictPool = Callable[[Pool, float], tuple[PoolPredictions, dict[str, Any]]]
 
 
-@dataclass(frozen=True)
-class Assessment:
-    """All figures of a finished run, before they are written."""
-
-    measured_on: str  # "test", "validation", or "" where no labels were held out
-    trust: Trust | None
-    probabilities: Mapping[str, Floats]  # by part, with the temperature
-    held_out: Mapping[str, Subset]
-    pool: Pool | None
-    pool_predictions: PoolPredictions | None
-    shares: dict[str, Any] | None  # what there is to say about the pool as a whole
-
-    @property
-    def temperature(self) -> float:
-        """Of the model's confidences; 1 where none was fitted."""
-        fitted = None if self.trust is None else self.trust.calibration.temperature
-        return 1.0 if fitted is None else fitted
-
-
-def assess(
+def write_answers(
+    folder: RunFolder,
+    model: Model,
     raw: Mapping[str, Floats],
     held_out: Mapping[str, Subset],
     pool: Pool | None,
     predict_pool: PredictPool,
-) -> Assessment:
-    """From what the final net predicts, without a temperature, on all held-out images."""
-    measured_on = next((kind for kind in ("test", "validation") if kind in held_out), "")
-    trust, temperature = None, 1.0
-    if measured_on:
+) -> PoolPredictions | None:
+    """Write the model and what it says about all images; of these, the pool.
+
+    That is trust.json, predictions/, never_accepted.csv, odd.csv and pictures/. `raw` is what the
+    model predicts for held-out images, without the temperature that is fitted here.
+    """
+    measured_on = next((kind for kind in ("test", "validation") if kind in held_out), None)
+    content: dict[str, Any] = {"measured_on": measured_on, "pool": None}
+    temperature, found = 1.0, None
+    if measured_on is None:
+        content["reason"] = NOT_MEASURED
+    else:
         labels = {kind: part.labels.numpy() for kind, part in held_out.items()}
         calibration = calibration_of(raw, labels)
         trust = measure(raw[measured_on], labels[measured_on], calibration)
+        content |= trust.figures()
         temperature = calibration.temperature or 1.0
-    found, shares = None, None
     if pool is not None and len(pool):
-        found, shares = predict_pool(pool, temperature)
-    spoken = {kind: tempered(p, temperature) for kind, p in raw.items()}
-    return Assessment(measured_on, trust, spoken, held_out, pool, found, shares)
-
-
-def write_assessment(found: Assessment, folder: Path) -> None:
-    """trust.json, predictions/, never_accepted.csv, odd.csv and pictures/."""
-    content: dict[str, Any] = {"measured_on": found.measured_on or None, "pool": found.shares}
-    content |= {"reason": NOT_MEASURED} if found.trust is None else found.trust.figures()
-    for kind, p in found.probabilities.items():
-        part = found.held_out[kind]
+        found, content["pool"] = predict_pool(pool, temperature)
+    model.facts = replace(model.facts, temperature=temperature)
+    model.save(folder.model)
+    for kind, part in held_out.items():
+        p = tempered(raw[kind], temperature)
         lines = [part.line(i, int(c), float(p[i, c])) for i, c in enumerate(p.argmax(-1))]
-        write_table(folder / "predictions" / f"{kind}.csv", PREDICTION_COLUMNS, lines)
-        if kind == found.measured_on:
+        write_table(folder.path / "predictions" / f"{kind}.csv", PREDICTION_COLUMNS, lines)
+        if kind == measured_on:
             for name, places in notable(p, part.labels.numpy()).items():
                 content[name] = [described(lines[i], p[i]) for i in places]
-                picture(folder, name, part, places)
-    if found.pool is not None and found.pool_predictions is not None:
-        write_pool(found.pool, found.pool_predictions, folder)
-    write_json(folder / "trust.json", content)
+                picture(folder.path, name, part, places)
+    if pool is not None and found is not None:
+        write_pool(pool, found, folder.path)
+    write_json(folder.path / "trust.json", content)
+    return found
 
 
 def described(line: tuple[str, ...], p: Floats) -> dict[str, Any]:
@@ -263,32 +249,36 @@ def junk_of(found: PoolPredictions | None, data: DataSet) -> dict[str, Any] | No
 
 
 def result_of(run: Run, rows: Rows, seconds: float) -> dict[str, Any]:
-    """What the log says about the whole run."""
+    """What the log says about the whole run; error_best is chosen on the test set: an oracle."""
     tests = [row for row in rows if row["kind"] == "test"]
     trained = [row for row in rows if row["kind"] == "train"]
+    last = tests[-1] if tests else {}
+    best = min(tests, key=lambda row: (row["error"], row["step"]), default=last)
     return {
         "method": run.method,
         "dataset": run.data,
         "seed": run.seed,
         "steps": run.steps,
-        **errors(tests),
-        "per_class_accuracy": tests[-1]["per_class"] if tests else None,
+        "error_last": last.get("error"),
+        "error_median20": median(row["error"] for row in tests[-20:]) if tests else None,
+        "error_best": best.get("error"),
+        "best_step": best.get("step"),
+        "per_class_accuracy": last.get("per_class"),
         "utilization": trained[-1].get("used") if trained else None,
         "seconds": round(seconds, 3),
     }
 
 
-def errors(tests: Rows) -> dict[str, Any]:
-    """error_last, error_median20 and, chosen on the test set and so an oracle, error_best."""
-    if not tests:
-        return {"error_last": None, "error_median20": None, "error_best": None, "best_step": None}
-    best = min(tests, key=lambda row: (row["error"], row["step"]))
-    return {
-        "error_last": tests[-1]["error"],
-        "error_median20": median(row["error"] for row in tests[-20:]),
-        "error_best": best["error"],
-        "best_step": best["step"],
-    }
+def write_result(folder: RunFolder, result: dict[str, Any], step: int) -> None:
+    """Write the result, with the reason of a chosen method; run.json says that the run is over."""
+    before = folder.read()
+    if (why := before.get("chosen", {}).get("method")) is not None:
+        result["method_reason"] = why
+    write_json(folder.result, result)
+    times = {**before.get("times", {}), "finished": timestamp()}
+    folder.checked(folder.split.name)
+    files, mark = digests(folder.path), folder.mark()
+    folder.update(status="finished", step=step, times=times, files=files, metrics=mark)
 
 
 @dataclass(frozen=True)

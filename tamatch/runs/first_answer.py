@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +37,16 @@ from ..settings.config import Run, in_order
 from ..settings.hardware import pick_device
 from ..settings.inputs import learnt_by, lineage, split_of
 from ..step.source import PREDICTION_COLUMNS, Pool, Subset
-from ..storage.files import timestamp, write_json
-from ..storage.record import digests
 from ..storage.spreadsheet import write_table
-from .end import PoolPredictions, assess, junk_of, picture, result_of, summary, write_assessment
+from .end import (
+    PoolPredictions,
+    junk_of,
+    picture,
+    result_of,
+    summary,
+    write_answers,
+    write_result,
+)
 from .record import record_facts, record_skipped
 from .start import Job, SharedData, remark_on_data, remark_on_skipped, seen_of
 
@@ -100,10 +106,8 @@ def solve_run(job: Job, shared: SharedData) -> dict[str, Any]:
         told = {**answer.shares(pool), "factors": None, "weights": None, "tau": None}
         return answers, summary(answers, pool, told)
 
-    assessed = assess(raw, held_out, pool, predict_pool)
-    facts = replace(Facts.of(run.net, data), temperature=assessed.temperature)
-    Model(facts, net.net, found.likeness).save(folder.model)
-    write_assessment(assessed, folder.path)
+    model = Model(Facts.of(run.net, data), net.net, found.likeness)
+    predicted = write_answers(folder, model, raw, held_out, pool, predict_pool)
     doubted = None
     if pool is not None and run.fold is None:
         doubted = write_suspects(data, split, rows, guesses, folder.path)
@@ -114,13 +118,8 @@ def solve_run(job: Job, shared: SharedData) -> dict[str, Any]:
         "suspects": doubted,
         **error,
     }
-    result["junk"] = junk_of(assessed.pool_predictions, data)
-    write_json(folder.result, result)
-    times = {**folder.read().get("times", {}), "finished": timestamp()}
-    folder.checked(folder.split.name)
-    folder.update(
-        status="finished", step=1, times=times, files=digests(folder.path), metrics=folder.mark()
-    )
+    result["junk"] = junk_of(predicted, data)
+    write_result(folder, result, 1)
     return result
 
 

@@ -1,7 +1,5 @@
 """When a run is a first answer, with which weights, and how large it looks at the images."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

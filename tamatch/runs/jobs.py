@@ -1,7 +1,5 @@
 """Finishing runs, with their baselines: one run, or several in parallel."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import ExitStack
 from itertools import compress, product

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,12 +59,6 @@ def is_label_table(path: Path) -> bool:
     with path.open("rb") as file:
         found = file.readline(100).strip().decode(errors="replace")
     return found in (",".join(COLUMNS), ",".join((*COLUMNS, BELONGS)))
-
-
-def tables_of(run: Run) -> list[Path]:
-    """Where labels may have been written down since the run."""
-    own = None if run.data in DATASETS else table_of(run.data)
-    return [table for table in (own, run.labels and Path(run.labels)) if table]
 
 
 def by_model(tables: Iterable[Path]) -> set[str]:
@@ -261,7 +256,8 @@ def given_and_pool(run: Run, images: DataSet, current: CurrentSplit) -> tuple[In
     split = current.split
     every = np.concatenate([split.known, split.unknown])
     since = np.isin(every, current.labelled_since)
-    guessed = by_model(tables_of(run))
+    own = None if run.data in DATASETS else table_of(run.data)
+    guessed = by_model(table for table in (own, run.labels and Path(run.labels)) if table)
     known = np.isin(every, split.known) | since
     known &= ~(since & np.array([images.files[i] in guessed for i in every], bool))
     return every[known], every[~known]
@@ -269,9 +265,7 @@ def given_and_pool(run: Run, images: DataSet, current: CurrentSplit) -> tuple[In
 
 def most_first(classes: Mapping[str, int]) -> str:
     """Classes and their counts: a class that the model gives nothing to is easily overlooked."""
-    shown = [
-        f"{name} {count:,}" for name, count in sorted(classes.items(), key=lambda item: -item[1])
-    ]
+    shown = [f"{name} {count:,}" for name, count in Counter(classes).most_common()]
     if len(shown) > 2 * SHOWN:
         shown = [*shown[:SHOWN], "…", *shown[-SHOWN:]]
     return ", ".join(shown)

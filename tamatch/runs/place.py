@@ -1,7 +1,5 @@
 """Where a run is put by default, where it must not be, and what resumes it."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import signal
@@ -100,30 +98,17 @@ def resumable_after_ctrl_c(folders: Sequence[RunFolder]) -> Iterator[None]:
 
 def refuse_place(out: Path, run: Run, folders: Sequence[RunFolder]) -> None:
     """Refuse a run where it would do harm: in the images, or in place of the one it starts from."""
-    refuse_inside(out, run.data)
-    refuse_replacing_start(run, folders)
-
-
-def refuse_inside(out: Path, data: str) -> None:
-    """Refuse a run inside the folder of images: its own folder would be read as a class."""
-    if data in DATASETS or not os.path.isdir(data):
-        return
-    place, target = (Path(os.path.realpath(path)) for path in (data, out))
-    if not target.is_relative_to(place) or any((place / table).is_file() for table in TABLES):
-        return
-    other = os.path.relpath(place.parent / "runs" / target.name)
-    raise UsageError(
-        f"--out {out} is inside the image folder, where every folder is a class. Choose a folder "
-        f"elsewhere, such as --out {shlex.quote(other)}."
-    )
-
-
-def refuse_replacing_start(run: Run, folders: Sequence[RunFolder]) -> None:
-    """A run cannot take the place of the one whose weights it starts from."""
-    if run.from_ is None:
-        return
-    start = Path(os.path.realpath(run.from_))
-    for folder in folders:
+    if run.data not in DATASETS and os.path.isdir(run.data):
+        place, target = (Path(os.path.realpath(path)) for path in (run.data, out))
+        listed = any((place / table).is_file() for table in TABLES)
+        if target.is_relative_to(place) and not listed:  # it would be read as a class
+            other = os.path.relpath(place.parent / "runs" / target.name)
+            raise UsageError(
+                f"--out {out} is inside the image folder, where every folder is a class. Choose a "
+                f"folder elsewhere, such as --out {shlex.quote(other)}."
+            )
+    for folder in folders if run.from_ is not None else ():
+        start = Path(os.path.realpath(str(run.from_)))
         if start.is_relative_to(os.path.realpath(folder.path)):
             raise UsageError(
                 f"--out {folder.path} holds the run to start from (--from {run.from_}). Choose a "

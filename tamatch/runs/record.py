@@ -1,7 +1,5 @@
 """What run.json and checkpoints say about a run: written when it begins, checked on resume."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

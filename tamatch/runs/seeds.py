@@ -132,13 +132,11 @@ def jobs_of(runs: Sequence[Run], folders: Sequence[RunFolder], *, quiet: bool) -
     """The runs share the screen, where each is known by its seed, or else by its folder."""
     screen = Screen(quiet=quiet)
     distinct = len({run.seed for run in runs}) == len(runs)
-    names = [
-        f"seed {r.seed}" if distinct else str(f.path) for r, f in zip(runs, folders, strict=True)
-    ]
-    return [
-        Job(run, folder, Progress(folder.log, screen=screen, name=name))
-        for run, folder, name in zip(runs, folders, names, strict=True)
-    ]
+    jobs = []
+    for run, folder in zip(runs, folders, strict=True):
+        name = f"seed {run.seed}" if distinct else str(folder.path)
+        jobs.append(Job(run, folder, Progress(folder.log, screen=screen, name=name)))
+    return jobs
 
 
 def check_alone() -> None:

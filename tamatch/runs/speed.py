@@ -1,7 +1,5 @@
 """How fast a run is on this machine, by doing some of its steps."""
 
-from __future__ import annotations
-
 import math
 import time
 from dataclasses import replace
@@ -11,7 +9,7 @@ from ..rules.pace import Speed
 from ..settings.config import Run
 from ..settings.configure import baseline_config
 from ..settings.hardware import pick_device
-from ..step.cost import timed, wait
+from ..step.cost import timed
 from ..step.engine import WARM_STEPS, Engine
 from ..step.source import Subset
 from .build import engine_of
@@ -28,16 +26,14 @@ class Speeds:
     def __init__(self, data: DataSet, split: Split, limit: float = math.inf) -> None:
         self.data, self.split = data, split
         self.seconds = min(MEASURED_SECONDS, MEASURED_SHARE * limit)
-        self.found: list[tuple[Run, Speed]] = []
+        self.found: dict[str, Speed] = {}  # by the settings
 
     def of(self, run: Run) -> Speed:
         """As a short run, whose net is not compiled: a longer one that repays it is faster."""
         short = replace(run, steps=min(run.steps, FEW))
-        for measured, known in self.found:
-            if measured == short:
-                return known
-        self.found.append((short, speed_of(short, self.data, self.split, self.seconds)))
-        return self.found[-1][1]
+        if (key := repr(short)) not in self.found:
+            self.found[key] = speed_of(short, self.data, self.split, self.seconds)
+        return self.found[key]
 
     def with_baseline(self, run: Run, runs: int = 1) -> list[Speed]:
         """The speed of the run and of its baseline, if it has one; several runs take turns."""
@@ -58,7 +54,8 @@ def speed_of(run: Run, data: DataSet, split: Split, measured: float = MEASURED_S
         while seconds < measured:
             seconds += timed(engine, block)
             steps, block = steps + block, 2 * block
-        image = seconds_to_predict(engine, data, split)
+        sample = Subset(data, split.labelled[:TESTED_IMAGES], engine.device)
+        image = timed(engine, 1, lambda: engine.probabilities(sample.images)) / len(sample)
     at_the_end = image * len(split.unlabelled) if engine.method.views.u else 0.0
     held_out = len(split.validation) + len(split.test)
     return Speed(start + at_the_end, seconds / steps, image * held_out)
@@ -70,13 +67,3 @@ def start_engine(run: Run, data: DataSet, split: Split) -> Engine:
     with engine.running():
         timed(engine, WARM_STEPS + 2 if engine.device.type == "cuda" else 1)
     return engine
-
-
-def seconds_to_predict(engine: Engine, data: DataSet, split: Split) -> float:
-    """For one image, measured with a batch of labelled ones."""
-    sample = Subset(data, split.labelled[:TESTED_IMAGES], engine.device)
-    wait(engine)
-    began = time.perf_counter()
-    engine.probabilities(sample.images)
-    wait(engine)
-    return (time.perf_counter() - began) / len(sample)

@@ -1,12 +1,11 @@
 """What a run does before its first step: read the data, build the engine, say what it found."""
 
-from __future__ import annotations
-
 import io
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import torch
@@ -49,9 +48,9 @@ class Job:
     kept: bool = True  # its folder outlives it; if not, nothing is made for its readers alone
 
     @property
-    def baseline(self) -> Job:
+    def baseline(self) -> Self:
         run, folder = baseline_config(self.run), self.folder.baseline
-        return Job(run, folder, self.progress, is_baseline=True, kept=self.kept)
+        return replace(self, run=run, folder=folder, is_baseline=True, callbacks=None)
 
 
 class SharedData:

@@ -1,13 +1,11 @@
 """What a run does between its steps: log, test, save, and warn of what should worry its user."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from typing import Any
 
@@ -33,18 +31,17 @@ from ..step.guard import ALLOWED_BAD_STEPS
 from ..step.source import LABELLED, Pool, Subset
 from ..storage import checkpoint
 from ..storage.events import Callbacks, MLflow, TensorBoard, Tracker, Trackers, WandB
-from ..storage.files import timestamp, write_json
 from ..storage.folder import RunFolder
-from ..storage.record import STATE, digests, wrong
+from ..storage.record import STATE, wrong
 from .end import (
     PoolPredictions,
-    assess,
     predict_pool,
     pseudo_label_probabilities,
     result_of,
     summary,
     told_by,
-    write_assessment,
+    write_answers,
+    write_result,
 )
 from .record import changes_since, conditions
 
@@ -109,9 +106,23 @@ class Training:
 
     @contextmanager
     def under_way(self) -> Iterator[None]:
-        """What is there while the steps are done: the bar, the device's stream, the events."""
+        """What is there while the steps are done: the bar, the device's stream, the trackers and
+        callbacks that the run is to have.
+        """
+        run, names, path = self.run, self.facts.classes, self.folder.path.resolve()
+        begun = self.folder.read()["times"]["started"]
+        key = sha256(f"{path} {begun}".encode()).hexdigest()[:16]
+        made: dict[str, Callable[[], Tracker]] = {
+            "tensorboard": lambda: TensorBoard(path / "events", names, self.engine.steps_done + 1),
+            "wandb": lambda: WandB(path.name, names, key, run.flat()),
+            "mlflow": lambda: MLflow(path.name, names, key, run.flat()),
+        }
         bar = self.progress.bar(self.engine.steps_done, self.steps)
-        with bar, self.engine.running(), self.recording():
+        with bar, self.engine.running(), closing(self.trackers):
+            for name in (name for name in made if getattr(run, name)):
+                self.trackers.begin(name, made[name])
+            if self.callbacks is not None:
+                self.trackers.open["a callback"] = self.callbacks
             yield
 
     @property
@@ -128,24 +139,6 @@ class Training:
             self.test()
         if done % run.save_every == 0 or last or asked:
             self.save()
-
-    @contextmanager
-    def recording(self) -> Iterator[None]:
-        """Trackers and callbacks, where the run is to have them."""
-        run, names, path = self.run, self.facts.classes, self.folder.path.resolve()
-        begun = self.folder.read()["times"]["started"]
-        key = sha256(f"{path} {begun}".encode()).hexdigest()[:16]
-        made: dict[str, Callable[[], Tracker]] = {
-            "tensorboard": lambda: TensorBoard(path / "events", names, self.engine.steps_done + 1),
-            "wandb": lambda: WandB(path.name, names, key, run.flat()),
-            "mlflow": lambda: MLflow(path.name, names, key, run.flat()),
-        }
-        for name in (name for name in made if getattr(run, name)):
-            self.trackers.begin(name, made[name])
-        if self.callbacks is not None:
-            self.trackers.open["a callback"] = self.callbacks
-        with closing(self.trackers):
-            yield
 
     def advance(self) -> None:
         """One step; if memory does not suffice, once more with recomputed activations."""
@@ -261,27 +254,15 @@ class Training:
     def write_answers(self) -> PoolPredictions | None:
         """The model and what it says about all images; of these, the pool."""
         raw = {k: self.predicted(part).cpu().numpy() for k, part in self.held_out.items()}
-        found = assess(raw, self.held_out, self.pool, self.predict_pool)
-        facts = replace(self.facts, temperature=found.temperature)
-        Model(facts, self.engine.method.final, self.likeness()).save(self.folder.model)
-        write_assessment(found, self.folder.path)
-        if self.watch is not None and found.pool_predictions is not None:
-            rows = [row for row in self.folder.rows() if row["kind"] == "train"]
-            self.watch.end(rows, found.pool_predictions)
-        return found.pool_predictions
+        model = Model(self.facts, self.engine.method.final, self.likeness())
+        found = write_answers(self.folder, model, raw, self.held_out, self.pool, self.predict_pool)
+        if self.watch is not None and found is not None:
+            self.watch.end([r for r in self.folder.rows() if r["kind"] == "train"], found)
+        return found
 
     def conclude(self, result: dict[str, Any]) -> dict[str, Any]:
-        """Write the result, with the reason of a chosen method; the run is finished."""
-        before = self.folder.read()
-        if (why := before.get("chosen", {}).get("method")) is not None:
-            result["method_reason"] = why
-        write_json(self.folder.result, result)
-        times = {**before.get("times", {}), "finished": timestamp()}
-        self.folder.checked(self.folder.split.name)
-        files, mark = digests(self.folder.path), self.folder.mark()
-        self.folder.update(
-            status="finished", step=self.steps, times=times, files=files, metrics=mark
-        )
+        """Write the result; the run is finished."""
+        write_result(self.folder, result, self.steps)
         self.progress.ended()
         return result
 
@@ -305,12 +286,9 @@ class Watch:
 
     def begin(self) -> None:
         """Before the first step: do the sets look alike?"""
-        labelled, images = self.engine.source.indices[LABELLED], self.pool.data.images
-        sets = (
-            labelled[evenly_spread(len(labelled))],
-            self.pool.indices[evenly_spread(len(self.pool))],
-        )
-        found = two_sample_test(*(images[np.sort(places)] for places in sets))
+        sets = self.engine.source.indices[LABELLED], self.pool.indices
+        some = (np.sort(indices[evenly_spread(len(indices))]) for indices in sets)
+        found = two_sample_test(*(self.pool.data.images[places] for places in some))
         self.tell(symptoms.distribution_shift(found))
 
     def logged(self, row: Mapping[str, Any]) -> None:

@@ -1,7 +1,5 @@
 """The batch of a step, gathered and augmented on the device, and made there ahead of its step."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 

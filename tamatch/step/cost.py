@@ -1,10 +1,8 @@
 """What training costs: its memory, estimated before the run, and the seconds of its steps."""
 
-from __future__ import annotations
-
 import time
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -123,7 +121,9 @@ def too_large(
 
     Where too many runs train at the same time, it says how many fit.
     """
-    need, there = estimate(engine, held_out), total_memory(engine.device)
+    need, there = estimate(engine, held_out), available_memory(engine.device)
+    if engine.stream is not None:
+        there += torch.cuda.memory_allocated(engine.device)  # what training holds now
     if runs > 1 and need.total <= there:
         fit = min(there // need.total, runs - 1)
         return OutOfMemory(
@@ -140,12 +140,6 @@ def too_large(
         f"{gib(need.step)} of them for the batch, but there are {gib(there)}. By this estimate "
         f"--batch {fits[0]} --unlabelled {fits[1]} fits: restart with it."
     )
-
-
-def total_memory(device: torch.device) -> int:
-    """Bytes that training can use: the free memory and what it holds now."""
-    held = torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
-    return available_memory(device) + held
 
 
 def gib(size: int) -> str:
@@ -180,12 +174,12 @@ class Peak(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.now -= size
 
 
-def timed(engine: Engine, steps: int) -> float:
-    """Seconds that some steps take, the device's work included."""
+def timed(engine: Engine, times: int, work: Callable[[], object] | None = None) -> float:
+    """Seconds that some steps take, or other work of the engine; the device's included."""
     wait(engine)
     began = time.perf_counter()
-    for _ in range(steps):
-        engine.advance()
+    for _ in range(times):
+        (work or engine.advance)()
     wait(engine)
     return time.perf_counter() - began
 

@@ -1,7 +1,5 @@
 """Runs a step slowly, to name the first tensor in it that is not finite."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import partial
 from typing import Any

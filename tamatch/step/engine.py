@@ -3,8 +3,6 @@
 Also one CUDA graph that does a step of several engines at once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass

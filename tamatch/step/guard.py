@@ -1,7 +1,5 @@
 """Undoes steps whose values are not finite, on the device and without waiting for the host."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer

@@ -1,7 +1,5 @@
 """What is reported of the steps, summed on the device and read once in a while."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Optimizers whose learning rates are tensors, so that a captured CUDA graph can change them."""
 
-from __future__ import annotations
-
 import math
 from itertools import cycle
 from typing import Any, Literal, cast

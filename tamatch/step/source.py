@@ -4,8 +4,6 @@ are only predicted.
 The images of a step are a pure function of (seed, step), so there is nothing to save.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from concurrent.futures import Future, ThreadPoolExecutor
 from copy import copy
@@ -250,7 +248,8 @@ class OnHost:
 def to_device(images: Pixels, indices: Indices, device: torch.device) -> Tensor:
     """The images with these indices, (N, H, W, 3) in memory, as (n, 3, H, W) on the device."""
     _, height, width, channels = images.shape
-    there = torch.empty(len(indices), channels, height, width, dtype=torch.uint8, device=device)
+    kind = torch.from_numpy(np.empty(0, images.dtype)).dtype  # rows of numbers are not bytes
+    there = torch.empty(len(indices), channels, height, width, dtype=kind, device=device)
     for first in range(0, len(indices), CHUNK):
         part = slice(first, first + CHUNK)
         there[part] = torch.from_numpy(images[indices[part]]).permute(0, 3, 1, 2)

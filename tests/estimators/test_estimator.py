@@ -267,8 +267,8 @@ def test_the_page_names_the_options_of_a_run() -> None:
 def test_layers_of_the_net_for_vectors_may_learn_at_rates_of_their_own() -> None:
     X, _, few = blobs()
     run = SSLClassifier(options={"layer_decay": 0.5}, **QUICK)._run(None, 9)
-    data = data_of(few, ("a", "b", "c"))
-    engine = vector_engine(run, X.astype(np.float32), data, make_split(data, split_plan(run)), 8)
+    data = data_of(X.astype(np.float32), few, ("a", "b", "c"))
+    engine = vector_engine(run, data, make_split(data, split_plan(run)), 8)
     names = {id(p): name for name, p in engine.method.net.named_parameters()}
     rates = {
         names[id(p)]: group["base_lr"]

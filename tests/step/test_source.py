@@ -47,7 +47,7 @@ class Spied:
     """Pixels that remember which images were read, and by which thread."""
 
     def __init__(self, images: Pixels) -> None:
-        self.images, self.shape = images, images.shape
+        self.images, self.shape, self.dtype = images, images.shape, images.dtype
         self.rows: set[int] = set()
         self.threads: set[str] = set()
         self.broken = False
