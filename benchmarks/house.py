@@ -26,7 +26,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "tamatch"
 NEW = (
     # pre-trained nets by name, frozen features, the first answer and tuning from it
     "nets/pretrained.py", "nets/features.py", "frozen/*.py", "runs/first_*.py", "runs/tune.py",
-    "rules/tails.py", "estimators/features.py", "data/feature_cache.py",
+    "rules/tails.py", "estimators/features.py", "data/feature_cache.py", "machine/threads.py",
     # choosing what to label, labelling from nothing, a closer look at labels and images
     "runs/pick.py", "review/start.py", "review/answers.py", "runs/closer.py",
     # methods for long tails and of 2023 to 2025
@@ -58,16 +58,18 @@ NEW_PARTS = {
     "cli/train.py": "add_from_usb run_from_usb",
     "cli/use.py": "add_pick run_pick add_start run_start add_history run_history",
     "data/archives.py": "SVHN FOOD101 MEDMNIST",
-    "data/check.py": "Closer",
+    "data/bulk.py": "cached_blocks",
+    "data/check.py": "Closer CheckReport._sizes_to_train_on",
     "data/dataset.py": "DataSet.of_no_class",
     "kinds.py": "AgreementWeight MixTarget EnergyBound TestStrength",
+    "losses.py": "mean_of",
     "methods/fixmatch.py": "FixMatch.final_strength",
     "methods/mixing.py": "Mixed Box Span",
     "modules.py": "Shifted unshifted",
     "nets/__init__.py": "is_frozen is_tuned begins_anew body_of",
     "nets/base.py": "Net.frozen_width Net.frozen_features",
     "nets/recognise.py": "STYLE_SIGNS colours_of",
-    "nets/vit.py": "STYLES LayerScale ViT.frozen_width ViT.frozen_features",
+    "nets/vit.py": "STYLES LayerScale ViT.frozen_width ViT.frozen_features attended",
     "nets/weights.py": "with_batch",
     "pseudo/parts.py": "Effective",
     "report/folder.py": "RunFiles.first_answer RunFiles.tuning",
@@ -77,10 +79,12 @@ NEW_PARTS = {
         "tuned_ladder _rungs _between _rung doubling"
     ),
     "review/command.py": "start",
-    "rules/finetune.py": "tuning tuned_steps held_out keeps",
+    "rules/choose.py": "looked_at",
+    "rules/finetune.py": "tuning tuned_steps held_out unjudged_remark keeps",
     "runs/build.py": "Start",
     "runs/decide.py": (
-        "TUNED_RULE decide_first decide_tuned choose_form hold_out tuned_in_time first_seconds"
+        "TUNED_RULE decide_first decide_tuned choose_form hold_out unjudged tuned_in_time "
+        "first_seconds"
     ),
     "runs/end.py": (
         "PoolPredictions.odd junk_of Finished.method_reason Finished.first_answer Finished.junk "

@@ -164,11 +164,6 @@ def describe(store: LabelFile) -> str:
 
 def show(address: str, *, browser: bool) -> None:
     """Open a page in the person's browser, if that is wanted and there is a screen."""
-    if browser and has_screen():
+    screens = os.environ.get("DISPLAY"), os.environ.get("WAYLAND_DISPLAY")
+    if browser and (sys.platform in ("darwin", "win32") or any(screens)):
         webbrowser.open(address)
-
-
-def has_screen() -> bool:
-    """Whether there is a screen to show a browser on."""
-    shown = ("DISPLAY", "WAYLAND_DISPLAY")
-    return sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in shown)
