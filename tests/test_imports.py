@@ -36,6 +36,16 @@ def test_torch_is_not_imported(code: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_help_is_there_at_once() -> None:
+    """Without NumPy, whose import takes as long as all the rest."""
+    code = "from tamatch.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass"
+    check = "import sys; assert 'numpy' not in sys.modules, 'numpy was imported'"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\n{check}"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_windows_is_told_what_to_do() -> None:
     code = "import sys; sys.platform = 'win32'; import tamatch"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -27,7 +27,6 @@ from .config import (
     read_config,
     read_target,
 )
-from .inputs import split_plan
 from .options import as_text, flag_of, undescribed_option, unknown_option
 
 TARGET = {"target", "prior", "lambda_target"}  # what says where TaMatch steers to
@@ -162,6 +161,8 @@ def resolve(values: Mapping[str, Any]) -> Run:
         settings["prior"] = normalised_shares(settings["prior"], "--prior")
     run = Run(**settings, options=options)
     check_processes(run)
+    from .inputs import split_plan  # here, as it loads NumPy, which many commands do without
+
     split_plan(run)  # an error, if it contradicts itself
     return run
 
