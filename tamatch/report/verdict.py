@@ -48,7 +48,7 @@ DRAWN_CAVEAT = (
 TUNED_CAVEAT = (
     "Held-out labels: in the first two rows, each label was guessed once without being seen, by "
     "cross-validation; in the last, only those that were kept from tuning. They were learnt after "
-    "that. The first two times are with the features, which all share."
+    "that. The first two times are without the features, which all share."
 )
 FEW_DRAWN = (
     "Only {judged} of the labels were drawn at random, which are too few to compare by; tamatch "

@@ -213,10 +213,11 @@ def ladder(first: RunFolder) -> list[dict[str, Any]]:
 def rung(
     name: str, result: dict[str, Any], between: list[float] | None, held_out: dict[str, Any] | None
 ) -> dict[str, Any]:
-    """A row of the ladder, in percent and seconds."""
-    error, seconds = result["error_last"], result["seconds"]
+    """A row of the ladder, in percent and seconds; without the features, which all rows share."""
+    looking = result.get("first_answer", {}).get("features_seconds", 0.0)
     return {
-        "name": name, "error": error, "interval": between, "held_out": held_out, "seconds": seconds,
+        "name": name, "error": result["error_last"], "interval": between, "held_out": held_out,
+        "seconds": max(0.0, round(result["seconds"] - looking, 3)),
     }  # fmt: skip
 
 

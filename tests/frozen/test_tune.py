@@ -69,6 +69,9 @@ def test_the_ladder(tuned: tamatch.Finished, photos: Path, tmp_path: Path) -> No
     assert names == ["labels alone", "labels and unlabelled images", "net tuned"]
     assert [rung["held_out"]["labels"] for rung in told["ladder"]] == [10, 10, 2]
     assert all(rung["interval"][0] == 0 and rung["seconds"] > 0 for rung in told["ladder"])
+    solved = json.loads((tuned.path / "first/result.json").read_text())
+    looking = solved["first_answer"]["features_seconds"]
+    assert told["ladder"][1]["seconds"] == pytest.approx(solved["seconds"] - looking, abs=0.002)
     assert tuned.first_answer is not None and tuned.result["method"] == "tamatch"
     assert "pool 50 % to 50 % a class (KL from equal 0.00 ≤ 0" in str(tuned.method_reason)
     page = (tuned.path / "report.html").read_text()
