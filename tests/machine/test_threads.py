@@ -50,6 +50,8 @@ def test_blas_has_one_thread_meanwhile() -> None:
         assert blas_threads() == before
         fit(x, y, torch.ones(40), 2)
         assert blas_threads() == before
+        side_by_side(lambda _: fit(x, y, torch.ones(40), 2), range(4))  # each asks for it, too
+        assert blas_threads() == before
 
 
 def test_a_regression_lets_blas_have_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
