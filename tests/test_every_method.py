@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tamatch.cli import main
-from tamatch.methods import METHODS
+from tamatch.methods import BY_THEMSELVES
 
 COMPOSED = [
     ["tamatch", "--select", "freematch"],
@@ -21,7 +21,7 @@ COMPOSED = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [*([name] for name in METHODS), *COMPOSED], ids="-".join)
+@pytest.mark.parametrize("words", [*([name] for name in BY_THEMSELVES), *COMPOSED], ids="-".join)
 def test_fifty_steps_and_a_report(words: list[str], tmp_path: Path) -> None:
     out = tmp_path / "run"
     steps = ["--steps", "50", "--log-every", "10", "--test-every", "25"]

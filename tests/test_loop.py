@@ -155,6 +155,27 @@ def test_a_saved_state_goes_on_as_if_it_had_not_stopped(method: str) -> None:
         assert value.equal(resumed.state_dict()[name]), name
 
 
+def test_a_teacher_of_one_s_own_names_the_classes_of_the_pool() -> None:
+    """The net learns what it says, where it counts; without one, nothing but the labels."""
+    torch.manual_seed(0)
+    pool, told = numbers(POOL, 6), torch.arange(POOL) % CLASSES
+    counts = (torch.arange(POOL) % 4 > 0).float()
+    right = []
+    for amounts in (0 * counts, counts):
+        torch.manual_seed(0)
+        ssl = loss_of("tamatch_solved", Words(), numbers(2, 7))
+        ssl.method.teach(told, amounts)
+        optimizer = torch.optim.Adam(ssl.parameters(), 0.02)
+        for step in range(150):
+            ids = (torch.arange(12) + 12 * step) % POOL
+            optimizer.zero_grad()
+            ssl(numbers(LABELLED, 5), LABELS, pool[ids], id_u=ids).backward()
+            optimizer.step()
+            ssl.after_step()
+        right.append((ssl.logits(pool).argmax(-1) == told)[counts > 0].float().mean())
+    assert right[0] < 0.5 and right[1] > 0.9
+
+
 def test_the_average_is_tested() -> None:
     ssl = loss_of("fixmatch", net := Words(), named(2, 7), ema=0.9)
     steps(ssl, named)
@@ -205,6 +226,9 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no pool": ({"method": "supervised"}, "supervised takes no u, got 2 views."),
     "y": ({"y": torch.rand(3)}, "y must be a tensor of whole numbers (N,), not a tensor of 3."),
     "ids": ({"method": "flexmatch"}, "pass id_u, their positions in the pool."),
+    "taught ids": (
+        {"method": "tamatch_solved", "u": named(4, 5)}, "pass id_u, their positions in the pool.",
+    ),
     "ids x": ({"method": "simmatch"}, "pass id_x, their positions among the labelled inputs."),
     "far ids": ({"id_u": torch.arange(37, 41)}, "id_u must lie in 0 … 39, got 37 … 40."),
     "sizes": ({"y": LABELS}, "fixmatch: a first step failed ("),

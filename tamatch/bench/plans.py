@@ -17,7 +17,7 @@ from typing import Any
 
 from .. import methods, nets
 from ..errors import UsageError, unknown_name
-from ..methods import METHODS
+from ..methods import BY_THEMSELVES
 from ..own import usercode
 from ..settings.config import RUN_OPTIONS, method_options
 from ..settings.configure import resolve_method
@@ -216,14 +216,14 @@ PLANS: dict[str, Plan] = {
         CLASSIC,
         absent=NO_LABELS,
     ),
-    "race": Plan("Time to accuracy, from random weights", (*METHODS,), RACE, absent=NO_LABELS),
+    "race": Plan("Time to accuracy, from random weights", BY_THEMSELVES, RACE, absent=NO_LABELS),
     OWN: Plan(
         "Your own images: error (%)",
         ("supervised", "fixmatch", "freematch", "softmatch", "tamatch"),
         (),
     ),
     "digits": Plan(
-        "All methods: error (%) on the embedded digits with 40 labels", tuple(METHODS), (DIGITS,)
+        "All methods: error (%) on the embedded digits with 40 labels", BY_THEMSELVES, (DIGITS,)
     ),
 }  # fmt: skip
 

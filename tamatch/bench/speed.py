@@ -16,7 +16,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from ..data.dataset import DataSet, Pixels, Split
 from ..errors import UsageError, unknown_name
-from ..methods import METHODS
+from ..methods import BY_THEMSELVES
 from ..runs.build import engine_of
 from ..settings.config import RUN_OPTIONS
 from ..settings.configure import configure
@@ -77,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     works = list(WORKS) if arguments.works == "all" else arguments.works.split(",")
-    methods = list(METHODS) if arguments.methods == "all" else arguments.methods.split(",")
+    methods = list(BY_THEMSELVES) if arguments.methods == "all" else arguments.methods.split(",")
     if unknown := [w for w in works if w not in WORKS]:
         raise unknown_name("--works", unknown[0], WORKS)
     if arguments.steps < 1:

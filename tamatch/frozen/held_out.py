@@ -50,7 +50,6 @@ class LearningCurve:
     labels: tuple[int, ...]  # that the solver saw
     outcomes: tuple[HeldOutError, ...]  # the last one is the cross-validated error
     slope: float  # b of error ∝ labels^−b; the range takes it as 0 … 1
-    slope_error: float  # its standard error
     doubled: tuple[float, float, float]  # with twice the labels: low, expected, high
     p: Tensor | None  # (L, C) of each label by a solution without it; None where not all are judged
 
@@ -97,7 +96,7 @@ def learning_curve(
     low = then(last.interval[0], slope + SURE * deviation)
     high = then(last.interval[1], slope - SURE * deviation)
     doubled = low, then(last.error, slope), high
-    return LearningCurve(seen, outcomes, slope, deviation, doubled, p)
+    return LearningCurve(seen, outcomes, slope, doubled, p)
 
 
 def _outcome(wrong: Tensor) -> HeldOutError:

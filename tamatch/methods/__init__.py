@@ -36,6 +36,7 @@ class MethodEntry:
     averaged: bool = False  # learns from the average of its weights, so it always has one
     presets: dict[str, dict[str, Any]] = field(default_factory=dict)  # where a data set differs
     counts: dict[str, StepCount] = field(default_factory=dict)  # options that count steps
+    taught: bool = False  # learns what is solved on features, so only tuned nets have it
 
 
 SMALL_POOL = {"unlabelled": 64}  # as many unlabelled as labelled images per step
@@ -165,6 +166,10 @@ METHODS: dict[str, MethodEntry] = {
     "tamatch_lt": MethodEntry(
         "TaMatch-LT", "tamatch_lt:TaMatchLT", "TaMatch for long tails: r corrects both losses",
     ),
+    "tamatch_solved": MethodEntry(
+        "TaMatch, solved", "taught:Taught", "a tuned net learns TaMatch as solved on its features",
+        taught=True,
+    ),
     "tamatch_no_rescaling": MethodEntry(
         "TaMatch w/o Rescaling", "tamatch:TaMatch", "ablation: raw predictions",
         {"generate": "raw"}, presets=TAMATCH_PRESETS,
@@ -183,6 +188,14 @@ METHODS: dict[str, MethodEntry] = {
     ),
 }
 # fmt: on
+
+
+def is_taught(name: str) -> bool:
+    """Whether it is a method of tuned nets alone."""
+    return name in METHODS and METHODS[name].taught
+
+
+BY_THEMSELVES = tuple(name for name in METHODS if not is_taught(name))
 
 
 def is_method(thing: Any) -> bool:

@@ -124,7 +124,7 @@ def evaluate(
         lost = f", and none of the {gone:,} images that the run held out is unchanged"
         raise DataError(
             f"{found.name} has no labelled test images{lost if gone else ''}. Give labelled images "
-            "with --data."
+            f"with --data.{expected(folder)}"
         )
     tested = Subset(found, indices)
     p = model.probabilities(tested.images)
@@ -132,6 +132,19 @@ def evaluate(
     learnt = learnt_by(lineage(str(path)), found, stored_config(folder).size)
     again = int(learnt[indices].sum())
     return Evaluation(found.name, found.classes, trust, part, again, gone)
+
+
+def expected(folder: RunFolder) -> str:
+    """What a first answer tells of its error by cross-validation, if it does."""
+    known = folder.read_result().get("first_answer") if folder.result.exists() else None
+    if not (known and known.get("cross_validation")):
+        return ""
+    found = known["cross_validation"]
+    low, high = found["interval"]
+    return (
+        f" On {found['labels']:,} labels, each held out once, the error was {found['error']:.1f} % "
+        f"({low:.1f} to {high:.1f} %)."
+    )
 
 
 def in_classes_of(model: Model, data: DataSet) -> DataSet:

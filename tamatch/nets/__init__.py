@@ -35,6 +35,7 @@ OWN = "foreign:build_own"
 FROZEN_NET = "features:build"
 FROZEN = "frozen/"  # before the name of a net that is not trained
 TUNED = "tuned/"  # before that of a net that is trained on from such an answer
+AT = "_at_"  # between the name of that answer's net and the size at which it is tuned
 CUSTOM = usercode.UserObjects(
     "net", "FILE.py:NAME",
     "a name, FILE.py:NAME, an nn.Module, or a class or function that makes one",
@@ -80,8 +81,9 @@ FAMILIES: dict[str, tuple[str, NetEntry]] = {  # how a name is written, and a pa
     f"{FROZEN}NAME": (rf"{FROZEN}(timm/.+|\w+)", NetEntry(
         "one of these that is not trained; its last layer is solved", 224, FROZEN_NET,
         "as that net; needs weights")),
-    f"{TUNED}NAME": (rf"{TUNED}(timm/.+|\w+)", NetEntry(
-        "the same, trained on from there", 224, FROZEN_NET, "as that net; needs weights")),
+    f"{TUNED}NAME[{AT}SIZE]": (rf"{TUNED}(timm/.+|\w+)", NetEntry(
+        "the same, trained on from there; a transformer also at another size", 224, FROZEN_NET,
+        "as that net; needs weights")),
     "FILE.py:NAME": (usercode.OWN_NAME, NetEntry(
         "a class or function of your own that makes a net", 32, OWN, "your own")),
 }
@@ -95,7 +97,7 @@ def find(name: str) -> NetEntry:
     for pattern, entry in FAMILIES.values():
         if re.fullmatch(pattern, name):
             if entry.build == FROZEN_NET:
-                find(body_of(name))
+                check_at(name)
             return entry
     hint = perhaps(name, NETS) or f" If it is a net of timm, write timm/{name}."
     if name.endswith(".py"):
@@ -129,13 +131,44 @@ def begins_anew(name: str) -> bool:
 
 
 def body_of(name: str) -> str:
-    """The name of the net that is frozen or tuned."""
-    return name.removeprefix(FROZEN).removeprefix(TUNED)
+    """The name of the net that is frozen or tuned, at the size at which it is."""
+    made, size = _made_and_size(name)
+    return f"{made.rpartition('_')[0]}_{size}" if size else made
+
+
+def first_of(name: str) -> str:
+    """The name of the net whose answer a tuned one starts from: itself, but for its size."""
+    return _made_and_size(name)[0]
+
+
+def _made_and_size(name: str) -> tuple[str, str]:
+    made = name.removeprefix(FROZEN).removeprefix(TUNED)
+    if not is_tuned(name) or made.startswith("timm/"):
+        return made, ""
+    made, _, size = made.partition(AT)
+    return made, size
+
+
+def check_at(name: str) -> None:
+    """Refuse a frozen or tuned net whose own name or size is none."""
+    made, size = _made_and_size(name)
+    own = find(made)
+    if size and not (own.build == VIT and size.isdecimal()):
+        raise UsageError(
+            f"--net {name}: after {AT} comes the size, in pixels, at which a transformer is tuned, "
+            f"such as {TUNED}vit_tiny_p16_224{AT}128."
+        )
+    find(body_of(name))
 
 
 def size_in_name(name: str) -> int | None:
     """The side of the images that a transformer's name tells; other nets take any."""
     return int(name.rpartition("_")[2]) if is_transformer(name) else None
+
+
+def patch_in_name(name: str) -> int:
+    """The side of a transformer's patches."""
+    return int(name.rpartition("_p")[2].partition("_")[0])
 
 
 def build(name: str, classes: int, size: int) -> "Net":

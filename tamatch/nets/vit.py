@@ -67,7 +67,7 @@ class ViT(Net):
     """Pre-norm transformer over patches; the class token after the last norm is the feature."""
 
     independent = True
-    repaid = 4_000  # its blocks are compiled once for all
+    repaid = 8_000  # its blocks are compiled once for all: some 20 s, for 2 to 4 ms of each step
 
     def __init__(
         self,

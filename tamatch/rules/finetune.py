@@ -15,7 +15,9 @@ CPU_GRID, GPU_GRID = 8, 16  # patches in a row: a step takes as long as there ar
 USER_NET_LR = 1e-4  # of all layers: their order is unknown
 LR, LAYER_DECAY = 1e-3, 0.65  # of the head, and from each layer to the one below
 WARMUP_SHARE = 0.1
-TUNED_STEPS = 5_000  # of a run on a GPU: with all else about 90 s on an H200 with a ViT-Tiny
+TUNED_SIZE, ENLARGED = 128, 2  # pixels, of photos that these enlarge so many times
+RENEWED = (0.05, 0.15, 0.3, 0.5, 0.75)  # of the steps, after which TaMatch is solved anew
+TUNED_STEPS = 6_000  # of a run on a GPU, at least
 TUNED_PASSES = 5  # through the pool, at least, on a GPU
 ENOUGH_PASSES = 1  # after which the tuned net was the better one wherever all labels are known
 HELD_OUT = 5  # one of so many labels is kept from tuning, …
@@ -118,6 +120,23 @@ def tuned_steps(pool: int, unlabelled: int) -> Chosen:
     passes = rounded(TUNED_PASSES * pool / unlabelled)
     count = max(TUNED_STEPS, passes)
     return choice("steps", count, f"{count:,}", f"usual for {pool:,} training images")
+
+
+def tuned_size(made: int, patch: int, side: float | None) -> int:
+    """At which a transformer is tuned: a third of the time a step, where small photos allow it.
+
+    Steps count more than pixels there, and the net gets used to the size.
+    """
+    small = round(TUNED_SIZE / patch) * patch
+    return small if side is not None and ENLARGED * side <= small < made else made
+
+
+def renewed(passes: float) -> tuple[float, ...]:
+    """The shares of the steps after which a net that is taught is taught anew.
+
+    Each takes a look at the whole pool, so there are no more than `passes` through it.
+    """
+    return RENEWED[-min(len(RENEWED), math.ceil(passes)) :] if passes > 0 else ()
 
 
 def held_out(fewest: int) -> Chosen:

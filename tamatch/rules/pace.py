@@ -23,6 +23,7 @@ TRAINS = {"cuda": 45, "cpu": 30}  # a time limit of so many seconds is never ref
 UNCOMPILED_SECONDS = 75  # a shorter time limit does not repay compiling a net or its kernels
 
 TESTS, LOGS = 15, 60  # tests and log lines in a run, at most
+GPU_SAVED = 1_500  # steps on a GPU from one checkpoint to the next, at least: some ten seconds
 TEST_SHARE = 0.2  # of the time, at most, unless a single test takes longer
 USABLE_SHARE = 0.85  # of the time: the machine may become busier after it was measured
 
@@ -158,10 +159,11 @@ def test_interval(count: int, tests: int) -> Chosen:
     return Chosen({"test_every": math.ceil(count / tests)}, {})
 
 
-def intervals(count: int) -> dict[str, int]:
+def intervals(count: int, *, gpu: bool = False) -> dict[str, int]:
     """How often a run of this many steps logs, tests and saves."""
     often = math.ceil(count / TESTS)
-    return {"log_every": math.ceil(count / LOGS), "test_every": often, "save_every": often}
+    saved = max(often, GPU_SAVED) if gpu else often
+    return {"log_every": math.ceil(count / LOGS), "test_every": often, "save_every": saved}
 
 
 def averages(count: int) -> dict[str, float]:

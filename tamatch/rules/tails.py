@@ -9,11 +9,14 @@ from collections.abc import Sequence
 from .choose import Chosen, choice
 
 PLAIN, TAILED = "tamatch", "tamatch_lt"
+SOLVED = "tamatch_solved"  # the plain form of a tuned net
 SKEWED = 0.03  # nats; balanced pools were estimated at 0.028 or less, those of γ = 10 above
 DEVIATIONS = 2  # of what chance does to the shares of a sample
 
 
-def form(labels: Sequence[int], pool: Sequence[float] | None, images: int) -> Chosen:
+def form(
+    labels: Sequence[int], pool: Sequence[float] | None, images: int, plain: str = PLAIN
+) -> Chosen:
     """TaMatch-LT where the labels or the pool are more unequal than by chance.
 
     `labels` counts those of each class; `pool` has estimated shares of so many unlabelled images,
@@ -27,10 +30,10 @@ def form(labels: Sequence[int], pool: Sequence[float] | None, images: int) -> Ch
     what = " and ".join(told for _, told in skews)
     unknown = "; the pool's shares are not known" if pool is None else ""
     if any(unequal for unequal, _ in skews):
-        why = f"for unequal classes: {what}{unknown}; --method {PLAIN} is the plain form"
+        why = f"for unequal classes: {what}{unknown}; --method {plain} is the plain form"
         return choice("method", TAILED, TAILED, why)
-    found = choice("method", PLAIN, PLAIN, f"classes are about equally frequent: {what}{unknown}")
-    return Chosen({}, found.reasons)
+    why = f"classes are about equally frequent: {what}{unknown}"
+    return choice("method", plain, plain, why)
 
 
 def skew(name: str, shares: Sequence[float], images: int, shown: Sequence[str]) -> tuple[bool, str]:

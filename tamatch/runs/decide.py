@@ -20,6 +20,7 @@ from ..data import DATASETS, DataSet, Split, load, own_path
 from ..data.check import counted
 from ..data.folder import typical_side
 from ..errors import DataError, UsageError
+from ..machine import launch
 from ..machine.precision import native_bf16, restoring_threads
 from ..nets.pretrained import Located, locate
 from ..progress import Progress, counting
@@ -49,6 +50,7 @@ TUNED_RULE = (
 )
 GPU_IMAGES = 1000.0  # whose features a GPU computes in a second, at least
 SOLVED_IMAGES = 250.0  # of the pool, for which a second of solving is enough, cross-validation too
+SOLVED_AGAIN = 1500.0  # the same without a validation
 OVERHEAD = 10.0  # seconds for what comes before and after the training: imports, the report
 PACE_SETTINGS = (  # what follows from the number of steps
     "steps", "warmup", "ema", "norm_momentum", "lambda_target", "log_every", "test_every",
@@ -186,10 +188,9 @@ def decide_tuned(draft: Draft, weights: str) -> Decided:
     draft.take(Chosen({"weights": weights}, {}))
     side, asked = side_of(own_path(draft.asked.run.data)), draft.asked.run
     first, look = first_settings(draft.run(), draft.asked.said, side, draft.device)
-    data, name = normalised(look.data, look.net.normalise), nets.TUNED + look.net.name
-    why = f"tuned from the first answer on; {first.reasons['net'].partition(': ')[2]}"
+    data = normalised(look.data, look.net.normalise)
     chosen = {k: v for k, v in first.settings.items() if k not in (*ONE_STEP, "threads")}
-    draft.take(Chosen(chosen, first.reasons) | choice("net", name, name, why))
+    draft.take(Chosen(chosen, first.reasons) | tuned_net(look, side, first.reasons["net"]))
     draft.take(finetune.tuning(look.net.normalise))
     split = split_of(asked, data, draft["size"])
     choose_form(draft, data, split, look)
@@ -202,8 +203,7 @@ def decide_tuned(draft: Draft, weights: str) -> Decided:
     elif "steps" not in draft.fixed:
         speeds = Speeds(data, split, pace.parse_time(draft.limit) if draft.limit else math.inf)
         within = draft.limit or pace.duration_in_words(pace.CPU_SECONDS)
-        before = draft.runs * first_seconds(look, split, gpu=draft.gpu)
-        if not tuned_in_time(draft, speeds, within, before):
+        if not tuned_in_time(draft, speeds, within, looks(draft, look, split)):
             alone = f"Within {within} there is time for the first answer, but not for tuning."
             if "net" in draft.fixed:
                 net = nets.FROZEN + nets.body_of(draft["net"])
@@ -220,13 +220,13 @@ def choose_form(draft: Draft, data: DataSet, split: Split, look: Look | None = N
     if {"method", "prior"} & said or said - RUN_OPTIONS.keys():
         return
     labels = np.bincount(data.labels[split.labelled], minlength=len(data.classes))
-    pool = None
+    pool, plain = None, tails.PLAIN if look is None or launch.processes() > 1 else tails.SOLVED
     if look is not None and len(split.unknown):
         from .first_answer import features  # with what only these runs need
         from .tune import solved
 
         pool = solved(draft.run(), data, split, features(look.net, data)).found.shares.tolist()
-    found = tails.form(labels.tolist(), pool, len(split.unknown))
+    found = tails.form(labels.tolist(), pool, len(split.unknown), plain)
     draft.take(Chosen({"baseline": draft.asked.run.baseline}, {}) | found)
 
 
@@ -249,13 +249,31 @@ def unjudged(data: DataSet, split: Split) -> str:
     return finetune.unjudged_remark(labels.tolist(), data.classes)
 
 
-def tuned_in_time(draft: Draft, speeds: Speeds, limit: str, before: float) -> bool:
-    """Choose as many steps as fit after so many seconds; False if these are too few."""
+def tuned_net(look: Look, side: float | None, why: str) -> Chosen:
+    """The net of the first answer, on smaller images if these are small."""
+    made, size = look.net.name, nets.size_in_name(look.net.name)
+    name, told = nets.TUNED + made, f"tuned from the first answer on; {why.partition(': ')[2]}"
+    at = size and finetune.tuned_size(size, nets.patch_in_name(made), side)
+    if at != size:
+        name, told = f"{name}{nets.AT}{at}", f"{told}; tuned at {at} × {at}, which is faster"
+    return choice("net", name, name, told)
+
+
+def tuned_in_time(draft: Draft, speeds: Speeds, limit: str, looks: tuple[float, float]) -> bool:
+    """Choose as many steps as fit beside so many seconds; False if these are too few.
+
+    Of the seconds, the latter are needed whenever a net is taught anew.
+    """
+    before, anew = (draft.runs * seconds for seconds in looks)
     if draft.left(limit) - before < (pace.GPU_SECONDS if draft.gpu else 1):
         return False
     if "compile" not in draft.fixed:
         draft.take(pace.compiling(limit, gpu=draft.gpu))
     found = measured(draft, speeds)
+    if methods.is_taught(draft["method"]):
+        steps = pace.steps_within(draft.left(limit) - before, found)
+        passes = steps * draft["unlabelled"] / max(1, len(speeds.split.unlabelled))
+        before += len(finetune.renewed(passes)) * anew
     if pace.steps_within(draft.left(limit) - before, found) < pace.LEAST_STEPS:
         return False
     left = draft.left(limit) - before
@@ -263,11 +281,15 @@ def tuned_in_time(draft: Draft, speeds: Speeds, limit: str, before: float) -> bo
     return True
 
 
-def first_seconds(look: Look, split: Split, *, gpu: bool) -> float:
-    """Seconds to compute features before tuning and again after it, and to solve."""
-    images = look.left + len(look.data.images) - len(split.unlabelled)
-    each = 1 / GPU_IMAGES if gpu else look.seconds_each
-    return images * each + len(split.unlabelled) / SOLVED_IMAGES
+def looks(draft: Draft, look: Look, split: Split) -> tuple[float, float]:
+    """Seconds of features and solutions before tuning and after it, and of each time between."""
+    made, tuned = look.net.name, nets.body_of(draft["net"])
+    each = 1 / GPU_IMAGES if draft.gpu else look.seconds_each
+    part = ((nets.size_in_name(tuned) or 1) / (nets.size_in_name(made) or 1)) ** 2
+    images, pool = len(look.data.images), len(split.unlabelled)
+    begun = 0 if tuned == made else images
+    before = (look.left + part * (begun + images - pool)) * each + pool / SOLVED_IMAGES
+    return before, (len(split.labelled) + pool) * part * each + pool / SOLVED_AGAIN
 
 
 def start_of(
@@ -432,7 +454,7 @@ def paced(draft: Draft, *, own: bool) -> Chosen:
     """What follows from the number of steps."""
     run = draft.asked.run
     steps = draft.chosen.settings.get("steps", run.steps)
-    settings: dict[str, Any] = {**pace.intervals(steps)}
+    settings: dict[str, Any] = {**pace.intervals(steps, gpu=draft.gpu)}
     target = pace.target_momentum(steps) if own and target_follows(run) else NOTHING
     if own:
         settings |= pace.averages(steps)

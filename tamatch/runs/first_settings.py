@@ -121,7 +121,7 @@ def first_settings(
     features are known already, or are in time. Images are kept as large as they are, but no larger
     than the net looks at them.
     """
-    names = None if given.get("net") is None else [nets.body_of(run.net)]
+    names = None if given.get("net") is None else [nets.first_of(run.net)]
 
     def read(size: int) -> DataSet:
         with counting("reading images") as count:

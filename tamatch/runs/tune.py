@@ -3,6 +3,10 @@
 RUN/first holds the first answer, a whole run that learns from all labels. Of these, the validation
 images are kept from the tuning, and from the solution that it starts from. So the two can be
 compared on them, with the same labels learnt.
+
+A net that is taught (`methods.taught`) and TaMatch as solved on its features take turns: the
+solution names the classes of the pool, the net learns them on strong views, and TaMatch is solved
+anew on what it then sees. Small photos are tuned at a smaller size than that of the first answer.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from ..data.dataset import take
 from ..data.feature_cache import PART
 from ..frozen.likeness import Likeness
 from ..judge.trust import wilson
+from ..methods.taught import Taught
 from ..nets.features import Frozen, FrozenNet
 from ..progress import counting
 from ..pseudo.account import accepted
@@ -35,7 +40,7 @@ from ..storage.folder import RunFolder
 from ..storage.record import ANSWERS, files_in
 from .build import Start
 from .end import PoolPredictions, drawn, junk_of, result_of, summary, told_by
-from .first_answer import Answer, Task, features, few_threads, looking
+from .first_answer import Answer, Learnt, Task, features, few_threads, looking
 from .first_settings import ONE_STEP
 from .start import Job, SharedData
 from .training import Training
@@ -54,7 +59,7 @@ class FirstAnswer:
     data: DataSet
     split: Split
     lent: bool  # whether these labels are to be learnt from once they have judged
-    belongs: Tensor | None  # of the pool
+    solution: Learnt  # without these labels
 
 
 def first_job(job: Job) -> Job:
@@ -62,7 +67,7 @@ def first_job(job: Job) -> Job:
     run, folder = job.run, job.folder
     method = run.method if run.method in SOLVED else SOLVED[0]
     first = replace(
-        run, net=nets.FROZEN + nets.body_of(run.net), method=method, flips="none",
+        run, net=nets.FROZEN + nets.first_of(run.net), method=method, flips="none",
         baseline="none" if method == "supervised" else "supervised", **ONE_STEP,
         options={k: o.default for k, o in method_options(method).items()} | {
             k: v for k, v in run.options.items() if method == run.method
@@ -74,16 +79,21 @@ def first_job(job: Job) -> Job:
 
 
 def start_of(job: Job, shared: SharedData) -> FirstAnswer:
-    """Solve once more, without the labels that are held out; the features are known."""
-    run, folder = job.run, job.folder
+    """Solve once more, without the labels that are held out; the features are known.
+
+    The net begins with the last layer that is solved at the size at which it is tuned.
+    """
+    run, folder, first = job.run, job.folder, first_job(job).run
     data, device = shared.data(run), pick_device(run.device)
     split = split_of(run, data, run.size, folder.split)
-    answer = solved(run, data, split, features(looking(run, data, device), data))
-    p_model = torch.from_numpy(answer.probabilities(split.unlabelled)).double().mean(0)
-    start = Start(answer.found.head, p_model, answer.found.shares)
+    answer = begun = solved(run, data, split, features(looking(first, data, device), data))
+    if nets.body_of(run.net) != nets.body_of(first.net):
+        rows = features(looking(run, data, device), data)
+        begun = solved(run, data, split, rows, answer.found.belongs)
+    p_model = torch.from_numpy(begun.probabilities(split.unlabelled)).double().mean(0)
+    start = Start(begun.found.head, p_model, answer.found.shares)
     wrong = mistakes(answer, data, split)
-    belongs = answer.found.belongs
-    return FirstAnswer(folder.first, start, wrong, data, split, folder.lends_labels, belongs)
+    return FirstAnswer(folder.first, start, wrong, data, split, folder.lends_labels, answer.found)
 
 
 def solved(
@@ -117,21 +127,67 @@ class Tuning(Training):
     first: FirstAnswer
     answer: Answer | None = None  # at the end
 
+    def begin(self) -> None:
+        """What comes before the first step: among it, what a net that is taught begins with."""
+        if self.engine.steps_done == 0:
+            self.teach(self.first.solution)
+        super().begin()
+
+    def after_step(self, asked: int) -> None:
+        """Teach a net anew where it is time to, then log, test and save."""
+        shares = finetune.renewed(self.passes) if isinstance(self.engine.method, Taught) else ()
+        if self.engine.steps_done in {round(share * self.steps) for share in shares} - {self.steps}:
+            self.renew()
+        super().after_step(asked)
+
+    @property
+    def passes(self) -> float:
+        """Through the pool, from the first step to the last."""
+        return self.steps * self.run.unlabelled / max(1, self.engine.method.task.unlabelled)
+
+    def renew(self) -> None:
+        """Solve TaMatch on what the net sees now: its last layer, and what it is to learn."""
+        first, method = self.first, self.engine.method
+        with self.engine.on_stream():
+            rows = self.rows(cast(FrozenNet, method.final).eval(), first.split)
+        found = solved(self.run, first.data, first.split, rows, first.solution.belongs).found
+        with self.engine.on_stream(), torch.no_grad():
+            for net in {method.net, method.final}:
+                head = cast(FrozenNet, net).head
+                head.weight.copy_(found.head[:, :-1])
+                head.bias.copy_(found.head[:, -1])
+        self.teach(found)
+
+    def teach(self, found: Learnt) -> None:
+        """What a solution says of the pool; images of no class count less, labelled ones wholly."""
+        method, data, split = self.engine.method, self.first.data, self.first.split
+        if not isinstance(method, Taught):
+            return
+        known = np.isin(split.unlabelled, split.labelled)
+        labels = torch.from_numpy(np.where(known, data.labels[split.unlabelled], 0))
+        amounts = torch.from_numpy(known).float()
+        if self.pool is not None and len(self.pool):
+            places = torch.from_numpy(self.pool.places)
+            labels[places] = found.q.argmax(1)
+            amounts[places] = 1.0 if found.belongs is None else found.belongs.float()
+        with self.engine.on_stream():
+            method.teach(labels, amounts)
+
     def finish(self) -> dict[str, Any]:
         """Keep the tuned net, or the first answer."""
         first, run = self.first, self.run
         net = cast(FrozenNet, self.engine.method.final).eval()
-        rows = self.rows(net)
-        self.answer = solved(run, first.data, first.split, rows, first.belongs)
+        rows, belongs = self.rows(net), first.solution.belongs
+        self.answer = solved(run, first.data, first.split, rows, belongs)
         wrong = mistakes(self.answer, first.data, first.split)
-        passes = self.steps * run.unlabelled / max(1, self.engine.method.task.unlabelled)
-        kept, reason = finetune.keeps(int(wrong.sum()), int(first.wrong.sum()), len(wrong), passes)
+        errors = int(wrong.sum()), int(first.wrong.sum())
+        kept, reason = finetune.keeps(*errors, len(wrong), self.passes)
         if run.fold is not None:  # its labels judge the outcome, so they may not choose it
             kept, reason = True, "The tuned net is kept: the labels of --fold choose nothing."
         self.progress.say(reason)
         if first.lent and len(wrong):
             split = with_validation(first.split)
-            self.answer = solved(run, first.data, split, rows, first.belongs)
+            self.answer = solved(run, first.data, split, rows, belongs)
             del self.held_out["validation"]
         net.set_head(self.answer.found.head.to(self.engine.device))
         self.test()
@@ -147,16 +203,20 @@ class Tuning(Training):
         result["tuning"] = {**told, "ladder": [*ladder(first.folder), tuned]}
         return self.conclude(result)
 
-    def rows(self, net: FrozenNet) -> Tensor:
-        """The features of all images by the tuned net."""
+    def rows(self, net: FrozenNet, learnt: Split | None = None) -> Tensor:
+        """The features of all images by the tuned net; with a split, zeros but for its training."""
         images, name = self.first.data.images, nets.body_of(self.run.net)
-        look, found = Frozen(net, name, self.run.normalise), []
+        wanted = np.arange(len(images))
+        if learnt is not None:
+            others = self.first.data.of_no_class
+            wanted = np.unique(np.concatenate([learnt.labelled, learnt.unlabelled, others]))
+        look, found = Frozen(net, name, self.run.normalise), torch.zeros(len(images), net.width)
         with counting("looking at images") as count:
-            for start in range(0, len(images), PART):
-                chosen = np.arange(start, min(start + PART, len(images)))
-                found.append(look(take(images, chosen)))
-                count(int(chosen[-1]) + 1, len(images))
-        return torch.from_numpy(np.concatenate(found))
+            for start in range(0, len(wanted), PART):
+                chosen = wanted[start : start + PART]
+                found[chosen] = torch.from_numpy(look(take(images, chosen)))
+                count(start + len(chosen), len(wanted))
+        return found
 
     def likeness(self) -> Likeness | None:
         """By the features of the tuned net."""
@@ -175,7 +235,8 @@ class Tuning(Training):
         count, seen = accepted(method), drawn(self.engine)[pool.places]
         times = None if count is None else count.cpu().numpy().astype(np.int64)[pool.places]
         found = self.answer.of_pool(pool, temperature, seen, times)
-        return found, summary(found, pool, told_by(method))
+        told = told_by(method) | (self.answer.shares(pool) if isinstance(method, Taught) else {})
+        return found, summary(found, pool, told)
 
     def interval(self, result: dict[str, Any]) -> list[float] | None:
         """Of the test error."""

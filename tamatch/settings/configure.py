@@ -12,7 +12,7 @@ from typing import Any
 from .. import methods, nets
 from ..errors import UsageError
 from ..machine import launch
-from ..methods import METHODS, AnyMethod, entry, get
+from ..methods import METHODS, AnyMethod, entry, get, is_taught
 from ..nets import AnyNet
 from ..storage.events import check_installed
 from ..storage.folder import RunFolder
@@ -117,6 +117,9 @@ def with_inherited(values: dict[str, Any], earlier: dict[str, Any] | None) -> di
     if earlier is None:
         return values
     config = {k: v for k, v in earlier.items() if k != "options"}
+    tuned = nets.is_tuned(str(values.get("net", config.get("net"))))
+    if is_taught(str(config.get("method"))) and not tuned:
+        del config["method"]
     if "net" not in values and nets.is_user_code(str(config.get("net"))):
         raise UsageError(
             f"--from {values['from_']}: its net is your own code ({config['net']}), which is not "
@@ -301,6 +304,7 @@ def check_together(values: dict[str, Any]) -> None:
         raise UsageError(f"--net {values['net']} starts from a pre-trained net: give --weights.")
     elif not nets.is_tuned(values["net"]) and values.get("from_") and values.get("weights"):
         raise UsageError("--from and --weights both set the initial weights: give only one.")
+    check_taught(values)
     if values.get("labels") and (data := values.get("data", Run.data)) in recipes.PROTOCOLS:
         raise UsageError(
             f"--labels adds labels to your own images, but {data} is already fully labelled. Give "
@@ -325,9 +329,23 @@ def check_frozen(values: Mapping[str, Any]) -> None:
         )
 
 
+def check_taught(values: Mapping[str, Any]) -> None:
+    """A method that learns what is solved on features needs a tuned net."""
+    method = values.get("method", Run.method)
+    if is_taught(method) and not nets.is_tuned(values["net"]):
+        raise UsageError(
+            f"--method {method} is for nets that are tuned from a pre-trained one, such as --net "
+            f"{nets.TUNED}vit_tiny_p16_224 with --weights vit_tiny; --method tamatch is for all."
+        )
+
+
 def check_processes(run: Run) -> None:
     """Refuse a number of processes that does not divide the batches evenly."""
     count, whole = launch.processes(), math.gcd(run.batch, run.unlabelled)
+    if count > 1 and is_taught(run.method):
+        raise UsageError(
+            f"--method {run.method} trains in one process, not in {count}: --method tamatch does."
+        )
     if whole % count:
         fit = [str(n) for n in range(1, whole + 1) if whole % n == 0]
         raise UsageError(

@@ -64,7 +64,8 @@ def set_up_torch(precision: str, *, deterministic: bool = False) -> torch.dtype 
     torch.backends.cudnn.benchmark = not deterministic
     torch.backends.cudnn.benchmark_limit = 0  # of kernels to measure: all
     torch.backends.cudnn.deterministic = deterministic
-    torch.use_deterministic_algorithms(deterministic, warn_only=True)
+    if deterministic != torch.are_deterministic_algorithms_enabled():  # it loads the compiler
+        torch.use_deterministic_algorithms(deterministic, warn_only=True)
     torch.backends.cuda.enable_flash_sdp(not deterministic)  # attention's fused kernels
     torch.backends.cuda.enable_mem_efficient_sdp(not deterministic)
     torch.backends.cuda.enable_cudnn_sdp(not deterministic)

@@ -13,7 +13,7 @@ from paper.__main__ import main as paper
 from tamatch.bench.plans import PLANS, code_of, with_rows
 from tamatch.bench.results import Store
 from tamatch.cli import main
-from tamatch.methods import METHODS
+from tamatch.methods import BY_THEMSELVES
 from tamatch.runs.training import Training
 from tests.bench.made import noise, result, small_recipes, strict_json
 
@@ -65,7 +65,7 @@ def test_it_is_a_row_beside_the_others(capsys: pytest.CaptureFixture[str]) -> No
         == 0
     )
     ranked = capsys.readouterr().out.split("From our results")[1]
-    assert "mine.py:Mine" in ranked and f"2 of {3 * len(METHODS) + 3} cells done" in ranked
+    assert "mine.py:Mine" in ranked and f"2 of {3 * len(BY_THEMSELVES) + 3} cells done" in ranked
 
 
 def test_changed_code_is_another_method(capsys: pytest.CaptureFixture[str]) -> None:

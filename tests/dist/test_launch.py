@@ -59,6 +59,16 @@ def test_a_batch_that_cannot_be_shared(
     configure({"batch": 8, "unlabelled": unlabelled})
 
 
+def test_a_taught_net_has_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = {"method": "tamatch_solved", "net": "tuned/vit_tiny_p2_8", "weights": "vit.npz"}
+    started(monkeypatch, world=2)
+    with pytest.raises(UsageError, match=r"one process, not in 2: --method tamatch does\."):
+        configure(asked)
+    configure({**asked, "method": "tamatch"})
+    started(monkeypatch, world=1)
+    configure(asked)
+
+
 @pytest.mark.parametrize("rank", [0, 1])
 def test_one_process_of_a_machine_speaks(
     rank: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -270,6 +270,12 @@ COMMANDS = [
      "--net frozen/wrn_10_1 is not trained, so --time has no effect on it."),
     ("train --data photos --net tuned/wrn_10_1", 2,
      "--net tuned/wrn_10_1 starts from a pre-trained net: give --weights."),
+    ("train --data photos --net tuned/wrn_10_1_at_8 --weights vit_tiny", 2,
+     "--net tuned/wrn_10_1_at_8: after _at_ comes the size, in pixels, at which a transformer is "
+     "tuned, such as tuned/vit_tiny_p16_224_at_128."),
+    ("train --method tamatch_solved", 2,
+     "--method tamatch_solved is for nets that are tuned from a pre-trained one, such as --net "
+     "tuned/vit_tiny_p16_224 with --weights vit_tiny; --method tamatch is for all."),
     ("pick photos --count 0", 2, "--count must be at least 1, got 0."),
     ("pick photos --drawn=-1", 2, "--drawn must be at least 0, got -1."),
     ("check digits --weights vit_tiny", 2,

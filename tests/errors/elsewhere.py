@@ -108,6 +108,10 @@ ELSEWHERE = {  # a part of the message, with a hole for each value; the test
         "data/test_stl10.py::test_a_short_file_is_noticed_even_under_its_checksum"
     ),
     "processes cannot share": "dist/test_launch.py::test_a_batch_that_cannot_be_shared",
+    "teach takes a label from 0 to ": (
+        "methods/test_taught.py::test_what_is_no_label_and_amount_of_each_image_is_refused"
+    ),
+    " trains in one process, not in ": "dist/test_launch.py::test_a_taught_net_has_one_process",
     "torchrun works only": "dist/test_launch.py::test_one_process_of_a_machine_speaks",
     "normalise the images of each process": (
         "dist/test_norm.py::test_layers_of_other_nets_become_ours"

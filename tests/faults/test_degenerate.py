@@ -13,7 +13,7 @@ import pytest
 
 import tamatch
 from tamatch.errors import DataError
-from tamatch.methods import METHODS
+from tamatch.methods import BY_THEMSELVES
 from tests.faults.runs import ANY_DATA, arrays
 
 POOL = [-1] * 12
@@ -89,7 +89,7 @@ def test_degenerate_data(tmp_path: Path, case: Callable[[Path], dict[str, Any]])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", [m for m in METHODS if m != "tamatch"])
+@pytest.mark.parametrize("method", [m for m in BY_THEMSELVES if m != "tamatch"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_degenerate_data_for_every_method(
     tmp_path: Path, case: Callable[[Path], dict[str, Any]], method: str

@@ -10,11 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 import tamatch
+from tamatch import nets
 from tamatch.cli import main
 from tamatch.errors import DataError, Stopped, UsageError
 from tamatch.methods.tamatch_lt import TaMatchLT
+from tamatch.methods.taught import Taught
 from tamatch.nets.features import frozen
 from tamatch.progress import Progress
 from tamatch.pseudo.account import find_module
@@ -31,7 +34,7 @@ from tamatch.runs.first_settings import way_of
 from tamatch.runs.record import begin
 from tamatch.runs.start import Job, SharedData
 from tamatch.runs.training import Training
-from tamatch.runs.tune import first_job, start_of
+from tamatch.runs.tune import Tuning, first_job, start_of
 from tamatch.settings.configure import ask
 from tamatch.settings.inputs import split_of
 from tamatch.stats import Status
@@ -72,7 +75,7 @@ def test_the_ladder(tuned: tamatch.Finished, photos: Path, tmp_path: Path) -> No
     solved = json.loads((tuned.path / "first/result.json").read_text())
     looking = solved["first_answer"]["features_seconds"]
     assert told["ladder"][1]["seconds"] == pytest.approx(solved["seconds"] - looking, abs=0.002)
-    assert tuned.first_answer is not None and tuned.result["method"] == "tamatch"
+    assert tuned.first_answer is not None and tuned.result["method"] == "tamatch_solved"
     assert "pool 50 % to 50 % a class (KL from equal 0.00 ≤ 0" in str(tuned.method_reason)
     page = (tuned.path / "report.html").read_text()
     assert "What each step brings" in page and "The tuned net is kept: both err on 0 of 2" in page
@@ -157,7 +160,7 @@ def test_logits_shifted_at_test_time_do_not_fit_a_layer_that_is_solved_anew(
 def test_step_0_is_the_first_answer(photos: Path, tiny: str, tmp_path: Path) -> None:
     """On the same pixels, the head on the features and the net with it say the same."""
     asked = {"data": str(photos), "weights": tiny, "steps": 20, "precision": "fp32"}
-    decided = decide(ask(asked))
+    decided = decide(ask(asked | {"method": "tamatch", "net": f"tuned/{NET}"}))
     folder = RunFolder(tmp_path / "run")
     with folder.taken(overwrite=False):
         begin(decided.run, folder, decided.reasons)
@@ -184,6 +187,98 @@ def test_step_0_is_the_first_answer(photos: Path, tiny: str, tmp_path: Path) -> 
     )
     status = find_module(engine.method, Status)
     assert status is not None and torch.equal(status.model.value, first.start.p_model)
+
+
+def test_the_solution_teaches_anew(
+    photos: Path, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the start and five times on the way: the pool's classes, and the last layer."""
+    seen = []
+    whole = Tuning.teach
+
+    def teach(self: Tuning, found: Any) -> None:
+        whole(self, found)
+        method = self.engine.method
+        assert isinstance(method, Taught)
+        heads = [net.head.weight.clone() for net in (method.net, method.final)]
+        seen.append((self, found, method.labels.clone(), method.amounts.clone(), heads))
+
+    monkeypatch.setattr(Tuning, "teach", teach)
+    monkeypatch.setattr(Tuning, "renew", counted := Counter(Tuning.renew))
+    tamatch.train(photos, weights=tiny, steps=20, out=tmp_path / "run", quiet=True)
+    assert counted.steps == [1, 3, 6, 10, 15] and len(seen) == 6
+    tuning = seen[0][0]
+    split, data = tuning.first.split, tuning.first.data
+    truth, unknown = data.labels[split.unlabelled], np.isin(split.unlabelled, split.unknown)
+    labelled = np.isin(split.unlabelled, split.labelled)
+    held_out = np.isin(split.unlabelled, split.validation)
+    assert (labelled.sum(), held_out.sum(), unknown.sum()) == (8, 0, 20)
+    assert seen[0][1] is tuning.first.solution
+    for k, (_, found, labels, amounts, heads) in enumerate(seen):
+        assert np.array_equal(labels.numpy()[labelled], truth[labelled])
+        assert np.array_equal(labels.numpy()[unknown], found.q.argmax(1).numpy())
+        assert np.all(amounts.numpy()[labelled] == 1) and np.all(amounts.numpy()[held_out] == 0)
+        assert np.allclose(amounts.numpy()[unknown], tuning.first.solution.belongs)
+        assert k == 0 or all(torch.equal(head, found.head[:, :-1].float()) for head in heads)
+
+
+class Counter:
+    """A method that notes after which steps it is called."""
+
+    def __init__(self, whole: Any) -> None:
+        self.whole, self.steps = whole, list[int]()
+
+    def __get__(self, tuning: Tuning, kind: type) -> Any:
+        self.steps.append(tuning.engine.steps_done)
+        return self.whole.__get__(tuning, kind)
+
+
+def test_a_net_is_not_taught_more_often_than_it_sees_the_pool() -> None:
+    assert finetune.renewed(0.0) == () and finetune.renewed(0.2) == (0.75,)
+    assert finetune.renewed(1.5) == (0.5, 0.75)
+    assert finetune.renewed(5.0) == finetune.renewed(80.0) == (0.05, 0.15, 0.3, 0.5, 0.75)
+
+
+@pytest.mark.parametrize(
+    ("made", "patch", "side", "size"),
+    [
+        (224, 16, 32, 128), (224, 16, 64, 128), (224, 16, 65, 224), (224, 16, None, 224),
+        (224, 14, 32, 126), (96, 16, 32, 96), (224, 32, 20, 128),
+    ],
+)  # fmt: skip
+def test_small_photos_are_tuned_at_a_smaller_size(
+    made: int, patch: int, side: float | None, size: int
+) -> None:
+    assert finetune.tuned_size(made, patch, side) == size
+
+
+def test_the_first_answer_is_at_its_own_size(photos: Path, tmp_path: Path) -> None:
+    large = "vit_64x1_p16_224"
+    torch.manual_seed(1)
+    save_file(nets.build(large, 5, 224).state_dict(), tmp_path / "w.safetensors")
+    asked = {"weights": str(tmp_path / "w.safetensors"), "steps": 6, "out": tmp_path / "run"}
+    with pytest.MonkeyPatch.context() as patch:
+        stop_at(4, patch)
+        with pytest.raises(Stopped):
+            tamatch.train(photos, quiet=True, **asked)
+    run = tamatch.resume(tmp_path / "run", quiet=True)
+    for folder, net in (("", f"tuned/{large}_at_128"), ("first", f"frozen/{large}")):
+        assert json.loads((run.path / folder / "run.json").read_text())["config"]["net"] == net
+    reason = json.loads((run.path / "run.json").read_text())["chosen"]["net"]
+    assert "looks at images at 224 × 224" in reason and "tuned at 128 × 128" in reason
+    model = tamatch.load(run.path)
+    assert model.facts.net == f"tuned/{large}_at_128" and model.net.size == 128
+    assert model.predict(sorted((photos / "test" / "light").glob("*.png"))).label == ["light"] * 5
+    again = tamatch.train(photos, quiet=True, **asked | {"out": tmp_path / "again"})
+    assert end_of(again.path) == end_of(run.path)
+
+
+@pytest.mark.parametrize("net", ["tuned/wrn_10_1_at_64", f"tuned/{NET}_at_small"])
+def test_only_transformers_have_a_size_of_their_own(net: str, photos: Path, tiny: str) -> None:
+    with pytest.raises(UsageError, match="comes the size, in pixels, at which a transformer"):
+        ask({"data": str(photos), "weights": tiny, "net": net}).run  # noqa: B018
+    with pytest.raises(UsageError, match="is not a net"):
+        ask({"data": str(photos), "weights": tiny, "net": f"frozen/{NET}_at_16"}).run  # noqa: B018
 
 
 def test_a_worse_net_is_not_kept(
@@ -237,7 +332,8 @@ def test_without_a_test_set_the_held_out_labels_tell(
     assert "Error on held-out labels" in page and "each of 2 labels held out once" in page
     assert "no labelled image was held out" not in page
     assert verdict_on(run.path).endswith("has 0.0 % (0.0 to 65.8 %) on 2 labels kept from it.")
-    with pytest.raises(DataError, match="no labelled test images"):  # these labels were learnt
+    known = "no labelled test images.*each held out once, the error was 0.0 %"
+    with pytest.raises(DataError, match=known):  # these labels were learnt
         tamatch.evaluate(run.path)
     with pytest.raises(DataError, match="has none"):
         tamatch.label(run.path, tmp_path / "labels.csv", precision=0.1)
@@ -400,3 +496,6 @@ def test_more_labels_go_on_from_a_tuned_net(
     assert config["net"] == f"tuned/{NET}" and config["steps"] == 20
     assert run.tuning is not None and run.tuning["labels"] == 2  # held out anew
     assert run.tuning["ladder"][0]["held_out"]["labels"] == 12
+    asked = {"from_": tuned.path, "net": f"frozen/{NET}", "out": tmp_path / "three"}
+    other = tamatch.train(photos, **asked, quiet=True)
+    assert other.result["method"] == "tamatch" and other.tuning is None

@@ -16,6 +16,7 @@ from tamatch.types import Batch, Loss
 from tests.methods.echo import seen
 from tests.reference.link import task_of, torch_batch
 from tests.reference.making import batch_for, ready
+from tests.tiny import teach
 from tests.toynet import ToyNet
 
 TAU = 0.95
@@ -33,7 +34,9 @@ def build(name: str, seed: int = 0, **options: Any) -> Any:
     reference, _ = ready("fixmatch", seed)
     torch.manual_seed(seed)
     net = ToyNet.of(reference.params).float()
-    return get(name)(net, task_of(reference), **METHODS[name].options | options)
+    method = get(name)(net, task_of(reference), **METHODS[name].options | options)
+    teach(method)
+    return method
 
 
 def trained(method: Any, batches: list[Batch], rate: float = 0.02) -> list[Loss]:

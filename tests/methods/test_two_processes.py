@@ -20,6 +20,7 @@ from tests.dist.pair import in_both
 from tests.reference.cases import OWN, Case
 from tests.reference.data import realistic_batch, realistic_facts
 from tests.reference.link import task_of, torch_batch
+from tests.tiny import teach
 from tests.toynet import ToyNet
 
 STEPS = 3
@@ -74,6 +75,7 @@ def made(name: str, options: dict[str, Any]) -> tuple[Method, Iterator[Batch]]:
     method = get(name)(
         ToyNet.of(reference.params), task_of(reference), **METHODS[name].options | options
     )
+    teach(method)
     first = 0 if name == "dash" else 50
     steps = range(first, first + STEPS)
     kind = type(reference)

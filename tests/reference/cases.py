@@ -316,6 +316,11 @@ CASES = [
         {"strength": 1.5, "model_momentum": 0.6, "threshold": 0.8, "unlabelled_weight": 2.0,
          "accepted": True}, skewed,
     ),
+    Case("taught", row="tamatch_solved"),
+    Case(
+        "taught", "other values", {"lambda_u": 2.0}, {"unlabelled_weight": 2.0},
+        row="tamatch_solved",
+    ),
     *(
         tamatch("moving target", MOVING[0], MOVING[1] | hyper, row=f"tamatch_{row}")
         for row, hyper in ABLATIONS.items()

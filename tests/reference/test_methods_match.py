@@ -35,7 +35,7 @@ STEP = 1e-6  # of the central differences
 # What the reference tells besides, and the method shows in its masks, weights and terms alone.
 INNER = {
     "threshold", "ratio", "r_max", "losses", "bank", "fair_target", "fair_rows", "fair_labels",
-    "adjust_x", "adjust_u", "kept", "aim", "soft", "sure",
+    "adjust_x", "adjust_u", "kept", "aim", "soft", "sure", "amount",
 }  # fmt: skip
 CONSTANTS = {"labelled", "weights", "keep", "anchors"}  # buffers made of the labelled class shares
 
@@ -82,7 +82,8 @@ def assert_constants(case: Case, pair: Pair, witness: Witness, values: Values) -
     """Labels, masks, weights and targets; a mask or weight that the reference lacks is 1."""
     source = judged(case, values)
     found = witness.constants(pair.reference, source)
-    defaults = {"label": hard(values[source])} if "label" in found else {}
+    given = "label" not in found or "label" in values
+    defaults = {} if given else {"label": hard(values[source])}
     if not values.get("mask", np.ones(1)).any():
         found.pop("target", None)  # nobody follows it
     for name, tensor in found.items():
@@ -95,6 +96,9 @@ def assert_constants(case: Case, pair: Pair, witness: Witness, values: Values) -
 
 def assert_report(case: Case, parts: dict[str, Any], values: Values) -> None:
     """What the log says of the pseudo-labels follows from the reference's."""
+    if "amount" in values:  # labels that are no predictions of the net
+        assert_close(parts["used"].numpy(), values["amount"].mean(), case.tolerance, "used")
+        return
     p, ones = values[judged(case, values)], np.ones(len(values["p"]))
     label, classes = hard(p), p.shape[1]
     mask, weight = values.get("mask", ones), values.get("weight", ones)

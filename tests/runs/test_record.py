@@ -10,7 +10,7 @@ import pytest
 
 from tamatch.cli.commands import top_parser
 from tamatch.cli.train import given_options
-from tamatch.methods import METHODS
+from tamatch.methods import BY_THEMSELVES
 from tamatch.runs.end import result_of
 from tamatch.runs.record import begin, command
 from tamatch.settings.config import Run
@@ -35,7 +35,7 @@ def repeated(run: Run) -> Run:
 
 
 @pytest.mark.parametrize("data", ["digits", "cifar10-lt", "some/folder"])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", BY_THEMSELVES)
 def test_the_command_makes_the_same_run(method: str, data: str) -> None:
     run = configure({"method": method, "data": data})
     assert repeated(run) == run

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tamatch.data import DATASETS
 from tamatch.errors import TamatchError, UsageError
 from tamatch.kinds import Between
-from tamatch.methods import METHODS
+from tamatch.methods import BY_THEMSELVES, METHODS
 from tamatch.runs.build import task_of
 from tamatch.settings import recipes
 from tamatch.settings.config import RUN_OPTIONS, dump, in_order, method_options
@@ -35,7 +35,7 @@ def test_a_named_method_trains_alone() -> None:
 
 @pytest.mark.parametrize("data", [*DATASETS, "some/folder"])
 def test_every_method_has_a_recipe_on_every_data_set(data: str) -> None:
-    for method in METHODS:
+    for method in BY_THEMSELVES:
         run = configure({"data": data, "method": method})
         assert run.options.keys() == method_options(method).keys(), method
 
@@ -65,7 +65,7 @@ def test_options_win_over_the_file(tmp_path: Path) -> None:
     assert configure({"labels-per-class": 3}).labels_per_class == 3  # of a file read by a program
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", BY_THEMSELVES)
 def test_a_printed_configuration_reads_back(method: str, tmp_path: Path) -> None:
     run = configure({"method": method, "prior": [0.25, 0.75]})
     (tmp_path / "c.yaml").write_text(dump(run))
