@@ -82,10 +82,10 @@ def tiny_method(name: str, seed: int = 0, net: str = NET, **changes: Any) -> Met
     return made
 
 
-def teach(method: Method) -> None:
+def teach(method: Method, first: int = 0) -> None:
     """To a method that has a teacher, what that may say of the pool; without, it counts nothing."""
     if isinstance(method, Taught):
-        images = torch.arange(method.task.unlabelled)
+        images = first + torch.arange(method.task.unlabelled)
         method.teach(images % method.task.classes, images % 3 / 2)
 
 

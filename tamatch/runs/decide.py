@@ -46,7 +46,7 @@ from .speed import Speeds
 
 TUNED_RULE = (
     "First answer: TaMatch is solved on the features of the pre-trained net. Then the net is tuned "
-    "from there, and kept if it is better on the labels held out. --net frozen/NAME does without."
+    "from there, and kept unless held-out labels speak against it. --net frozen/NAME does without."
 )
 GPU_IMAGES = 1000.0  # whose features a GPU computes in a second, at least
 SOLVED_IMAGES = 250.0  # of the pool, for which a second of solving is enough, cross-validation too

@@ -180,8 +180,8 @@ class Tuning(Training):
         rows, belongs = self.rows(net), first.solution.belongs
         self.answer = solved(run, first.data, first.split, rows, belongs)
         wrong = mistakes(self.answer, first.data, first.split)
-        errors = int(wrong.sum()), int(first.wrong.sum())
-        kept, reason = finetune.keeps(*errors, len(wrong), self.passes)
+        worse, better = int((wrong & ~first.wrong).sum()), int((first.wrong & ~wrong).sum())
+        kept, reason = finetune.keeps(worse, better, len(wrong), self.passes)
         if run.fold is not None:  # its labels judge the outcome, so they may not choose it
             kept, reason = True, "The tuned net is kept: the labels of --fold choose nothing."
         self.progress.say(reason)

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from safetensors.torch import save_file
 
 import tamatch
@@ -78,7 +80,7 @@ def test_the_ladder(tuned: tamatch.Finished, photos: Path, tmp_path: Path) -> No
     assert tuned.first_answer is not None and tuned.result["method"] == "tamatch_solved"
     assert "pool 50 % to 50 % a class (KL from equal 0.00 ≤ 0" in str(tuned.method_reason)
     page = (tuned.path / "report.html").read_text()
-    assert "What each step brings" in page and "The tuned net is kept: both err on 0 of 2" in page
+    assert "What each step brings" in page and "The tuned net is kept: of 2 held-out" in page
     assert "net tuned" in page and "Error over steps" in page
     assert verdict_on(tuned.path).endswith("Tuned from there, the net has 0.0 %.")
 
@@ -284,13 +286,13 @@ def test_only_transformers_have_a_size_of_their_own(net: str, photos: Path, tiny
 def test_a_worse_net_is_not_kept(
     photos: Path, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wrong = iter([np.array([False, False]), np.array([True, False])])
+    wrong = iter([np.zeros(3, bool), np.ones(3, bool)])
     monkeypatch.setattr(tune, "mistakes", lambda *_: next(wrong))
     run = tamatch.train(photos, weights=tiny, steps=20, out=tmp_path / "run", quiet=True)
     assert run.tuning is not None and not run.tuning["kept"]
     assert run.tuning["reason"] == (
-        "The first answer is kept: of 2 held-out labels, tuning leaves 1 wrong and the first "
-        "answer 0."
+        "The first answer is kept: of 3 held-out labels, only tuning errs on 3, only the first "
+        "answer on 0."
     )
     model = tamatch.load(run.path)
     assert model.facts.net == f"frozen/{NET}"
@@ -340,14 +342,34 @@ def test_without_a_test_set_the_held_out_labels_tell(
 
 
 @pytest.mark.parametrize(
-    ("wrong", "first", "passes", "kept"),
-    [(1, 2, 0.5, True), (2, 1, 50, False), (1, 1, 50, True), (1, 1, 0.5, False)],
+    ("worse", "better", "passes", "kept", "told"),
+    [
+        (1, 2, 0.5, True, "only tuning errs on 1, only the first answer on 2."),
+        (1, 1, 0.5, False, "on 1, after 0.5 passes through the unlabelled images."),
+        (0, 0, 50, True, "says little, and after 50.0 passes through the unlabelled images tuning"),
+        (2, 0, 50, True, "only tuning errs on 2, only the first answer on 0; that says little"),
+        (3, 0, 50, False, "only tuning errs on 3, only the first answer on 0."),
+        (4, 1, 50, True, "that says little"),
+        (5, 1, 50, False, "only tuning errs on 5, only the first answer on 1."),
+        (0, 3, 50, True, "only tuning errs on 0, only the first answer on 3."),
+        (40, 30, 50, True, "that says little"),
+        (40, 20, 50, False, "only the first answer on 20."),
+    ],
 )
-def test_few_labels_decide_and_length_breaks_ties(
-    wrong: int, first: int, passes: float, kept: bool
+def test_held_out_labels_must_speak_against_a_long_tuning_and_for_a_short_one(
+    worse: int, better: int, passes: float, kept: bool, told: str
 ) -> None:
-    assert finetune.keeps(wrong, first, 10, passes)[0] == kept
+    found, why = finetune.keeps(worse, better, 100, passes)
+    assert found == kept and told in why and why.startswith("The tuned net") == kept
     assert finetune.keeps(0, 0, 0, passes)[0] == (passes > 1)
+
+
+@given(st.integers(0, 6), st.integers(0, 6))
+def test_how_often_chance_makes_so_many_mistakes(worse: int, better: int) -> None:
+    both = worse + better
+    exact = sum(sides.bit_count() >= worse for sides in range(2**both)) / 2**both
+    assert finetune.by_chance(worse, better) == pytest.approx(exact)
+    assert finetune.by_chance(worse, better) >= finetune.by_chance(worse + 1, better)
 
 
 def end_of(run: Path) -> dict[str, Any]:

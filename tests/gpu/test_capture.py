@@ -8,7 +8,7 @@ import torch
 from tamatch.methods import METHODS
 from tamatch.step.engine import Engine
 from tests.contract.test_contract import assert_equal
-from tests.tiny import tiny_engine
+from tests.tiny import teach, tiny_engine
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("same_kernels")]
 
@@ -37,6 +37,22 @@ def test_transformers_in_half_precision(name: str) -> None:
     captured = run(tiny_engine(name, graph=True, **kind), 12)
     assert captured.graph is not None and float(captured.guard.count) == 0
     assert_equal(eager.state_dict(), captured.state_dict())
+
+
+def test_a_captured_step_learns_what_it_is_taught_later() -> None:
+    ends = []
+    for graph in (False, True):
+        engine = tiny_engine("tamatch_solved", device="cuda", graph=graph)
+        with engine.running():
+            for step in range(12):
+                if step == 6:
+                    with engine.on_stream():
+                        teach(engine.method, first=1)
+                engine.advance()
+        torch.cuda.synchronize()
+        assert (engine.graph is not None) == graph
+        ends.append(engine.state_dict())
+    assert_equal(*ends)
 
 
 @pytest.mark.parametrize("name", METHODS)
