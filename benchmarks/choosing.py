@@ -5,11 +5,12 @@
 A file of features holds `features` (N, D) and `labels` (N,), which answer as the user would. Each
 draw takes a pool with 200 images of each class and 100 more of each class for the test.
 
-pick    20 and 50 labels: by `choose`, and at random; the test error of the solver with both
+pick    20 and 50 labels: by `choose`, and at random; the test error of the solver with both, and of
+        logistic regression on the labels alone
 live    100 labels, asked in fives by `Live`; beside it as many by `choose` in advance, and all
         labels of the pool; after every ten labels the estimate of the accuracy beside the accuracy
         on the pool's images without a label, and the expected gain of ten labels beside what the
-        next ten brought
+        next ten brought; the errors of labels alone, too
 junk    10 labels a class, a pool of which half is junk: of the second file, or held-back classes
 new     the same pools, or none of it junk: test images beside as many of the junk's kind
 wrong   20 labels a class, a tenth of them flipped
@@ -57,12 +58,20 @@ def draw(y: Tensor, seed: int, classes: list[int] | None = None) -> tuple[Tensor
     return both[torch.randperm(len(both), generator=g)], torch.cat(test)
 
 
-def error(x: Tensor, y: Tensor, pool: Tensor, test: Tensor, chosen: Tensor) -> float:
-    """Of the solver with these labels of the pool; a class without a label is never right."""
+def errors(
+    x: Tensor, y: Tensor, pool: Tensor, test: Tensor, chosen: Tensor, name: str
+) -> dict[str, float]:
+    """With these labels of the pool, of two learners; a class without a label is never right."""
     known, rest = pool[chosen], pool[~torch.isin(torch.arange(len(pool)), chosen)]
     classes, labels = y[known].unique(return_inverse=True)
-    found = solve(x[known], labels, x[rest], len(classes))
-    return 100 * float((classes[found.logits(x[test]).argmax(1)] != y[test]).float().mean())
+    both = {
+        name: solve(x[known], labels, x[rest], len(classes)).logits(x[test]),
+        f"{name} alone": logits(x[test], labels_alone(x[known], labels, len(classes))),
+    }
+    return {
+        told: 100 * float((classes[said.argmax(1)] != y[test]).float().mean())
+        for told, said in both.items()
+    }
 
 
 def picks(data: Data, name: str, seed: int) -> dict[str, Any]:
@@ -76,7 +85,7 @@ def picks(data: Data, name: str, seed: int) -> dict[str, Any]:
     row: dict[str, Any] = {}
     for way, order in ways.items():
         for count in COUNTS:
-            row[f"{way} {count}"] = error(x, y, pool, test, order[:count])
+            row |= errors(x, y, pool, test, order[:count], f"{way} {count}")
         for count in (*COUNTS, EARLY):
             row[f"{way} {count} classes"] = len(y[pool[order[:count]]].unique())
     return row
@@ -87,10 +96,10 @@ def live_loop(data: Data, name: str, seed: int) -> dict[str, Any]:
     pool, test = draw(y, seed)
     truth = y[pool]
     advance, counts = choose(x[pool], 100), (*COUNTS, 100)
-    row: dict[str, Any] = {
-        f"in advance {count}": error(x, y, pool, test, advance[:count]) for count in counts
-    }
-    row["all labels"] = error(x, y, pool, test, torch.arange(len(pool)))
+    row: dict[str, Any] = {}
+    for count in counts:
+        row |= errors(x, y, pool, test, advance[:count], f"in advance {count}")
+    row |= errors(x, y, pool, test, torch.arange(len(pool)), "all labels")
     live, answer, before, stops = Live(x[pool], seed), None, None, []
     while (asked := int((live.labels != UNKNOWN).sum())) < 100:
         for image, drawn in live.next(ASKED, answer):
@@ -100,7 +109,8 @@ def live_loop(data: Data, name: str, seed: int) -> dict[str, Any]:
         answer = live.answer() if asked >= FIRST else None  # it chooses nothing before
         seconds = time.perf_counter() - began
         if asked in counts:
-            row[f"live {asked}"] = error(x, y, pool, test, (live.labels != UNKNOWN).nonzero()[:, 0])
+            known = (live.labels != UNKNOWN).nonzero()[:, 0]
+            row |= errors(x, y, pool, test, known, f"live {asked}")
         if answer is None or asked % STEP:
             continue
         left = live.labels == UNKNOWN

@@ -18,6 +18,7 @@ SHRINKAGE = 3.0  # added to the correlations' diagonal: 0 whitens fully, a large
 SHRINKAGE_WITHIN = 0.4  # the same where differences between classes are left out
 LENGTH = 10.0  # root mean square length of a scaled row: the slope of the softmax
 LEAST_WITHIN = 0.01  # of a column's variance; else a column that tells all would be the only one
+ROUNDING = 1e-8  # the same where classes are left out: less is not told from nothing
 NEIGHBOURS = 10  # at most; log₂ of the number of images where these are few
 DRAWN_TOGETHER = 2  # steps towards the neighbours, before images stand for each other
 CELLS = 2**24  # numbers in a block of a matrix that would be too large as a whole
@@ -56,17 +57,21 @@ class Scaling:
         """From how rows differ within their classes, to which they belong by `members` (N, C).
 
         What all classes vary in tells nothing of the class. The mean is that of evenly frequent
-        classes; in the differences, a class counts as often as it has members.
+        classes; in the differences, a class counts as often as it has members. Of a net that is
+        tuned, these may be all there is: what rounding leaves of the rest would be no covariance.
         """
+        kind, features, members = features.dtype, features.double(), members.double()
         counts = members.sum(0)
         means = normalize(members.T) @ features
         mean = means.mean(0)
         centred, between = features - mean, means - mean
         total = (centred * members.sum(1, keepdim=True)).T @ centred
-        covariance = (total - (between * counts[:, None]).T @ between) / counts.sum()
-        inverse = _inverse(covariance.diagonal().clamp(min=0).sqrt(), mean)
-        correlation = covariance * inverse * inverse[:, None]
-        return cls._sized(mean, _uncorrelated(correlation, inverse, SHRINKAGE_WITHIN), centred)
+        covariance = total - (between * counts[:, None]).T @ between
+        least = ROUNDING * total.diagonal()
+        inverse = _inverse((covariance.diagonal().maximum(least) / counts.sum()).sqrt(), mean)
+        correlation = covariance / counts.sum() * inverse * inverse[:, None]
+        found = cls._sized(mean, _uncorrelated(correlation, inverse, SHRINKAGE_WITHIN), centred)
+        return cls(found.mean.to(kind), found.matrix.to(kind))
 
     @classmethod
     def of_classes(cls, features: Tensor, labels: Tensor, amounts: Tensor, classes: int) -> Scaling:

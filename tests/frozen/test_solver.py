@@ -413,3 +413,14 @@ def test_a_thousand_classes() -> None:
 def test_a_hundred_thousand_images() -> None:
     x, y, u, z = (t.float() if t.is_floating_point() else t for t in blobs(10, 10_000, 5, 32))
     assert error((x, y, u, z), 10) < 0.1
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-6, 1e-4, 1e-2])
+def test_classes_that_a_tuned_net_has_drawn_together(noise: float) -> None:
+    """What rounding leaves of the differences within them is no covariance."""
+    g = torch.Generator().manual_seed(0)
+    centres = 5 * torch.randn(4, 128, generator=g)
+    y = torch.arange(4).repeat(60)
+    x = centres[y] + noise * torch.randn(240, 128, generator=g)
+    found = solve(x[:20], y[:20], x[20:], 4)
+    assert torch.equal(found.logits(x).argmax(1), y) and bool(found.head.isfinite().all())

@@ -24,12 +24,14 @@ def test_the_form_follows_the_class_shares(
     labels: list[int], pool: list[float] | None, tailed: bool
 ) -> None:
     found = tails.form(labels, pool, 2000)
-    assert found.settings == ({"method": "tamatch_lt"} if tailed else {})
+    assert found.settings == {"method": "tamatch_lt" if tailed else "tamatch"}
     why = found.reasons["method"]
     assert why.startswith(
         "tamatch_lt: for unequal classes" if tailed else "tamatch: classes are ab"
     )
     assert ("--method tamatch" in why) is tailed
+    if not tailed:
+        assert tails.form(labels, pool, 2000, tails.SOLVED).settings == {"method": "tamatch_solved"}
     assert ("the pool's shares are not known" in why) is (pool is None)
     assert f"labels {max(labels)} to {min(labels)} a class (KL from equal " in why
     if pool is TAIL:
