@@ -33,7 +33,7 @@ NEW = (
     "methods/abc.py", "methods/acr.py", "methods/ccl.py", "methods/cdmad.py", "methods/daso.py",
     "methods/saw.py", "methods/simpro.py", "methods/tamatch_lt.py",
     "methods/efficientmatch.py", "methods/infomatch.py", "methods/regmixmatch.py",
-    "methods/sequencematch.py", "methods/shrinkmatch.py",
+    "methods/sequencematch.py", "methods/shrinkmatch.py", "methods/taught.py",
     # data sets
     "data/food101.py", "data/imagenet.py", "data/medmnist.py", "data/svhn.py",
     # own loops, a run's history, USB's configurations
@@ -66,7 +66,9 @@ NEW_PARTS = {
     "methods/fixmatch.py": "FixMatch.final_strength",
     "methods/mixing.py": "Mixed Box Span",
     "modules.py": "Shifted unshifted",
-    "nets/__init__.py": "is_frozen is_tuned begins_anew body_of",
+    "nets/__init__.py": (
+        "is_frozen is_tuned begins_anew body_of first_of _made_and_size check_at patch_in_name"
+    ),
     "nets/base.py": "Net.frozen_width Net.frozen_features",
     "nets/recognise.py": "STYLE_SIGNS colours_of",
     "nets/vit.py": "STYLES LayerScale ViT.frozen_width ViT.frozen_features attended",
@@ -80,11 +82,13 @@ NEW_PARTS = {
     ),
     "review/command.py": "start",
     "rules/choose.py": "looked_at",
-    "rules/finetune.py": "tuning tuned_steps held_out unjudged_remark keeps",
+    "rules/finetune.py": (
+        "tuning tuned_size renewed tuned_steps held_out unjudged_remark keeps by_chance"
+    ),
     "runs/build.py": "Start",
     "runs/decide.py": (
         "TUNED_RULE decide_first decide_tuned choose_form hold_out unjudged tuned_in_time "
-        "first_seconds"
+        "tuned_net looks"
     ),
     "runs/end.py": (
         "PoolPredictions.odd junk_of Finished.method_reason Finished.first_answer Finished.junk "
@@ -93,7 +97,9 @@ NEW_PARTS = {
     "runs/jobs.py": "tuning",
     "runs/label.py": "kept_run",
     "runs/training.py": "Training.likeness",
-    "settings/configure.py": "check_frozen",
+    "settings/configure.py": "check_frozen check_taught",
+    "methods/__init__.py": "is_taught BY_THEMSELVES",
+    "model/evaluate.py": "expected",
     "settings/recipes.py": (
         "MEDICAL LARGE TUNED TUNED_SETS CLASSIC_SETS MEDICAL_FLIPS OTHER_SETS BESIDES"
     ),

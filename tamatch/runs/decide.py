@@ -206,7 +206,7 @@ def decide_tuned(draft: Draft, weights: str) -> Decided:
         if not tuned_in_time(draft, speeds, within, looks(draft, look, split)):
             alone = f"Within {within} there is time for the first answer, but not for tuning."
             if "net" in draft.fixed:
-                net = nets.FROZEN + nets.body_of(draft["net"])
+                net = nets.FROZEN + nets.first_of(draft["net"])
                 raise UsageError(f"{alone} Give more --time, or --net {net} and no --time.")
             found = decide_first(Draft(draft.asked, draft.limit, draft.runs), weights)
             return replace(found, remarks=(alone,))
