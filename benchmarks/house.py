@@ -83,7 +83,8 @@ NEW_PARTS = {
     "review/command.py": "start",
     "rules/choose.py": "looked_at",
     "rules/finetune.py": (
-        "tuning tuned_size renewed tuned_steps held_out unjudged_remark keeps by_chance"
+        "TUNED_STEPS TUNED_PASSES RENEWED ENOUGH_PASSES AGAINST HELD_OUT FEWEST_LABELS tuning "
+        "tuned_size renewed tuned_steps held_out unjudged_remark keeps by_chance"
     ),
     "runs/build.py": "Start",
     "runs/decide.py": (
