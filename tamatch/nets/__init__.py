@@ -152,11 +152,11 @@ def _made_and_size(name: str) -> tuple[str, str]:
 def check_at(name: str) -> None:
     """Refuse a frozen or tuned net whose own name or size is none."""
     made, size = _made_and_size(name)
-    own = find(made)
-    if size and not (own.build == VIT and size.isdecimal()):
+    number = int(size) if find(made).build == VIT and size.isdecimal() else 0
+    if size and (number == 0 or number % patch_in_name(made)):
         raise UsageError(
             f"--net {name}: after {AT} comes the size, in pixels, at which a transformer is tuned, "
-            f"such as {TUNED}vit_tiny_p16_224{AT}128."
+            f"a multiple of its patches, such as {TUNED}vit_tiny_p16_224{AT}128."
         )
     find(body_of(name))
 

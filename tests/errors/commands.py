@@ -272,7 +272,7 @@ COMMANDS = [
      "--net tuned/wrn_10_1 starts from a pre-trained net: give --weights."),
     ("train --data photos --net tuned/wrn_10_1_at_8 --weights vit_tiny", 2,
      "--net tuned/wrn_10_1_at_8: after _at_ comes the size, in pixels, at which a transformer is "
-     "tuned, such as tuned/vit_tiny_p16_224_at_128."),
+     "tuned, a multiple of its patches, such as tuned/vit_tiny_p16_224_at_128."),
     ("train --method tamatch_solved", 2,
      "--method tamatch_solved is for nets that are tuned from a pre-trained one, such as --net "
      "tuned/vit_tiny_p16_224 with --weights vit_tiny; --method tamatch is for all."),

@@ -275,7 +275,10 @@ def test_the_first_answer_is_at_its_own_size(photos: Path, tmp_path: Path) -> No
     assert end_of(again.path) == end_of(run.path)
 
 
-@pytest.mark.parametrize("net", ["tuned/wrn_10_1_at_64", f"tuned/{NET}_at_small"])
+@pytest.mark.parametrize(
+    "net",
+    ["tuned/wrn_10_1_at_64", f"tuned/{NET}_at_small", f"tuned/{NET}_at_30", f"tuned/{NET}_at_0"],
+)
 def test_only_transformers_have_a_size_of_their_own(net: str, photos: Path, tiny: str) -> None:
     with pytest.raises(UsageError, match="comes the size, in pixels, at which a transformer"):
         ask({"data": str(photos), "weights": tiny, "net": net}).run  # noqa: B018
