@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -43,6 +44,19 @@ def test_help_is_there_at_once() -> None:
     done = subprocess.run(
         [sys.executable, "-c", f"{code}\n{check}"], capture_output=True, text=True
     )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("net", ["wrn_10_1", "vit_64x1_p8_8"], ids=["sgd", "adamw"])
+def test_training_on_a_cpu_does_not_load_the_compiler(net: str, tmp_path: Path) -> None:
+    """Torch's own optimizers and dispatch modes do, which takes as long as all other imports."""
+    optimizer = "adamw" if net.startswith("vit") else "sgd"
+    code = (
+        "import sys, tamatch; tamatch.train('digits', quiet=True, steps=1, baseline='none', "
+        f"net={net!r}, optimizer={optimizer!r}, out={str(tmp_path / 'run')!r}); "
+        "sys.exit('torch._dynamo' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 

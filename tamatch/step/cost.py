@@ -154,6 +154,11 @@ class Peak(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.now = self.most = 0
         self.alive: set[int] = set()  # storages by address
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Torch would load its compiler, for seconds, to hide what follows from it."""
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self._note((args, kwargs), new=False)
         found = func(*args, **(kwargs or {}))

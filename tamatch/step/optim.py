@@ -1,6 +1,7 @@
 """Optimizers whose learning rates are tensors, so that a captured CUDA graph can change them."""
 
 import math
+from inspect import unwrap
 from itertools import cycle
 from typing import Any, Literal, cast
 
@@ -58,7 +59,7 @@ def build_optimizer(name: Literal["sgd", "adamw"], groups: list[Group]) -> Optim
     groups = [dict(group, lr=rate) for group, rate in zip(groups, rates.unbind(), strict=True)]
     optimizer: Optimizer
     if name == "sgd":
-        optimizer = SGD(groups, momentum=0.9, nesterov=True, fused=True)
+        optimizer = PlainSGD(groups, momentum=0.9, nesterov=True, fused=True)
         # Torch would leave them uninitialised if the first step of all is one to be skipped.
         for parameter in (p for group in groups for p in group["params"]):
             optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
@@ -72,20 +73,36 @@ def build_optimizer(name: Literal["sgd", "adamw"], groups: list[Group]) -> Optim
     return optimizer
 
 
-class ParallelAdamW(AdamW):
+class Plain(Optimizer):
+    """Bare of what hides an optimizer from torch's compiler: that loads it first, for seconds."""
+
+    add_param_group = unwrap(Optimizer.add_param_group)
+    load_state_dict = unwrap(Optimizer.load_state_dict)
+    state_dict = unwrap(Optimizer.state_dict)
+    zero_grad = unwrap(Optimizer.zero_grad)
+
+
+class PlainSGD(Plain, SGD):
+    """SGD as torch has it."""
+
+    step = torch.no_grad()(unwrap(SGD.step))
+
+
+class ParallelAdamW(Plain, AdamW):
     """AdamW that, in a captured step, updates its parameter groups on parallel streams.
 
     With layer decay each layer is a group, and one layer alone fills a fifth of a large GPU.
     """
 
     STREAMS = 6
+    update = unwrap(AdamW.step)
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         """Update every group."""
         device = self.param_groups[0]["params"][0].device
         if device.type != "cuda" or not torch.cuda.is_current_stream_capturing():
-            super().step(closure)
+            self.update()
             return
         here, groups = torch.cuda.current_stream(), self.param_groups
         streams = [torch.cuda.Stream(device) for _ in range(self.STREAMS)]  # type: ignore[no-untyped-call]
@@ -95,7 +112,7 @@ class ParallelAdamW(AdamW):
             for stream, group in zip(cycle(streams), groups, strict=False):
                 self.param_groups = [group]
                 with torch.cuda.stream(stream):
-                    super().step()
+                    self.update()
         finally:  # a run goes on after a capture that failed, and with all its groups
             self.param_groups = groups
             for stream in streams:
