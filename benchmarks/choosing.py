@@ -2,7 +2,8 @@
 
     python benchmarks/choosing.py PART OUT.json NAME=FEATURES.npz ... [--seeds 0:10]
 
-A file of features holds `features` (N, D) and `labels` (N,), which answer as the user would. Each
+A file of features holds `features` (N, D) and `labels` (N,), which answer as the user would, and
+`upper` as in `frozen.py`: whether all features are used, the labels decide. Each
 draw takes a pool with 200 images of each class and 100 more of each class for the test.
 
 pick    20 and 50 labels: by `choose`, and at random; the test error of the solver with both, and of
@@ -30,6 +31,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
+from tamatch.frozen.blocks import telling
 from tamatch.frozen.choose import choose
 from tamatch.frozen.junk import solve_with_junk
 from tamatch.frozen.likeness import Likeness
@@ -43,6 +45,7 @@ COUNTS, EARLY = (20, 50), 30
 ASKED = 5  # images to label between two answers; the page has a new one after each label
 LABELS, MANY, FLIPPED = 10, 20, 0.1
 Data = dict[str, tuple[Tensor, Tensor]]
+UPPER: dict[int, int] = {}  # of features that are so wide, how many are of the net's last block
 
 
 def draw(y: Tensor, seed: int, classes: list[int] | None = None) -> tuple[Tensor, Tensor]:
@@ -58,12 +61,20 @@ def draw(y: Tensor, seed: int, classes: list[int] | None = None) -> tuple[Tensor
     return both[torch.randperm(len(both), generator=g)], torch.cat(test)
 
 
+def used(known: Tensor, labels: Tensor, others: Tensor) -> int:
+    """How many of the features tell the classes by these labels."""
+    told = torch.cat([labels, torch.full((len(others),), -1)])
+    width = known.shape[1]
+    return telling(torch.cat([known, others]), told, UPPER.get(width, width)).shape[1]
+
+
 def errors(
     x: Tensor, y: Tensor, pool: Tensor, test: Tensor, chosen: Tensor, name: str
 ) -> dict[str, float]:
     """With these labels of the pool, of two learners; a class without a label is never right."""
     known, rest = pool[chosen], pool[~torch.isin(torch.arange(len(pool)), chosen)]
     classes, labels = y[known].unique(return_inverse=True)
+    x = x[:, : used(x[known], labels, x[rest])]
     both = {
         name: solve(x[known], labels, x[rest], len(classes)).logits(x[test]),
         f"{name} alone": logits(x[test], labels_alone(x[known], labels, len(classes))),
@@ -100,7 +111,7 @@ def live_loop(data: Data, name: str, seed: int) -> dict[str, Any]:
     for count in counts:
         row |= errors(x, y, pool, test, advance[:count], f"in advance {count}")
     row |= errors(x, y, pool, test, torch.arange(len(pool)), "all labels")
-    live, answer, before, stops = Live(x[pool], seed), None, None, []
+    live, answer, before, stops = Live(x[pool], seed, UPPER.get(x.shape[1])), None, None, []
     while (asked := int((live.labels != UNKNOWN).sum())) < 100:
         for image, drawn in live.next(ASKED, answer):
             live.labels[image], live.drawn[image] = truth[image], drawn
@@ -133,7 +144,7 @@ def live_loop(data: Data, name: str, seed: int) -> dict[str, Any]:
 def junk(data: Data, name: str, seed: int) -> dict[str, Any]:
     x, y = data[name]
     random = np.random.RandomState(seed)
-    others = [other for other in data if other != name]
+    others, upper = [other for other in data if other != name], UPPER.get(x.shape[1])
     row: dict[str, Any] = {}
     for kind in (*(f"{other} in it" for other in others), "held-back classes"):
         every = random.permutation(int(y.max()) + 1).tolist()
@@ -147,17 +158,20 @@ def junk(data: Data, name: str, seed: int) -> dict[str, Any]:
         known = torch.cat([pool[y[pool] == c][:LABELS] for c in classes])
         rest = pool[~torch.isin(pool, known)]
         mixed = torch.cat([x[rest], foreign[0][odd][: len(rest)]])
-        given = (x[known], number[y[known]])
-        found = solve_with_junk(*given, mixed, len(classes))
+        told = used(x[known], number[y[known]], mixed)
+        mixed, given = mixed[:, :told], (x[known, :told], number[y[known]])
+        found = solve_with_junk(*given, mixed, len(classes), upper=upper)
         heads = {
-            "clean": solve(*given, x[rest], len(classes)).head,
+            "clean": solve(*given, x[rest, :told], len(classes)).head,
             "labels alone": labels_alone(*given, len(classes)),
             "junk unknown": solve(*given, mixed, len(classes)).head,
             "junk weighed": found.solution.head,
-            "clean, weighed": solve_with_junk(*given, x[rest], len(classes)).solution.head,
+            "clean, weighed": solve_with_junk(
+                *given, x[rest, :told], len(classes), upper=upper
+            ).solution.head,
         }
         for way, head in heads.items():
-            wrong = logits(x[test], head).argmax(1) != number[y[test]]
+            wrong = logits(x[test, :told], head).argmax(1) != number[y[test]]
             row[f"{kind}: {way}"] = 100 * float(wrong.float().mean())
         belongs = torch.arange(len(mixed)) < len(rest)
         row[f"{kind}: AUROC"] = float(roc_auc_score(belongs.numpy(), found.score.numpy()))
@@ -168,6 +182,7 @@ def junk(data: Data, name: str, seed: int) -> dict[str, Any]:
 def new_images(data: Data, name: str, seed: int) -> dict[str, Any]:
     """How well `Likeness` tells images apart that were not in the pool."""
     x, y = data[name]
+    upper = UPPER.get(x.shape[1])
     row: dict[str, Any] = {}
     for other in data:
         every = np.random.RandomState(seed).permutation(int(y.max()) + 1).tolist()
@@ -186,8 +201,11 @@ def new_images(data: Data, name: str, seed: int) -> dict[str, Any]:
             (", not in the pool", x[:0]),
         ):
             mixed, given = torch.cat([rest, junk_in_it]), (x[known], number[y[known]])
-            weight = solve_with_junk(*given, mixed, len(classes)).weight
-            belongs = Likeness.of(*given, mixed, weight, len(classes), x[:0])(both)
+            told = used(*given, mixed)
+            mixed, given = mixed[:, :told], (x[known, :told], given[1])
+            weight = solve_with_junk(*given, mixed, len(classes), upper=upper).weight
+            above = given[0][:, :upper], given[1], mixed[:, :upper]
+            belongs = Likeness.of(*above, weight, len(classes), x[:0, :upper])(both[:, :upper])
             row[f"{kind}{how}: AUROC"] = float(roc_auc_score(truth.numpy(), belongs.numpy()))
             row[f"{kind}{how}: belongs, of a class"] = float(belongs[truth].mean())
             row[f"{kind}{how}: belongs, of none"] = float(belongs[~truth].mean())
@@ -205,6 +223,7 @@ def wrong_labels(data: Data, name: str, seed: int) -> dict[str, Any]:
     labels = y[known].clone()
     labels[flipped] += torch.randint(1, classes, (len(flipped),), generator=g)
     labels %= classes
+    x = x[:, : used(x[known], labels, x[rest])]
     found = suspects(guessed_from_others(x[known], labels, x[rest], classes), labels)
     first = found.order[: len(known) // 5]
     return {"found in the first fifth": float(torch.isin(flipped, first).float().mean())}
@@ -238,6 +257,8 @@ def main() -> None:
         with np.load(path) as file:
             labels = torch.from_numpy(file["labels"].astype(np.int64))
             data[name] = torch.from_numpy(file["features"].astype(np.float32)), labels
+            if "upper" in file:
+                UPPER[file["features"].shape[1]] = int(file["upper"])
     record: dict[str, Any] = {}
     for name in [options.only] if options.only else data:
         rows: list[dict[str, Any]] = []

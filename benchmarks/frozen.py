@@ -2,7 +2,9 @@
 
     python benchmarks/frozen.py OUT.json [NAME=FEATURES.npz ...] [--draws 20] [--rivals|--held-out]
 
-A file of features holds `features` (N, D) and `labels` (N,). Each draw takes 150 images of each
+A file of features holds `features` (N, D) and `labels` (N,), and `upper`, if only so many of the
+features, the first ones, are of the net's last block: whether all are used, for all classifiers,
+the labels of a draw decide. Each draw takes 150 images of each
 class for the test, then the labels, then a pool of at most 300 images a class with the labels in
 it. The pool of a class of rank k is γ^(-k/(C-1)) of that, reversed γ^(k/(C-1)-1); ranks are drawn
 anew. Labels may be long-tailed in the same way. Logistic regression has its best C of a grid,
@@ -29,6 +31,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.semi_supervised import LabelPropagation, LabelSpreading, SelfTrainingClassifier
 
 from tamatch import FeatureClassifier
+from tamatch.frozen.blocks import telling
 from tamatch.frozen.held_out import learning_curve
 
 Array = np.ndarray[Any, Any]
@@ -93,6 +96,12 @@ def error(model: Any, x: Array, y: Array, known: Array, pool: Array, test: Array
     return float(100 * np.mean(model.predict(x[test]) != y[test]))
 
 
+def used(x: Array, y: Array, known: Array, pool: Array, upper: int) -> Array:
+    """The features that tell the classes by these labels."""
+    labels = torch.tensor(np.r_[y[known], np.full(len(pool), -1)])
+    return x[:, : telling(torch.tensor(x[np.r_[known, pool]]), labels, upper).shape[1]]
+
+
 def standard(x: Array, known: Array, pool: Array) -> Array:
     """For the rivals: columns of deviation 1, as they advise."""
     return StandardScaler().fit(x[np.r_[known, pool]]).transform(x)
@@ -104,14 +113,18 @@ def directions(x: Array, known: Array, pool: Array) -> Array:
     return 10 * centred / np.linalg.norm(centred, axis=1, keepdims=True)
 
 
-def cells(x: Array, y: Array, draws: int, only: list[str], found: dict[str, Any]) -> Iterator[None]:
+def cells(
+    every: Array, y: Array, upper: int, draws: int, only: list[str], found: dict[str, Any]
+) -> Iterator[None]:
     for name, cell in CELLS.items():
         if only and name not in only:
             continue
-        ours, seconds, rivals = [], [], []
+        ours, seconds, rivals, lower = [], [], [], 0
         for seed in range(draws):
             parts = [*draw(y, seed, *cell)]
             start = time.process_time()
+            x = used(every, y, parts[0], parts[1], upper)
+            lower += x.shape[1] > upper
             ours.append(error(FeatureClassifier(), x, y, *parts))
             seconds.append(time.process_time() - start)
             scaled = directions(x, *parts[:2])
@@ -123,19 +136,20 @@ def cells(x: Array, y: Array, draws: int, only: list[str], found: dict[str, Any]
         found[name] = {
             "FeatureClassifier": summary(ours), "logistic regression": summary(regression),
             "C": STRENGTHS[best], "draws above": int(np.sum(np.array(ours) > regression)),
-            "seconds": round(float(np.median(seconds)), 2),
+            "seconds": round(float(np.median(seconds)), 2), "lower blocks used": lower,
         }  # fmt: skip
         print(name, json.dumps(found[name], ensure_ascii=False), flush=True)
         yield
 
 
-def rivals(x: Array, y: Array, draws: int, table: dict[str, Any]) -> Iterator[None]:
+def rivals(every: Array, y: Array, upper: int, draws: int, table: dict[str, Any]) -> Iterator[None]:
     for name, settings in grids().items():
         errors = []
         for make in settings:
             row = []
             for seed in range(draws):
                 parts = [*draw(y, seed, 5, most=RIVALS_POOL)]
+                x = used(every, y, parts[0], parts[1], upper)
                 scaled = x if name == "FeatureClassifier" else standard(x, *parts[:2])
                 row.append(error(make(), scaled, y, *parts))
             errors.append(row)
@@ -144,7 +158,9 @@ def rivals(x: Array, y: Array, draws: int, table: dict[str, Any]) -> Iterator[No
         yield
 
 
-def held_out(x: Array, y: Array, draws: int, table: dict[str, Any]) -> Iterator[None]:
+def held_out(
+    every: Array, y: Array, upper: int, draws: int, table: dict[str, Any]
+) -> Iterator[None]:
     """Does the interval from the labels alone contain the test error?"""
     table["draws"] = []
     classes = int(y.max()) + 1
@@ -152,6 +168,7 @@ def held_out(x: Array, y: Array, draws: int, table: dict[str, Any]) -> Iterator[
         known, pool, test = draw(y, seed, 10)
         fewer = np.concatenate([known[y[known] == c][:5] for c in range(classes)])
         others = np.r_[np.setdiff1d(known, fewer), pool]
+        x = used(every, y, fewer, others, upper)
         curve = learning_curve(
             torch.tensor(x[fewer]), torch.tensor(y[fewer]), torch.tensor(x[others]), classes
         )
@@ -192,20 +209,23 @@ def main() -> None:
     data = {}
     for name, path in (item.split("=", 1) for item in options.features):
         with np.load(path) as file:
-            data[name] = (file["features"].astype(np.float32), file["labels"].astype(np.int64))
+            x, y = file["features"].astype(np.float32), file["labels"].astype(np.int64)
+            data[name] = x, y, int(file["upper"]) if "upper" in file else x.shape[1]
     if options.rivals:
         own = {"digits": load_digits, "wine": load_wine, "breast cancer": load_breast_cancer}
-        data |= {name: load(return_X_y=True) for name, load in own.items()}
+        for name, load in own.items():
+            x, y = load(return_X_y=True)
+            data[name] = x, y, x.shape[1]
     record: dict[str, Any] = {}
-    for name, (x, y) in data.items():
+    for name, (x, y, upper) in data.items():
         print(name, flush=True)
         record[name] = {}
         if options.rivals:
-            parts = rivals(x, y, options.draws, record[name])
+            parts = rivals(x, y, upper, options.draws, record[name])
         elif options.held_out:
-            parts = held_out(x, y, options.draws, record[name])
+            parts = held_out(x, y, upper, options.draws, record[name])
         else:
-            parts = cells(x, y, options.draws, options.cells, record[name])
+            parts = cells(x, y, upper, options.draws, options.cells, record[name])
         for _ in parts:
             options.out.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
 

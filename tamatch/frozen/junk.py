@@ -55,11 +55,15 @@ class Belonging:
 
 def solve_with_junk(
     features: Tensor, labels: Tensor, pool: Tensor, classes: int, prior: Tensor | None = None,
-    none: Tensor | None = None,
+    none: Tensor | None = None, upper: int | None = None,
 ) -> Belonging:  # fmt: skip
-    """Solve a pool that may hold anything; `none` are features of images marked as no class."""
+    """Solve a pool that may hold anything; `none` are features of images marked as no class.
+
+    What is odd the `upper` first features tell, those of a net's last block: to lower ones, all is
+    odd that has another colour than the labelled images.
+    """
     none = features[:0] if none is None else none
-    space = Space.of(torch.cat([features, pool, none]))
+    space = Space.of(torch.cat([features, pool, none])[:, :upper])
     known, every = len(labels), len(labels) + len(pool)
     v = space.smoothed(DRAWN_TOGETHER)
     s = space.graph.smoothed(closeness(v, labels, classes)[:, None], *SMOOTHING)[:, 0]

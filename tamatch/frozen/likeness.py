@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from .blocks import widened
 from .choose import sample
 from .features import DRAWN_TOGETHER, LENGTH, Scaling, Space
 from .junk import NOTHING, SLACK
@@ -69,6 +70,14 @@ class Likeness:
         m, deviation = self.usual
         like: Tensor = torch.special.ndtr(((d @ self.classes.T).amax(1) - m) / deviation + SLACK)
         return like * logits(LENGTH * d, self.head).softmax(1)[:, 1]
+
+    def widened(self, width: int) -> Self:
+        """The same for features with more columns, which it passes over."""
+        more = width - len(self.mean)
+        return type(self)(
+            F.pad(self.mean, (0, more)), F.pad(self.matrix, (0, more, 0, more)),
+            F.pad(self.classes, (0, more)), self.usual, widened(self.head, width),
+        )  # fmt: skip
 
     def cpu(self) -> Self:
         return type(self)(*(tensor.cpu() for tensor in self.tensors().values()))

@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..judge.trust import wilson
+from .blocks import telling
 from .choose import doubts, sample, spread_out
 from .features import CELLS, NEIGHBOURS, Space
 from .junk import solve_with_junk
@@ -70,18 +71,24 @@ class Live:
     """All images of a folder by their features (N, D), and the labels given so far.
 
     `labels` (N,) holds class numbers, UNKNOWN or NONE, and is changed by the caller from label to
-    label; `drawn` (N,) says which of the labelled images were drawn at random.
+    label; `drawn` (N,) says which of the labelled images were drawn at random. The first `upper`
+    features are of the net's last block; whether all are used, the labels decide (`blocks`).
     """
 
-    def __init__(self, features: Tensor, seed: int = 0) -> None:
-        self.features = features
+    def __init__(self, features: Tensor, seed: int = 0, upper: int | None = None) -> None:
+        self.features, self.upper = features, upper or features.shape[1]
         self.labels = torch.full((len(features),), UNKNOWN)
         self.drawn = torch.zeros(len(features), dtype=torch.bool)
         self.crowd = sample(len(features), CROWD, torch.empty(0, dtype=torch.int64), seed)
-        self.space = Space.of(features[self.crowd])
+        self.look(features.shape[1])
         generator = torch.Generator().manual_seed(seed + 1)
         self.lottery = torch.randperm(len(features), generator=generator)
-        self.near = _nearest_of(self.space.scaled(features), self.space.unit)
+
+    def look(self, used: int) -> None:
+        """Learn from so many of the features from now on."""
+        self.telling = self.features[:, :used]
+        self.space = Space.of(self.telling[self.crowd])
+        self.near = _nearest_of(self.space.scaled(self.telling), self.space.unit)
 
     def answer(self, *, judge: bool = False) -> Answer | None:
         """Solve with the labels so far; None before two classes have one.
@@ -95,14 +102,24 @@ class Live:
         classes = torch.unique(self.labels[known])
         if len(classes) < 2:
             return None
+        if not judge:
+            there = torch.cat([known, self.crowd[~given[self.crowd]]])
+            used = telling(self.features[there], self.labels[there], self.upper).shape[1]
+            if used != self.telling.shape[1]:
+                self.look(used)
         pool = self.crowd[~given[self.crowd] & (self.labels[self.crowd] != NONE)]
         none = (self.labels == NONE).nonzero()[:, 0]
         y = torch.searchsorted(classes, self.labels[known])
         found = solve_with_junk(
-            self.features[known], y, self.features[pool], len(classes), none=self.features[none]
+            self.telling[known],
+            y,
+            self.telling[pool],
+            len(classes),
+            none=self.telling[none],
+            upper=self.upper,
         )
         belongs = self._spread(pool, found.weight)
-        q = found.solution.logits(self.features).softmax(1)
+        q = found.solution.logits(self.telling).softmax(1)
         q[pool] = found.solution.q
         q[known] = F.one_hot(y, len(classes)).to(q.dtype)
         belongs[known], belongs[none] = 1.0, 0.0

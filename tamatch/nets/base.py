@@ -59,6 +59,11 @@ class Net(nn.Module):
         """Length of a row of `frozen_features`."""
         return self.width
 
+    @property
+    def frozen_upper(self) -> int:
+        """How many of these tell what the net as a whole sees; the others are of lower layers."""
+        return self.frozen_width
+
     def frozen_features(self, images: Tensor) -> Tensor:
         """Features of (N, 3, H, W) images for a classifier on top, while the net is not trained."""
         return cast(Out, self(images)).features.float()

@@ -24,7 +24,7 @@ from .pretrained import locate
 from .recognise import colours_of, recognise
 from .weights import load_weights, zero_head
 
-VERSION = 3  # to be raised whenever the features of the same net, image and size change
+VERSION = 4  # to be raised whenever the features of the same net, image and size change
 PLACES = {"cpu": 1024, "cuda": 65536}  # tokens in a batch: few fit caches, many fill a GPU
 PLACE = 16  # pixels of a place in a net that has no tokens
 
@@ -114,6 +114,11 @@ class Frozen:
         """Of the images that it looks at, in pixels; others are resized."""
         return self.net.size
 
+    @property
+    def upper(self) -> int:
+        """How many of the features, the first ones, are of its last block."""
+        return self.net.body.frozen_upper
+
     @cached_property
     def key(self) -> str:
         """Equal where the features of equal images are: by net, weights, size and precision."""
@@ -128,8 +133,7 @@ class Frozen:
     def features(self, images: Tensor) -> Tensor:
         """(N, H, W, 3) bytes of any size to (N, width) floats, both on the CPU.
 
-        A transformer's are its class token and the mean of its patches' tokens, another net's are
-        its own.
+        A transformer's are those of several of its tokens, another net's are its own.
         """
         places = getattr(self.net.body, "tokens", (self.size // PLACE) ** 2)
         batches = torch.split(images, max(1, PLACES[self.device.type] // max(1, places)))

@@ -114,16 +114,28 @@ class ViT(Net):
 
     @property
     def frozen_width(self) -> int:
-        """The length of two tokens."""
+        """The length of four tokens."""
+        return 4 * self.width
+
+    @property
+    def frozen_upper(self) -> int:
+        """That of the two after the last block."""
         return 2 * self.width
 
     def frozen_features(self, images: Tensor) -> Tensor:
-        """The class token and, beside it, the mean of the patches' tokens."""
-        x = self._embed(images)
-        for block in self.blocks:
+        """The class token and the mean of the patches' tokens.
+
+        Behind these, the latter after a quarter and a half of the blocks.
+        """
+        x, patches, means = self._embed(images), 1 + self.style.registers, []
+        below = [max(1, len(self.blocks) * part // 4) for part in (1, 2)]
+        for count, block in enumerate(self.blocks, start=1):
             x = block(x)
+            if count in below:
+                mean = F.layer_norm(x[:, patches:].float(), (self.width,)).mean(1)
+                means += [mean] * below.count(count)
         x = self.norm(x).float()
-        return torch.cat([x[:, 0], x[:, 1 + self.style.registers :].mean(1)], dim=1)
+        return torch.cat([x[:, 0], x[:, patches:].mean(1), *means], dim=1)
 
     def _embed(self, images: Tensor) -> Tensor:
         """The tokens that enter the first block: class, registers, patches."""

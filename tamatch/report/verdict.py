@@ -38,6 +38,10 @@ CAVEAT = (
     "Held-out labels: each label was guessed without being seen, by cross-validation. The error is "
     "that of images like the labelled ones, and rather too high, since fewer labels were learnt."
 )
+LOWER = (
+    "Colours and textures tell these classes, so that the answer also uses what lower blocks of "
+    "the net see."
+)
 DRAWN_CAVEAT = (
     "Held-out labels: only the {judged} that were drawn at random, each guessed without being "
     "seen, by cross-validation. They are a fair sample, so the error is that of the unlabelled "
@@ -277,7 +281,7 @@ def first_answer_of(run: RunFiles) -> FirstAnswer | None:
     error = cross_validated(run)
     reason = f"No label was held out. {text(told.get('reason'))}"
     remarks = [reason if error is None else _caveat(run, error)]
-    remarks += filter(None, [doubling(run)])
+    remarks += filter(None, [doubling(run), LOWER if told.get("lower_blocks") else ""])
     alone = None if inner is None else cross_validated(inner)
     return FirstAnswer(ladder, remarks, error, alone, _suspects(run))
 

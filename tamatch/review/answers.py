@@ -39,8 +39,8 @@ class Answers:
     estimate, and when nobody has labelled for a while what takes longer.
     """
 
-    def __init__(self, features: Tensor) -> None:
-        self.features = features
+    def __init__(self, features: Tensor, upper: int | None = None) -> None:
+        self.features, self.upper = features, upper or features.shape[1]
         self.shown: dict[str, Any] = {"version": 0, "change": -1}
         self.news = threading.Condition()
         self.wanted: Given | None = None  # None once it is being answered
@@ -71,7 +71,7 @@ class Answers:
     def work(self) -> None:
         """Answer whatever is the newest, until it is over."""
         with few_threads(len(self.features)):
-            self.live = Live(self.features)
+            self.live = Live(self.features, upper=self.upper)
             while True:
                 with self.news:
                     self.news.wait_for(lambda: self.over or self.wanted)
@@ -108,8 +108,8 @@ class Answers:
         if self.outdated(IDLE):
             return None
         if self.same is None:
-            self.same = [pair[:2] for pair in near_duplicates(self.features)]
-        doubtful = contradicted(self.features, given.labels)
+            self.same = [pair[:2] for pair in near_duplicates(self.features[:, : self.upper])]
+        doubtful = contradicted(live.telling, given.labels)
         told = [(image, instead, int(100 * sure)) for image, instead, sure in doubtful]
         return self.publish(same=self.same, suspects=told, done=True)
 

@@ -108,7 +108,7 @@ def start(
     table = table_of(place) or place / TABLES[0]
     with Server(port) as server, locked(lock_of(table), str(table)):
         store = LabelFile(table)
-        data, features = looked_at(own_path(place), added, weights, pick_device(device))
+        data, features, upper = looked_at(own_path(place), added, weights, pick_device(device))
         for remark in folders_as_classes(place, data):
             print(remark)
         take_over(store, data)
@@ -120,7 +120,7 @@ def start(
                 f"without one into {place / 'unlabelled'}; or, if its folders are no classes, "
                 f"write {place / TABLES[0]} with the line file_name,label."
             )
-        found = Answers(features[images])
+        found = Answers(features[images], upper)
         options = {"weights": weights} if weights else {}
         options |= {"device": device} if device != "auto" else {}
         page = Labelling(place, data, images, store, found, options)

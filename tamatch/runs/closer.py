@@ -8,6 +8,7 @@ import torch
 from ..data import DATASETS, own_path
 from ..data.check import Closer
 from ..errors import UsageError
+from ..frozen.blocks import telling
 from ..frozen.suspects import contradicted, near_duplicates
 from ..nets.pretrained import locate
 from ..settings.hardware import pick_device
@@ -23,11 +24,12 @@ def look_closer(name: str, labels: Path | None, weights: str, device: str = "aut
         raise UsageError(
             f"--weights looks at your own images, and {name} is a named data set: leave it out."
         )
-    data, rows = looked_at(own_path(name), labels, weights, pick_device(device))
+    data, rows, upper = looked_at(own_path(name), labels, weights, pick_device(device))
     held = np.isin(np.arange(len(data.images)), np.concatenate(data.parts[2:]))
     digests = data.image_digests()
-    doubtful = contradicted(rows, torch.from_numpy(data.labels))
-    pairs = near_duplicates(rows)
+    known = torch.from_numpy(data.labels)
+    doubtful = contradicted(telling(rows, known, upper), known)
+    pairs = near_duplicates(rows[:, :upper])
     alike = [
         (data.files[a], data.files[b], cosine, bool(held[a] != held[b]))
         for a, b, cosine in pairs

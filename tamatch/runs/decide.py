@@ -222,10 +222,13 @@ def choose_form(draft: Draft, data: DataSet, split: Split, look: Look | None = N
     labels = np.bincount(data.labels[split.labelled], minlength=len(data.classes))
     pool, plain = None, tails.PLAIN if look is None or launch.processes() > 1 else tails.SOLVED
     if look is not None and len(split.unknown):
-        from .first_answer import features  # with what only these runs need
+        from .first_answer import columns, features  # with what only these runs need
         from .tune import solved
 
-        pool = solved(draft.run(), data, split, features(look.net, data)).found.shares.tolist()
+        rows = features(look.net, data)
+        upper = look.net.upper
+        used = columns(data, split, rows, upper)
+        pool = solved(draft.run(), data, split, rows, used, upper).found.shares.tolist()
     found = tails.form(labels.tolist(), pool, len(split.unknown), plain)
     draft.take(Chosen({"baseline": draft.asked.run.baseline}, {}) | found)
 

@@ -17,11 +17,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..data import DataSet, Split
+from ..data import UNKNOWN, DataSet, Split
 from ..data.dataset import Indices
 from ..data.feature_cache import features_of
 from ..data.splits import Mask
 from ..errors import DataError
+from ..frozen.blocks import telling, widened
 from ..frozen.held_out import HeldOutError, LearningCurve, learning_curve
 from ..frozen.junk import solve_with_junk
 from ..frozen.likeness import Likeness
@@ -53,6 +54,7 @@ from .start import Job, SharedData, remark_on_data, remark_on_skipped, seen_of
 FRACTIONS = (0.5,)  # of the labels, for the learning curve; each costs as much as the error itself
 FEW_ROWS = 20_000  # below that, one CPU thread is faster than several or a GPU
 CPU = torch.device("cpu")
+LOWER = "Colours and textures tell these classes: what lower blocks of the net see is used, too."
 SINGLE = (
     "Cross-validation needs at least 2 labels of each class; {classes} {have} one. Label one more "
     "image of {it}."
@@ -88,7 +90,10 @@ def solve_run(job: Job, shared: SharedData) -> dict[str, Any]:
     rows = features(net, data)
     described = time.perf_counter()
 
-    found, error, guesses = learn(run, Task.of(run, data, split, rows, device))
+    used = columns(data, split, rows, net.upper)
+    if net.upper < used and not job.is_baseline:
+        progress.say(LOWER)
+    found, error, guesses = learn(run, Task.of(run, data, split, rows, used, net.upper, device))
     net.net.set_head(found.head)
     answer = Answer(found, rows)
     parts = {"validation": split.validation, "test": split.test}
@@ -110,10 +115,11 @@ def solve_run(job: Job, shared: SharedData) -> dict[str, Any]:
     predicted = write_answers(folder, model, raw, held_out, pool, predict_pool)
     doubted = None
     if pool is not None and run.fold is None:
-        doubted = write_suspects(data, split, rows, guesses, folder.path)
+        doubted = write_suspects(data, split, rows[:, :used], guesses, folder.path)
     result = result_of(run, folder.rows(), time.perf_counter() - began)
     result["first_answer"] = {
         "features_seconds": round(described - began, 3),
+        "lower_blocks": net.upper < used,
         "pool_shares": None if pool is None else found.shares.tolist(),
         "suspects": doubted,
         **error,
@@ -135,6 +141,18 @@ def features(net: Frozen, data: DataSet) -> Tensor:
     return torch.from_numpy(found)
 
 
+def columns(data: DataSet, split: Split, rows: Tensor, upper: int) -> int:
+    """How many of the features, the first ones, tell the classes of the data: `upper` ones or all.
+
+    By the labels that are learnt from.
+    """
+    seen, labels = np.concatenate([split.labelled, split.unknown]), data.labels[split.labelled]
+    known = torch.full((len(seen),), UNKNOWN)
+    known[: len(labels)] = torch.from_numpy(labels)
+    with few_threads(0):
+        return telling(rows[seen], known, upper).shape[1]
+
+
 @dataclass(frozen=True)
 class Learnt(Solution):
     """A solution, and how far images belong to the classes at all; None without a pool."""
@@ -153,12 +171,17 @@ class Task:
     classes: tuple[str, ...]
     prior: Tensor | None
     none: Tensor  # features of images that were marked as no class
+    width: int  # of the features that the solution is for; the first of these are given, …
+    upper: int  # … and of these, so many are of the net's last block
     judged: Tensor | None = None  # (L,) labels that are a fair sample; None: as far as known, all
 
     @classmethod
-    def of(cls, run: Run, data: DataSet, split: Split, rows: Tensor, device: torch.device) -> Task:
-        """Of a run, from a row of features for each image; few rows are faster on a CPU."""
-        rows = rows.to(device if len(rows) >= FEW_ROWS else CPU)
+    def of(
+        cls, run: Run, data: DataSet, split: Split, rows: Tensor, used: int, upper: int,
+        device: torch.device,
+    ) -> Task:  # fmt: skip
+        """Of a run, from the `used` first features of each image; few rows are faster on a CPU."""
+        width, rows = rows.shape[1], rows[:, :used].to(device if len(rows) >= FEW_ROWS else CPU)
         labels = torch.from_numpy(data.labels[split.labelled]).to(rows.device)
         without = run.method == "supervised" or not len(split.unknown)
         prior = None
@@ -168,7 +191,7 @@ class Task:
         chosen = np.isin(split.labelled, data.chosen)
         return cls(
             rows[split.labelled], labels, None if without else rows[split.unknown],
-            tuple(data.classes), prior, rows[data.of_no_class],
+            tuple(data.classes), prior, rows[data.of_no_class], width, upper,
             torch.from_numpy(~chosen).to(rows.device) if chosen.any() else None,
         )  # fmt: skip
 
@@ -184,16 +207,18 @@ class Task:
         x, y, classes = self.features, self.labels, len(self.classes)
         if self.pool is None:
             counts = torch.bincount(y, minlength=classes) / len(y)
-            head = labels_alone(x, y, classes)
+            head = widened(labels_alone(x, y, classes), self.width)
             return Learnt(head.cpu(), torch.empty(0, classes), counts.cpu())
         if belongs is None:
-            judged = solve_with_junk(x, y, self.pool, classes, self.prior, self.none)
+            judged = solve_with_junk(x, y, self.pool, classes, self.prior, self.none, self.upper)
             found, belongs = judged.solution, judged.weight
         else:
             belongs = belongs.to(x)
             found = solve(x, y, self.pool, classes, self.prior, belongs)
-        likeness = Likeness.of(x, y, self.pool, belongs, classes, self.none).cpu()
-        return Learnt(found.head.cpu(), found.q.cpu(), found.shares.cpu(), belongs.cpu(), likeness)
+        seen, pool, none = (part[:, : self.upper] for part in (x, self.pool, self.none))
+        likeness = Likeness.of(seen, y, pool, belongs, classes, none).widened(self.width).cpu()
+        head = widened(found.head, self.width).cpu()
+        return Learnt(head, found.q.cpu(), found.shares.cpu(), belongs.cpu(), likeness)
 
 
 @dataclass(frozen=True)

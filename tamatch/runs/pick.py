@@ -16,6 +16,7 @@ from ..data.folder import typical_side
 from ..data.labels import DRAWN, DRAWN_CELL, LABEL, NAME, TABLES
 from ..data.layout import SHOWN, table_of
 from ..errors import DataError, UsageError
+from ..frozen.blocks import telling
 from ..frozen.choose import CROWD, choose, doubts, sample
 from ..frozen.junk import solve_with_junk
 from ..progress import counting
@@ -79,14 +80,14 @@ def pick(
         refuse_existing(table, is_folder=False, overwrite=overwrite, option="--csv")
     given = None if labels is None else path_of(labels, "labels takes a CSV file")
     name, added = own_images(place, "pick")
-    data, rows = looked_at(own_path(name), given or added, weights, pick_device(device))
+    data, rows, upper = looked_at(own_path(name), given or added, weights, pick_device(device))
     here = np.sort(np.concatenate([data.part("train"), data.part("unlabelled")]))
     known = torch.from_numpy(data.labels[here])
     left = int((known == UNKNOWN).sum())
     if not left:
         raise DataError(f"all images in {name} already have a label: there are none to pick.")
     with few_threads(len(rows)):
-        order = most_telling(rows[here], known, count).numpy()
+        order = most_telling(telling(rows[here], known, upper), known, count).numpy()
     others = np.setdiff1d(np.flatnonzero(known == UNKNOWN), order)
     lots = np.random.default_rng(len(here) - left).permutation(others)[:drawn]
     files = tuple(data.files[i] for i in here[np.concatenate([order, lots])])
@@ -134,8 +135,11 @@ def folders_as_classes(place: Path, data: DataSet) -> list[str]:
 
 def looked_at(
     place: Path, labels: Path | None, weights: str | None, device: torch.device
-) -> tuple[DataSet, Tensor]:
-    """All images of a place, also those in no class folder, and their features."""
+) -> tuple[DataSet, Tensor, int]:
+    """All images of a place, also those in no class folder, and their features.
+
+    Of these, so many, the first ones, are of the net's last block.
+    """
     weights = weights or (GPU_WEIGHTS if device.type == "cuda" else CPU_WEIGHTS)
 
     def read(size: int) -> DataSet:
@@ -146,7 +150,7 @@ def looked_at(
     if place.suffix != ".npz" and (side := typical_side(place, loose=True)) is None:
         load(place, loose=True)  # says that there are no images, before any weights are fetched
     look, _ = best_look(weights, read, side, device)
-    return look.data, features(look.net, look.data)
+    return look.data, features(look.net, look.data), look.net.upper
 
 
 def most_telling(rows: Tensor, labels: Tensor, count: int) -> Tensor:

@@ -40,7 +40,7 @@ from ..storage.folder import RunFolder
 from ..storage.record import ANSWERS, files_in
 from .build import Start
 from .end import PoolPredictions, drawn, junk_of, result_of, summary, told_by
-from .first_answer import Answer, Learnt, Task, features, few_threads, looking
+from .first_answer import Answer, Learnt, Task, columns, features, few_threads, looking
 from .first_settings import ONE_STEP
 from .start import Job, SharedData
 from .training import Training
@@ -60,6 +60,8 @@ class FirstAnswer:
     split: Split
     lent: bool  # whether these labels are to be learnt from once they have judged
     solution: Learnt  # without these labels
+    used: int  # features that tell the classes, the first ones; …
+    upper: int  # … of the net's last block
 
 
 def first_job(job: Job) -> Job:
@@ -86,27 +88,35 @@ def start_of(job: Job, shared: SharedData) -> FirstAnswer:
     run, folder, first = job.run, job.folder, first_job(job).run
     data, device = shared.data(run), pick_device(run.device)
     split = split_of(run, data, run.size, folder.split)
-    answer = begun = solved(run, data, split, features(looking(first, data, device), data))
+    look = looking(first, data, device)
+    rows = features(look, data)
+    used = columns(data, split, rows, look.upper)
+    answer = begun = solved(run, data, split, rows, used, look.upper)
     if nets.body_of(run.net) != nets.body_of(first.net):
         rows = features(looking(run, data, device), data)
-        begun = solved(run, data, split, rows, answer.found.belongs)
+        begun = solved(run, data, split, rows, used, look.upper, answer.found.belongs)
     p_model = torch.from_numpy(begun.probabilities(split.unlabelled)).double().mean(0)
     start = Start(begun.found.head, p_model, answer.found.shares)
     wrong = mistakes(answer, data, split)
-    return FirstAnswer(folder.first, start, wrong, data, split, folder.lends_labels, answer.found)
+    lent = folder.lends_labels
+    return FirstAnswer(
+        folder.first, start, wrong, data, split, lent, answer.found, used, look.upper
+    )
 
 
 def solved(
-    run: Run, data: DataSet, split: Split, rows: Tensor, belongs: Tensor | None = None
-) -> Answer:
-    """What these labels and the pool tell on these features.
+    run: Run, data: DataSet, split: Split, rows: Tensor, used: int, upper: int,
+    belongs: Tensor | None = None,
+) -> Answer:  # fmt: skip
+    """What these labels and the pool tell on the `used` first of these features.
 
     A net that was tuned on the labels shows them closer to each other than any other images, so
     that many would seem to belong to no class: there, how far they `belong` is that of the first
     answer.
     """
     with few_threads(len(rows)):
-        found = Task.of(run, data, split, rows, pick_device(run.device)).solved(belongs)
+        task = Task.of(run, data, split, rows, used, upper, pick_device(run.device))
+        found = task.solved(belongs)
     return Answer(found, rows)
 
 
@@ -150,7 +160,7 @@ class Tuning(Training):
         first, method = self.first, self.engine.method
         with self.engine.on_stream():
             rows = self.rows(cast(FrozenNet, method.final).eval(), first.split)
-        found = solved(self.run, first.data, first.split, rows, first.solution.belongs).found
+        found = self.solved(rows, first.split).found
         with self.engine.on_stream(), torch.no_grad():
             for net in {method.net, method.final}:
                 head = cast(FrozenNet, net).head
@@ -177,8 +187,8 @@ class Tuning(Training):
         """Keep the tuned net, or the first answer."""
         first, run = self.first, self.run
         net = cast(FrozenNet, self.engine.method.final).eval()
-        rows, belongs = self.rows(net), first.solution.belongs
-        self.answer = solved(run, first.data, first.split, rows, belongs)
+        rows = self.rows(net)
+        self.answer = self.solved(rows, first.split)
         wrong = mistakes(self.answer, first.data, first.split)
         worse, better = int((wrong & ~first.wrong).sum()), int((first.wrong & ~wrong).sum())
         kept, reason = finetune.keeps(worse, better, len(wrong), self.passes)
@@ -186,8 +196,7 @@ class Tuning(Training):
             kept, reason = True, "The tuned net is kept: the labels of --fold choose nothing."
         self.progress.say(reason)
         if first.lent and len(wrong):
-            split = with_validation(first.split)
-            self.answer = solved(run, first.data, split, rows, belongs)
+            self.answer = self.solved(rows, with_validation(first.split))
             del self.held_out["validation"]
         net.set_head(self.answer.found.head.to(self.engine.device))
         self.test()
@@ -202,6 +211,11 @@ class Tuning(Training):
         result["first_answer"] = first.folder.read_result()["first_answer"]
         result["tuning"] = {**told, "ladder": [*ladder(first.folder), tuned]}
         return self.conclude(result)
+
+    def solved(self, rows: Tensor, split: Split) -> Answer:
+        """On these features of the net as it is now."""
+        first, belongs = self.first, self.first.solution.belongs
+        return solved(self.run, first.data, split, rows, first.used, first.upper, belongs)
 
     def rows(self, net: FrozenNet, learnt: Split | None = None) -> Tensor:
         """The features of all images by the tuned net; with a split, zeros but for its training."""

@@ -166,7 +166,7 @@ FIRST_ANSWER = table(
             table({"labels": listed(whole(1)), "errors": listed(ERROR), "doubled": table(FOUND)})
         ),
     },
-    closed=True, suspects=maybe(whole()), chosen=whole(),
+    closed=True, suspects=maybe(whole()), chosen=whole(), lower_blocks=FLAG,
 )  # fmt: skip
 JUNK = table({"share": number(0, 1), "images": whole(), "marked": whole()}, closed=True)
 RUNG = table(

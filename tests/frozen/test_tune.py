@@ -31,7 +31,7 @@ from tamatch.runs import decide as deciding
 from tamatch.runs import first_answer, tune
 from tamatch.runs.build import Start, engine_of
 from tamatch.runs.decide import decide
-from tamatch.runs.first_answer import Task
+from tamatch.runs.first_answer import Task, columns
 from tamatch.runs.first_settings import way_of
 from tamatch.runs.record import begin
 from tamatch.runs.start import Job, SharedData
@@ -133,7 +133,7 @@ def test_both_heads_of_the_long_tailed_form_begin_at_the_first_answer(
     ).run  # fmt: skip
     data = SharedData().data(run)
     shares = torch.tensor([0.9, 0.1])
-    head = torch.randn(2, 129, generator=torch.Generator().manual_seed(0))
+    head = torch.randn(2, 257, generator=torch.Generator().manual_seed(0))
     start = Start(head, torch.tensor([0.5, 0.5], dtype=torch.float64), shares.double())
     method = engine_of(run, data, split_of(run, data, run.size), start=start).method
     assert isinstance(method, TaMatchLT) and method.second is not None
@@ -174,7 +174,8 @@ def test_step_0_is_the_first_answer(photos: Path, tiny: str, tmp_path: Path) -> 
     assert run.validation_per_class == 1 and len(split.validation) == 2
     net = frozen(tiny, data.size, CPU, NET)
     rows = net.features(torch.from_numpy(np.array(data.images))).float()
-    found = Task.of(run, data, split, rows, CPU).solved()
+    used = columns(data, split, rows, net.upper)
+    found = Task.of(run, data, split, rows, used, net.upper, CPU).solved()
     assert torch.allclose(found.head, first.start.head, atol=0.05)  # features may be in bfloat16
 
     engine = engine_of(run, data, split, start=first.start)

@@ -47,7 +47,7 @@ def test_they_are_those_of_the_image_as_it_is(tmp_path: Path) -> None:
     with torch.no_grad():
         tokens = found.net.body.frozen_features(x)
     got = found(IMAGES)
-    assert got.shape == (7, 128) and got.dtype == np.float32
+    assert got.shape == (7, 256) and got.dtype == np.float32
     np.testing.assert_allclose(got, tokens, rtol=1e-4, atol=1e-5)
     assert np.abs(found(IMAGES[:, :, ::-1]) - got).max() > 0.1  # left and right are told apart
 

@@ -19,7 +19,7 @@ from tamatch.nets.weights import load_weights, resize_positions
 
 Array = npt.NDArray[np.float64]
 erf = np.vectorize(math.erf)
-WIDTH, HEADS, DEPTH, PATCH, SIZE = 128, 2, 2, 14, 42
+WIDTH, HEADS, DEPTH, PATCH, SIZE = 128, 2, 4, 14, 42
 NAMES = {style: f"{style}_{WIDTH}x{DEPTH}_p{PATCH}_{SIZE}" for style in STYLES}
 
 
@@ -36,8 +36,11 @@ def sketched(style: str, classes: int = 3) -> ViT:
     return net.double().eval()
 
 
-def slow_tokens(state: dict[str, Tensor], image: Array, style: str) -> Array:
-    """Every token after the last norm, for one (3, H, W) image."""
+def slow_tokens(state: dict[str, Tensor], image: Array, style: str) -> tuple[Array, list[Array]]:
+    """Every token after the last norm, and the plainly normed ones after each block.
+
+    For one (3, H, W) image.
+    """
     w = {k: v.double().numpy() for k, v in state.items()}
     eps = 1e-5 if style == "clip" else 1e-6
 
@@ -70,6 +73,7 @@ def slow_tokens(state: dict[str, Tensor], image: Array, style: str) -> Array:
         x = np.concatenate([w["cls_token"][0], x]) + w["pos_embed"][0]
     if style == "clip":
         x = norm(x, "norm_pre")
+    below = []
     for i in range(DEPTH):
         at = f"blocks.{i}"
         qkv = linear(norm(x, f"{at}.norm1"), f"{at}.attn.qkv").reshape(len(x), 3, HEADS, -1)
@@ -84,20 +88,24 @@ def slow_tokens(state: dict[str, Tensor], image: Array, style: str) -> Array:
             activation(linear(norm(x, f"{at}.norm2"), f"{at}.mlp.fc1")), f"{at}.mlp.fc2"
         )
         x = x + branch * (w[f"{at}.ls2.gamma"] if "dinov2" in style else 1)
-    return norm(x, "norm")
+        below.append((x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5))
+    return norm(x, "norm"), below
 
 
 @pytest.mark.parametrize("style", STYLES)
 def test_every_style_equals_the_slow_one(style: str) -> None:
     net = sketched(style)
     images = torch.randn(2, 3, SIZE, SIZE, dtype=torch.float64)
-    want = np.stack([slow_tokens(net.state_dict(), image.numpy(), style) for image in images])
+    made = [slow_tokens(net.state_dict(), image.numpy(), style) for image in images]
+    want, below = np.stack([last for last, _ in made]), np.array([each for _, each in made])
     registers = 4 if style == "dinov2reg" else 0
     assert want.shape[1] == net.tokens == 1 + registers + (SIZE // PATCH) ** 2
     with torch.no_grad():
         out, features = net(images), net.frozen_features(images)
     np.testing.assert_allclose(out.features, want[:, 0], rtol=1e-8, atol=1e-10)
-    pooled = np.concatenate([want[:, 0], want[:, 1 + registers :].mean(1)], 1)
+    lower = [below[:, n - 1, 1 + registers :].mean(1) for n in (DEPTH // 4, DEPTH // 2)]
+    pooled = np.concatenate([want[:, 0], want[:, 1 + registers :].mean(1), *lower], 1)
+    assert net.frozen_width == pooled.shape[1] == 2 * net.frozen_upper
     np.testing.assert_allclose(features, pooled, rtol=1e-5, atol=1e-5)  # it ends in float32
 
 
