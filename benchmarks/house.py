@@ -69,14 +69,16 @@ NEW_PARTS = {
     "nets/__init__.py": (
         "is_frozen is_tuned begins_anew body_of first_of _made_and_size check_at patch_in_name"
     ),
-    "nets/base.py": "Net.frozen_width Net.frozen_features",
+    "nets/base.py": "Net.frozen_width Net.frozen_upper Net.frozen_features",
     "nets/recognise.py": "STYLE_SIGNS colours_of",
-    "nets/vit.py": "STYLES LayerScale ViT.frozen_width ViT.frozen_features attended",
+    "nets/vit.py": (
+        "STYLES LayerScale ViT.frozen_width ViT.frozen_upper ViT.frozen_features attended"
+    ),
     "nets/weights.py": "with_batch",
     "pseudo/parts.py": "Effective",
     "report/folder.py": "RunFiles.first_answer RunFiles.tuning",
     "report/verdict.py": (
-        "CAVEAT DRAWN_CAVEAT TUNED_CAVEAT FEW_DRAWN TUNED_ON_CHOSEN CrossValidated FirstAnswer "
+        "CAVEAT LOWER DRAWN_CAVEAT TUNED_CAVEAT FEW_DRAWN TUNED_ON_CHOSEN CrossValidated FirstAnswer "
         "_on_tuning outlook_on cross_validated first_answer_of _caveat _suspects junk_on junk_of "
         "tuned_ladder _rungs _between _rung doubling"
     ),
