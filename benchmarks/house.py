@@ -78,7 +78,7 @@ NEW_PARTS = {
     "pseudo/parts.py": "Effective",
     "report/folder.py": "RunFiles.first_answer RunFiles.tuning",
     "report/verdict.py": (
-        "CAVEAT LOWER DRAWN_CAVEAT TUNED_CAVEAT FEW_DRAWN TUNED_ON_CHOSEN CrossValidated FirstAnswer "
+        "CAVEAT DRAWN_CAVEAT TUNED_CAVEAT FEW_DRAWN TUNED_ON_CHOSEN CrossValidated FirstAnswer LOWER "
         "_on_tuning outlook_on cross_validated first_answer_of _caveat _suspects junk_on junk_of "
         "tuned_ladder _rungs _between _rung doubling"
     ),
