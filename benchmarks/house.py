@@ -78,9 +78,9 @@ NEW_PARTS = {
     "pseudo/parts.py": "Effective",
     "report/folder.py": "RunFiles.first_answer RunFiles.tuning",
     "report/verdict.py": (
-        "CAVEAT DRAWN_CAVEAT TUNED_CAVEAT FEW_DRAWN TUNED_ON_CHOSEN CrossValidated FirstAnswer LOWER "
-        "_on_tuning outlook_on cross_validated first_answer_of _caveat _suspects junk_on junk_of "
-        "tuned_ladder _rungs _between _rung doubling"
+        "CAVEAT DRAWN_CAVEAT TUNED_CAVEAT FEW_DRAWN TUNED_ON_CHOSEN LOWER "
+        "CrossValidated FirstAnswer _on_tuning outlook_on cross_validated first_answer_of _caveat "
+        "_suspects junk_on junk_of tuned_ladder _rungs _between _rung doubling"
     ),
     "review/command.py": "start",
     "rules/choose.py": "looked_at",
