@@ -333,7 +333,9 @@ def tuned_ladder(run: RunFiles) -> FirstAnswer | None:
     inner = run.shown.baseline
     baseline = None if inner is None else cross_validated(inner)
     remarks = [text(run.tuning.get("reason")), TUNED_CAVEAT]
-    remarks += [TUNED_ON_CHOSEN] * bool(whole(table(run.result.get("first_answer")).get("chosen")))
+    first = table(run.result.get("first_answer"))
+    remarks += [TUNED_ON_CHOSEN] * bool(whole(first.get("chosen")))
+    remarks += [LOWER] * bool(first.get("lower_blocks"))
     suspects = _suspects(run.first) if run.first else None
     return FirstAnswer(ladder, remarks, cross_validated(run.shown), baseline, suspects)
 

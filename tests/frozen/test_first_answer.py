@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 import tamatch
 from tamatch import nets
@@ -24,7 +24,7 @@ from tamatch.nets import pretrained
 from tamatch.nets.features import Frozen
 from tamatch.nets.pretrained import Located
 from tamatch.report.comparison import verdict_between
-from tamatch.runs import first_settings, speed
+from tamatch.runs import first_answer, first_settings, speed
 from tamatch.runs.decide import decide
 from tamatch.runs.first_answer import features
 from tamatch.settings.configure import ask
@@ -197,6 +197,28 @@ def test_added_tables_say_too_what_was_chosen(
     run = tamatch.train(photos, weights=tiny, labels=table, out=tmp_path / "run", quiet=True)
     found = run.result["first_answer"]
     assert (found["cross_validation"]["labels"], found["chosen"]) == (8, 1)
+
+
+@pytest.mark.parametrize("lower", [False, True], ids=["last block", "lower blocks, too"])
+def test_lower_blocks_are_used_where_they_are_taken(
+    lower: bool, photos: Path, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def taken(features: torch.Tensor, labels: torch.Tensor, upper: int) -> torch.Tensor:
+        return features[:, : None if lower else upper]
+
+    monkeypatch.setattr(first_answer, "telling", taken)
+    run = tamatch.train(photos, weights=tiny, out=tmp_path / "run", quiet=True)
+    assert run.result["first_answer"]["lower_blocks"] is lower and run.accuracy == 100
+    said = (run.path / "log.txt").read_text(), run.report_path.read_text()
+    assert all(("Colours and textures tell these classes" in text) is lower for text in said)
+    weights = load_file(run.path / "model" / "model.safetensors")
+    upper = weights["head.weight"].shape[1] // 2
+    for name in ("head.weight", "likeness/matrix"):
+        assert weights[name][:, :upper].any()
+    assert bool(weights["head.weight"][:, upper:].any()) is lower
+    assert not weights["likeness/matrix"][:, upper:].any()  # the last block tells what is odd
+    answers = tamatch.load(run.path).predict(sorted(photos.glob("unlabelled/*"))[:4])
+    assert len(answers.label) == 4
 
 
 def test_known_features_are_not_computed_again(
